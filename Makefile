@@ -1,0 +1,54 @@
+# Every target sets itself up from python3 and make alone: a small venv brings uv,
+# and that uv makes .venv from requirements.lock (hashed).
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+BIN := .venv/bin
+UV := .bootstrap/bin/uv
+READY := .venv/.ready
+EXTRAS := --extra builder --extra baselines --extra dev
+
+UPSTREAM ?=
+RELEASE ?= ms-marco-shift
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format release baselines publish bench lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+$(UV):
+	@echo "setting up: uv $(UV_VERSION)"
+	@$(PYTHON) -m venv .bootstrap
+	@.bootstrap/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(READY): requirements.lock pyproject.toml | $(UV)
+	@echo "setting up: .venv from requirements.lock (about 6 GB with PyTorch; shared with uv's cache)"
+	@$(UV) venv --quiet --clear --python 3.12 .venv
+	@VIRTUAL_ENV=.venv $(UV) pip sync --quiet --require-hashes --compile-bytecode requirements.lock
+	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY)  ## mini release -> BM25 -> eval_kit score, on the embedded data
+	@$(BIN)/python -m baselines demo
+
+test: $(READY)  ## run the tests
+	@$(BIN)/python -m pytest
+
+lint: $(READY)  ## ruff (lint and format) and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(READY)  ## let ruff rewrite the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+release: $(READY)  ## the canonical release from the authors' files (UPSTREAM=DIR reads them from a folder)
+	@$(BIN)/python -m builder build --from published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
+	@$(BIN)/python -m builder verify "$(RELEASE)"
+
+lock: $(UV)  ## compile requirements.lock again
+	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock
+
+clean:  ## remove what make made (not the caches)
+	rm -rf .venv .bootstrap .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo *.egg-info

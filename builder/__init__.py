@@ -1,0 +1,1 @@
+"""Build, verify, compare and export ms-marco-shift releases."""

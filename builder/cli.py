@@ -1,0 +1,152 @@
+"""``python -m builder``: build, verify, diff and export releases. Every command only calls the library."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from eval_kit.errors import reported
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
+)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+class Source(StrEnum):
+    """What a release is built from."""
+
+    published = "published"
+    mini = "mini"
+
+
+class Format(StrEnum):
+    """What a release can be exported to."""
+
+    beir = "beir"
+    trec = "trec"
+
+
+@app.command()
+def build(
+    source: Annotated[Source, typer.Option("--from", help="published: the authors' lists; mini: synthetic.")],
+    out: Annotated[Path, typer.Option(help="The release folder to write.")] = Path("ms-marco-shift"),
+    upstream: Annotated[
+        Path | None, typer.Option(help="Read the authors' files from this folder instead of the web.")
+    ] = None,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Build what can be had, and record what is missing.")
+    ] = False,
+    queries: Annotated[int | None, typer.Option(help="mini: how many queries (default 10,000).")] = None,
+    seed: Annotated[int | None, typer.Option(help="mini: seed of the generator.")] = None,
+    strength: Annotated[float | None, typer.Option(help="mini: scales the planted shifts; 0 plants none.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Build a release folder, whole or not at all."""
+    from builder import planted, release
+    from builder.sources import published
+    from eval_kit.errors import UserError
+
+    knobs = {"queries": queries, "seed": seed, "strength": strength}
+    given = {name: value for name, value in knobs.items() if value is not None}
+    console = Console(stderr=True)
+    if source is Source.mini:
+        if upstream or allow_partial:
+            raise UserError("--upstream and --allow-partial belong to --from published")
+        with console.status("generating the mini collection"):
+            draft = planted.draft(**given)
+    else:
+        if given:
+            raise UserError(f"--{next(iter(given))} belongs to --from mini")
+        if upstream is not None and not upstream.is_dir():
+            raise UserError(f"{upstream}: there is no such folder")
+        with console.status("reading the authors' lists"):
+            draft = published.draft(upstream, allow_partial)
+    with console.status(f"writing {out}"):
+        manifest = release.write(draft, out)
+    if as_json:
+        typer.echo(json.dumps(manifest, ensure_ascii=False))
+        return
+    typer.echo(
+        f"{out}: {manifest['kind']} release {manifest['version']}, {len(manifest['tables'])} tables, "
+        f"{len(manifest['test_sets'])} test sets, digest {manifest['digest'][:16]}"
+    )
+    for remark in manifest["remarks"]:
+        typer.echo(f"  remark: {remark}")
+    for item in manifest["missing"]:
+        typer.echo(f"  missing: {item['what']}: {item['because']}")
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A release folder.")] = Path("ms-marco-shift"), as_json: Json = False
+) -> None:
+    """Recompute every digest, count and rule; exit status 1 if one does not hold."""
+    from builder.verify import verify as check
+
+    checks = check(folder)
+    faults = [one for one in checks if one.fault]
+    if as_json:
+        rows = [{"check": one.what, "fault": one.fault or None} for one in checks]
+        typer.echo(json.dumps({"folder": str(folder), "faults": len(faults), "checks": rows}, ensure_ascii=False))
+    else:
+        for one in checks:
+            typer.echo(f"{'WRONG' if one.fault else 'ok   '} {one.what}{': ' + one.fault if one.fault else ''}")
+        typer.echo(f"{folder}: {len(checks)} checks, {len(faults)} faults")
+    if faults:
+        raise typer.Exit(1)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(help="A release: folder or Hub id.")],
+    new: Annotated[str, typer.Argument(help="Another release.")],
+    as_json: Json = False,
+) -> None:
+    """Tell which queries entered, left or moved; exit status 1 if anything differs."""
+    from builder.diff import diff as compare
+    from eval_kit.release import open as open_release
+
+    changes = compare(open_release(old), open_release(new))
+    if as_json:
+        typer.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
+    for one in changes if not as_json else []:
+        name = f"{one.config}/{one.split}"
+        typer.echo(f"{name}: {one.whole or _counted(one.entered, one.left, one.moved)}")
+        for sign, rows in (("+", one.entered), ("-", one.left), ("~", one.moved)):
+            for row in rows:
+                typer.echo(f"  {sign} {row}")
+    if changes:
+        raise typer.Exit(1)
+    if not as_json:
+        typer.echo("the releases have the same content")
+
+
+@app.command()
+def export(
+    release: Annotated[str, typer.Argument(help="A release: folder or Hub id.")] = "ms-marco-shift",
+    out: Annotated[Path, typer.Option(help="Folder to write the test sets to.")] = Path("export"),
+    format: Annotated[Format, typer.Option("--format")] = Format.beir,
+) -> None:
+    """Write each test set as a BEIR folder, or as TREC topics and qrels."""
+    from builder.export import export as write
+    from eval_kit.release import open as open_release
+
+    opened = open_release(release)
+    folders = write(opened, out, format.value)
+    typer.echo(f"{out}: {len(folders)} test sets in {format.value} format")
+    if format is Format.beir and "passages" not in opened.configs:
+        typer.echo(f"  no corpus.jsonl: the passages are ir_datasets {opened.manifest['collection']}")
+
+
+def _counted(entered: list[Any], left: list[Any], moved: list[Any]) -> str:
+    return f"{len(entered)} entered, {len(left)} left, {len(moved)} moved"
+
+
+def main() -> None:
+    """Run the command line; a user's mistake gives one sentence and exit status 2."""
+    with reported("builder"):
+        app()

@@ -1,0 +1,64 @@
+"""What changed between two releases: which queries entered, left, or moved, table by table."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import polars as pl
+
+from eval_kit.release import Release
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """The difference of one table. A row is known by its id columns; *moved* means that its other columns differ."""
+
+    config: str
+    split: str
+    entered: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    whole: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain JSON values."""
+        return asdict(self)
+
+
+def diff(old: Release, new: Release) -> list[TableDiff]:
+    """The tables that differ, in the manifests' order; equal content digests are not read."""
+    return list(_diff(old, new))
+
+
+def _diff(old: Release, new: Release) -> Iterator[TableDiff]:
+    before = {(table["config"], table["split"]): table for table in old.manifest["tables"]}
+    after = {(table["config"], table["split"]): table for table in new.manifest["tables"]}
+    for config, split in dict.fromkeys([*before, *after]):
+        key = (config, split)
+        if key not in after:
+            yield TableDiff(config, split, whole="left")
+        elif key not in before:
+            yield TableDiff(config, split, whole="entered")
+        elif before[key]["digest"] != after[key]["digest"]:
+            yield _rows(config, split, old.table(config, split), new.table(config, split))
+
+
+def _rows(config: str, split: str, old: pl.DataFrame, new: pl.DataFrame) -> TableDiff:
+    if old.columns != new.columns:
+        return TableDiff(config, split, whole=f"columns changed from {old.columns} to {new.columns}")
+    ids = _id_columns(old)
+    entered = new.join(old, on=ids, how="anti")
+    left = old.join(new, on=ids, how="anti")
+    changed = new.join(old, on=old.columns, how="anti", nulls_equal=True).join(entered, on=ids, how="anti")
+    return TableDiff(config, split, *[_names(frame, ids) for frame in (entered, left, changed)])
+
+
+def _id_columns(frame: pl.DataFrame) -> list[str]:
+    """What identifies a row: query and passage in qrels; in a table where a query may stand twice, its cluster too."""
+    ids = [name for name in frame.columns if name.endswith(("-id", "_id"))]
+    clustered = "cluster" in frame.columns and frame["query_id"].is_duplicated().any()
+    return [*ids, "cluster"] if clustered else ids
+
+
+def _names(frame: pl.DataFrame, ids: list[str]) -> list[str]:
+    return frame.select(pl.concat_str(ids, separator=" ")).to_series().to_list()

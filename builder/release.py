@@ -1,0 +1,239 @@
+"""Write a release folder: parquet tables, dataset card and manifest, whole or not at all."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from filelock import FileLock
+
+from eval_kit import __version__, atomic
+from eval_kit.digests import file_sha256, release_digest, table_digest
+from eval_kit.errors import UserError
+from eval_kit.release import MANIFEST
+from eval_kit.schemas import validate
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a table was made: in words, where that is defined, with which parameters, from which inputs."""
+
+    text: str
+    source: str
+    inputs: Sequence[str] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One split of one config. A column of polars type ``Enum`` becomes a ClassLabel."""
+
+    config: str
+    split: str
+    frame: pl.DataFrame
+    rule: Rule
+
+    @property
+    def path(self) -> str:
+        """Place in the release folder, as the Hub's viewers expect it."""
+        return f"data/{self.config}/{self.split}-00000-of-00001.parquet"
+
+    @property
+    def columns(self) -> list[dict[str, Any]]:
+        """The manifest's description of the columns."""
+        return [_column(name, dtype) for name, dtype in self.frame.schema.items()]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Queries to be scored together; ``where`` picks the rows by the labels of one column."""
+
+    __test__ = False
+
+    name: str
+    shift: str
+    config: str
+    split: str
+    qrels: str
+    measures: Sequence[str]
+    relevant_from: int = 1
+    where: tuple[str, Sequence[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Everything that a release will hold, before it is written."""
+
+    kind: str
+    version: str
+    collection: str | None
+    seed: int | None
+    tables: Sequence[Table]
+    test_sets: Sequence[TestSet]
+    inputs: Sequence[Mapping[str, Any]] = ()
+    missing: Sequence[Mapping[str, str]] = ()
+    remarks: Sequence[str] = ()
+    reports: Mapping[str, str] = field(default_factory=dict)
+
+
+def write(draft: Draft, out: Path) -> dict[str, Any]:
+    """Write the draft to the folder ``out``, replacing a release that stands there.
+
+    The new folder is complete and on the disk before it takes the old one's place; a build that is killed
+    leaves the old release whole, and two builds at once leave one whole release.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: ``out`` is something else than a release or an empty place, or cannot be written.
+    """
+    staging = out.parent / f".{out.name}.new"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(out.parent / f".{out.name}.lock"):
+            _recover(out)
+            if out.is_symlink() or (out.exists() and not _may_replace(out)):
+                raise UserError(f"{out}: exists and is not a release; nothing was written")
+            shutil.rmtree(staging, ignore_errors=True)
+            try:
+                manifest = _fill(staging, draft)
+                atomic.sync_tree(staging)
+                _put_in_place(staging, out)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
+    return manifest
+
+
+def describe(draft: Draft) -> dict[str, Any]:
+    """The manifest of a draft, without the digests of files that are not written yet."""
+    tables = [
+        {
+            "config": table.config,
+            "split": table.split,
+            "path": table.path,
+            "rows": table.frame.height,
+            "columns": table.columns,
+            "digest": table_digest(table.frame, table.columns),
+            "rule": {
+                "text": table.rule.text,
+                "source": table.rule.source,
+                "parameters": dict(table.rule.parameters),
+                "inputs": list(table.rule.inputs),
+            },
+        }
+        for table in draft.tables
+    ]
+    frames = {(table.config, table.split): table.frame for table in draft.tables}
+    manifest = {
+        "name": "ms-marco-shift",
+        "version": draft.version,
+        "schema_version": 1,
+        "kind": draft.kind,
+        "collection": draft.collection,
+        "code_version": __version__,
+        "seed": draft.seed,
+        "tables": tables,
+        "test_sets": [_test_set(one, frames[one.config, one.split]) for one in draft.test_sets],
+        "inputs": [dict(one) for one in draft.inputs],
+        "missing": [dict(one) for one in draft.missing],
+        "remarks": list(draft.remarks),
+    }
+    manifest["digest"] = release_digest(manifest)
+    return manifest
+
+
+def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
+    from builder.card import render
+
+    manifest = describe(draft)
+    for table, entry in zip(draft.tables, manifest["tables"], strict=True):
+        path = folder / table.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_parquet(table, path)
+        entry["sha256"] = file_sha256(path)
+    validate("release", manifest)
+    for name, text in draft.reports.items():
+        (folder / "reports").mkdir(exist_ok=True)
+        (folder / "reports" / name).write_text(text, encoding="utf-8")
+    (folder / "README.md").write_text(render(manifest, draft.tables), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return manifest
+
+
+def _put_in_place(new: Path, out: Path) -> None:
+    old = _old(out)
+    if out.exists():
+        out.rename(old)
+    new.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _recover(out: Path) -> None:
+    """Undo a build that was killed between moving the old release away and moving the new one in."""
+    if _old(out).exists() and not out.exists():
+        _old(out).rename(out)
+    shutil.rmtree(_old(out), ignore_errors=True)
+
+
+def _old(out: Path) -> Path:
+    return out.parent / f".{out.name}.old"
+
+
+def _write_parquet(table: Table, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    codes = table.frame.with_columns(
+        pl.col(name).to_physical().cast(pl.Int64)
+        for name, dtype in table.frame.schema.items()
+        if isinstance(dtype, pl.Enum)
+    )
+    pq.write_table(codes.to_arrow().cast(features(table).arrow_schema), path, compression="zstd")
+
+
+def features(table: Table) -> Any:
+    """The ``datasets.Features`` of a table: ClassLabel for labels, so that they survive ``load_dataset``."""
+    from datasets import ClassLabel, Features, List, Value
+
+    kinds = {"string": Value("string"), "int64": Value("int64"), "list<string>": List(Value("string"))}
+    return Features(
+        {
+            column["name"]: ClassLabel(names=column["labels"])
+            if column["type"] == "label"
+            else kinds[column["type"]]
+            for column in table.columns
+        }
+    )
+
+
+def _test_set(test_set: TestSet, frame: pl.DataFrame) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": test_set.name,
+        "shift": test_set.shift,
+        "config": test_set.config,
+        "split": test_set.split,
+        "qrels": test_set.qrels,
+        "relevant_from": test_set.relevant_from,
+        "measures": list(test_set.measures),
+    }
+    if test_set.where is not None:
+        column, values = test_set.where
+        entry |= {"column": column, "values": list(values)}
+        frame = frame.filter(pl.col(column).cast(pl.String).is_in(list(values)))
+    return entry | {"queries": frame["query_id"].n_unique()}
+
+
+def _column(name: str, dtype: pl.DataType) -> dict[str, Any]:
+    if isinstance(dtype, pl.Enum):
+        return {"name": name, "type": "label", "labels": dtype.categories.to_list()}
+    kinds = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
+    return {"name": name, "type": kinds[dtype]}
+
+
+def _may_replace(out: Path) -> bool:
+    return out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))

@@ -1,0 +1,1 @@
+"""Where queries, qrels and passages come from: one module a kind of source."""

@@ -1,0 +1,192 @@
+"""Get the authors' files, declared in ``published.json``, from a local folder or from the web, verified.
+
+Every file is known by its git blob id (sha1 of ``blob <size>\\0`` and the bytes), so a copy is either exactly
+the pinned one or refused. Downloads go to a cache shared by all builds, resume where they broke off, and are
+safe with several processes at once.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+from filelock import FileLock
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from eval_kit.digests import file_sha256
+from eval_kit.errors import UserError
+
+CACHE_VARIABLE = "MS_MARCO_SHIFT_CACHE"
+CHUNK_BYTES = 1 << 16
+TIMEOUT_SECONDS = (10, 60)
+WORKERS = 4
+
+type Advance = Callable[[int], object]
+
+
+class Unavailable(UserError):
+    """A declared file that cannot be had, with the reason."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One declared file: where it stands and which bytes it must have."""
+
+    source: str
+    repository: str
+    commit: str
+    path: str
+    git_blob: str
+    licence: str
+    url: str
+
+    @property
+    def id(self) -> str:
+        """``owner/name/path``: also its place below an ``--upstream`` folder."""
+        return f"{self.repository}/{self.path}"
+
+
+def declared() -> dict[str, SourceFile]:
+    """Every file of ``published.json`` by its id."""
+    document = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
+    files = [
+        SourceFile(
+            source=source["id"],
+            repository=source["repository"],
+            commit=source["commit"],
+            path=path,
+            git_blob=git_blob,
+            licence=source["licence"],
+            url=document["url"].format(
+                repository=source["repository"], commit=source["commit"], path=requests.utils.quote(path)
+            ),
+        )
+        for source in document["sources"]
+        for path, git_blob in source["files"].items()
+    ]
+    return {file.id: file for file in files}
+
+
+def cache_folder() -> Path:
+    """The shared cache: ``$MS_MARCO_SHIFT_CACHE``, else ``ms-marco-shift`` in the user's cache folder."""
+    if CACHE_VARIABLE in os.environ:
+        return Path(os.environ[CACHE_VARIABLE])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-marco-shift"
+
+
+def obtain(
+    files: Iterable[SourceFile], upstream: Path | None = None, cache: Path | None = None
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Get each file, verified.
+
+    Args:
+        files: what is wanted.
+        upstream: a folder with the files at ``owner/name/path``; without it they are downloaded.
+        cache: where downloads are kept; :func:`cache_folder` without it.
+
+    Returns:
+        Paths by file id, and for the files that cannot be had the reason by file id.
+
+    Raises:
+        UserError: a file in ``upstream`` is not the declared one, or the cache cannot be written.
+    """
+    wanted = list(files)
+    have: dict[str, Path] = {}
+    lacking: dict[str, str] = {}
+    if upstream is not None:
+        for file in wanted:
+            path = upstream / file.id
+            if not path.is_file():
+                lacking[file.id] = f"{file.id} is not in {upstream}"
+            elif (found := git_blob_id(path)) != file.git_blob:
+                raise UserError(f"{path}: is not the declared file: git blob {found}, expected {file.git_blob}")
+            else:
+                have[file.id] = path
+        return have, lacking
+
+    folder = cache or cache_folder()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with (
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        ThreadPoolExecutor(WORKERS) as pool,
+    ):
+        task = progress.add_task("authors' files", total=None)
+
+        def get(file: SourceFile) -> Path | Unavailable:
+            try:
+                return download(file, folder, lambda count: progress.advance(task, count))
+            except Unavailable as error:
+                return error
+
+        for file, result in zip(wanted, pool.map(get, wanted), strict=True):
+            if isinstance(result, Unavailable):
+                lacking[file.id] = str(result)
+            else:
+                have[file.id] = result
+    return have, lacking
+
+
+def download(file: SourceFile, cache: Path, advance: Advance = lambda count: None) -> Path:
+    """Download one file into the cache, or find it there; resumes a part left by an earlier try.
+
+    Raises:
+        Unavailable: no connection, a refusal (404 …), or bytes that are not the declared ones.
+        UserError: the cache cannot be written.
+    """
+    target = cache / file.repository / file.commit / file.path
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{target}.lock"):
+            if not (target.is_file() and git_blob_id(target) == file.git_blob):
+                part = target.with_name(target.name + ".part")
+                _download_part(file, part, advance)
+                if (found := git_blob_id(part)) != file.git_blob:
+                    part.unlink()
+                    raise Unavailable(
+                        f"{file.url}: is not the declared file: git blob {found}, expected {file.git_blob}"
+                    )
+                part.replace(target)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return target
+
+
+def input_record(file: SourceFile, path: Path) -> dict[str, str | int]:
+    """The manifest's entry for a file that a build has read."""
+    return {
+        "id": file.id,
+        "url": file.url,
+        "bytes": path.stat().st_size,
+        "sha256": file_sha256(path),
+        "git_blob": file.git_blob,
+        "licence": file.licence,
+    }
+
+
+def git_blob_id(path: Path) -> str:
+    """The id that git gives the file's content: 40 hexadecimal digits."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _download_part(file: SourceFile, part: Path, advance: Advance) -> None:
+    done = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={done}-"} if done else {}
+    try:
+        with requests.get(file.url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
+            if response.status_code == requests.codes.requested_range_not_satisfiable:
+                return
+            if not response.ok:
+                raise Unavailable(f"{file.url}: HTTP {response.status_code} {response.reason}")
+            resumed = response.status_code == requests.codes.partial_content
+            with part.open("ab" if resumed else "wb") as out:
+                for chunk in response.iter_content(CHUNK_BYTES):
+                    out.write(chunk)
+                    advance(len(chunk))
+    except requests.RequestException as error:
+        raise Unavailable(f"{file.url}: cannot be downloaded ({type(error).__name__})") from error

@@ -1,0 +1,396 @@
+"""The canonical release: the authors' own lists, id for id.
+
+Each part names the files it needs; a part whose files cannot be had is left out and named.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from builder.release import Draft, Rule, Table, TestSet
+from builder.shifts import length, wh
+from builder.sources import irds
+from builder.sources.fetch import SourceFile, declared, input_record, obtain
+from builder.sources.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
+from builder.sources.train_join import Join, join_by_text
+from eval_kit.errors import UserError
+
+VERSION = "1.0.0"
+COLLECTION = "msmarco-passage"
+TRAIN = "msmarco-passage/train"
+
+SHIFT_TEST = "naver/ms-marco-shift/EVAL"
+CLUSTERING = "naver/ms-marco-shift/TRAIN/queries_clustering.tsv"
+RESTRAIN = "jingtaozhan/extrapolate-eval/restrain_files/msmarco-passage"
+RESTTEST = "jingtaozhan/extrapolate-eval/resttest_files/msmarco-passage"
+CHAMELEONS = "Narabzad/Chameleons/datasets"
+ANSERINI = "castorini/anserini-tools"
+
+TOPICS = ("c0", "c1", "c2", "c3", "c4")
+BUCKETS = ("b1", "b2", "b3", "b4", "b5")
+SIZES = ("14k", "45k", "200k")
+REGIMES = ("interpolate", "extrapolate")
+CHAMELEON_SETS = {"veiled": ("Veiled", 4), "pygmy": ("Pygmy", 5), "lesser": ("Lesser", 6)}
+LEVELS = (10, 20, 30, 40, 50)
+OBSTINACY = ("none", *CHAMELEON_SETS)
+
+DEV_TOPICS = f"{ANSERINI}/topics/topics.msmarco-passage.dev-subset.txt"
+DEV_QRELS = f"{ANSERINI}/qrels/qrels.msmarco-passage.dev-subset.txt"
+DL_TOPICS = {"dl19": f"{ANSERINI}/topics/topics.dl19-passage.txt", "dl20": f"{ANSERINI}/topics/topics.dl20.txt"}
+DL_QRELS = {
+    "dl19": f"{ANSERINI}/qrels/qrels.dl19-passage.txt",
+    "dl20": f"{ANSERINI}/qrels/qrels.dl20-passage.txt",
+}
+
+SHIFT_MEASURES = ("RR@10", "ASL@100", "R@1000")
+DEV_MEASURES = ("RR@10", "R@100", "R@1000")
+DL_MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100", "R(rel=2)@1000")
+CHAMELEON_MEASURES = ("AP", "nDCG", "RR@10", "R@1000")
+
+
+def draft(upstream: Path | None = None, allow_partial: bool = False) -> Draft:
+    """Gather the published lists.
+
+    Args:
+        upstream: folder with the files at ``owner/name/path``; without it they are downloaded.
+        allow_partial: leave out, and name in ``missing``, what cannot be had, instead of stopping.
+
+    Raises:
+        UserError: something cannot be had (without ``allow_partial``), or a file is not the declared one.
+    """
+    return _Gathering(upstream).draft(allow_partial)
+
+
+class _Gathering:
+    """One gathering of the parts: the files at hand, and what the parts have yielded so far."""
+
+    def __init__(self, upstream: Path | None) -> None:
+        self.files: Mapping[str, SourceFile] = declared()
+        self.paths, self.lacking = obtain(self.files.values(), upstream)
+        self.tables: list[Table] = []
+        self.missing: list[dict[str, str]] = []
+        self.remarks: list[str] = []
+        self.reports: dict[str, str] = {}
+        self.train_queries: pl.DataFrame | None = None
+
+    def draft(self, allow_partial: bool) -> Draft:
+        parts: list[Callable[[], None]] = [
+            self._ms_marco_train,
+            self._shift_tests,
+            self._shift_trains,
+            self._resttest_tests,
+            self._resttest_train,
+            self._restrain,
+            self._chameleons,
+            self._trec_dl,
+            self._evaluation_qrels,
+        ]
+        for part in parts:
+            part()
+        if self.missing and not allow_partial:
+            first, others = self.missing[0], len(self.missing) - 1
+            more = f", and {others} more parts cannot be had" if others else ""
+            raise UserError(
+                f"{first['what']} cannot be had: {first['because']}{more}; "
+                "nothing was built (--allow-partial builds the rest and records what is missing)"
+            )
+        if not self.tables:
+            raise UserError("nothing at all can be had: no internet, or --upstream names the wrong folder")
+        order = {config: place for place, config in enumerate(CONFIG_ORDER)}
+        tables = sorted(self.tables, key=lambda table: order[table.config])
+        used = sorted({file for table in tables for file in table.rule.inputs if file in self.paths})
+        return Draft(
+            kind="published",
+            version=VERSION,
+            collection=COLLECTION,
+            seed=None,
+            tables=tables,
+            test_sets=list(_test_sets({(table.config, table.split) for table in tables})),
+            inputs=[input_record(self.files[file], self.paths[file]) for file in used],
+            missing=self.missing,
+            remarks=self.remarks,
+            reports=self.reports,
+        )
+
+    def _add(self, config: str, split: str, frame: pl.DataFrame, rule: Rule) -> None:
+        self.tables.append(Table(config, split, frame, rule))
+
+    def _miss(self, what: str, because: str) -> None:
+        self.missing.append({"what": what, "because": because})
+
+    def _lack(self, what: str, files: Iterable[str]) -> bool:
+        """Record ``what`` as missing if one of its files cannot be had."""
+        lacking = [self.lacking[file] for file in files if file in self.lacking]
+        if lacking:
+            more = f" (and {len(lacking) - 1} more files)" if len(lacking) > 1 else ""
+            self._miss(what, lacking[0] + more)
+        return bool(lacking)
+
+    def _ms_marco_train(self) -> None:
+        try:
+            self.train_queries = irds.queries(TRAIN)
+            frame = by_id(irds.qrels(TRAIN), "query-id", "corpus-id")
+        except irds.Unavailable as error:
+            self._miss("qrels/train", str(error))
+            return
+        rule = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")
+        self._add("qrels", "train", self._unique_pairs("qrels/train", frame), rule)
+
+    def _shift_tests(self) -> None:
+        shifts = {
+            "topic": ({cluster: str(i) for i, cluster in enumerate(TOPICS)}, _TOPIC_RULE, "ECIR 2023 §3.1"),
+            "wh": ({cluster: cluster for cluster in wh.CLUSTERS}, wh.RULE, wh.SOURCE),
+            "length": ({cluster: cluster for cluster in length.CLUSTERS}, length.RULE, length.SOURCE),
+        }
+        for shift, (names, text, source) in shifts.items():
+            queries = {one: f"{SHIFT_TEST}/queries/queries_{name}.tsv" for one, name in names.items()}
+            qrels = {one: f"{SHIFT_TEST}/qrel/qrel_{name}.json" for one, name in names.items()}
+            if self._lack(f"{shift}/test", [*queries.values(), *qrels.values()]):
+                continue
+            parts, judged = [], []
+            for cluster in names:
+                part = read_queries(self.paths[queries[cluster]])
+                pairs = read_json_qrels(self.paths[qrels[cluster]])
+                self._note_queries_without_text(f"{shift} {cluster}", part, pairs)
+                parts.append(part.with_columns(cluster=pl.lit(cluster, pl.Enum(list(names)))))
+                judged.append(pairs)
+            rule = Rule(text, source, list(queries.values()))
+            self._add(shift, "test", by_id(pl.concat(parts), "cluster", "query_id"), rule)
+            if shift != "length":  # its judgements are dev-small's, which are in qrels/dev
+                pairs = by_id(pl.concat(judged).unique(), "query-id", "corpus-id")
+                rule = Rule("the authors' judgements of the test queries", "EVAL/qrel", list(qrels.values()))
+                self._add("qrels", f"{shift}_test", pairs, rule)
+
+    def _shift_trains(self) -> None:
+        what = "topic/train, wh/train and length/train"
+        if self._lack(what, [CLUSTERING]):
+            return
+        if self.train_queries is None:
+            self._miss(what, f"the query ids come from ir_datasets {TRAIN}, which cannot be had")
+            return
+        join: Join = join_by_text(self.paths[CLUSTERING], self.train_queries)
+        self.remarks += join.remarks
+        if join.report:
+            self.reports["train_join.tsv"] = join.report
+        labels = {"topic": TOPICS, "wh": wh.CLUSTERS, "length": length.CLUSTERS}
+        texts = {"topic": _TOPIC_RULE, "wh": wh.RULE, "length": length.RULE}
+        for shift, clusters in labels.items():
+            frame = join.members(shift, clusters)
+            rule = Rule(
+                f"{texts[shift]}; ids found by joining the authors' query texts to MS MARCO train",
+                "TRAIN/queries_clustering.tsv",
+                [CLUSTERING],
+            )
+            self._add(shift, "train", by_id(frame, "cluster", "query_id"), rule)
+
+    def _resttest_tests(self) -> None:
+        names = {"dev": "dev", "dl19": "trec19", "dl20": "trec20"}
+        topics = {"dev": DEV_TOPICS, **DL_TOPICS}
+        for split, name in names.items():
+            files = {
+                bucket: f"{RESTTEST}/bucket-{i}/extrapolate.{name}-qrel.txt" for i, bucket in enumerate(BUCKETS, 1)
+            }
+            if self._lack(f"resttest/{split}", [*files.values(), topics[split]]):
+                continue
+            members = pl.concat(
+                read_trec_qrels(self.paths[file])
+                .select(pl.col("query-id").alias("query_id"))
+                .unique()
+                .with_columns(bucket=pl.lit(bucket, pl.Enum(BUCKETS)))
+                for bucket, file in files.items()
+            )
+            frame = members.join(read_queries(self.paths[topics[split]]), on="query_id", how="left")
+            rule = Rule(
+                "the bucket in which the query is scored as extrapolation; k-means of train and test queries, k = 5",
+                "CIKM 2022 §4.1.3",
+                [*files.values(), topics[split]],
+            )
+            frame = frame.select("query_id", "text", "bucket")
+            self._add("resttest", split, by_id(frame, "bucket", "query_id"), rule)
+
+    def _resttest_train(self) -> None:
+        files = {bucket: f"{RESTTEST}/bucket-{i}/train-qrel.txt" for i, bucket in enumerate(BUCKETS, 1)}
+        if self._lack("resttest/train", files.values()):
+            return
+        members = pl.concat(
+            read_trec_qrels(self.paths[file])
+            .select(pl.col("query-id").alias("query_id"))
+            .unique()
+            .with_columns(bucket=pl.lit(bucket, pl.Enum(BUCKETS)))
+            for bucket, file in files.items()
+        )
+        frame = self._with_text("resttest/train", _own_bucket(members))
+        rule = Rule(
+            "the bucket of the training query: the model that extrapolates to a bucket trains on the other four",
+            "CIKM 2022 §4.1.3",
+            list(files.values()),
+        )
+        self._add("resttest", "train", by_id(frame, "bucket", "query_id"), rule)
+
+    def _restrain(self) -> None:
+        for size in SIZES:
+            for regime in REGIMES:
+                split = f"{regime}_{size}"
+                file = f"{RESTRAIN}/{size}/{regime}.train-qrel.txt"
+                if self._lack(f"restrain/{split}", [file]):
+                    continue
+                pairs = self._unique_pairs(f"restrain/{split}", read_trec_qrels(self.paths[file]))
+                ids = pairs.select(pl.col("query-id").alias("query_id")).unique()
+                text = (
+                    "training queries among the most similar to a TREC DL 2019/2020 query"
+                    if regime == "interpolate"
+                    else "training queries not among the most similar to any TREC DL 2019/2020 query"
+                )
+                self._add(
+                    "restrain",
+                    split,
+                    by_id(self._with_text(f"restrain/{split}", ids), "query_id"),
+                    Rule(text, "CIKM 2022 §4.1.2", [file]),
+                )
+                rule = Rule("the judgements released with the list", "CIKM 2022 §4.1.2", [file])
+                self._add("qrels", f"restrain_{split}", by_id(pairs, "query-id", "corpus-id"), rule)
+
+    def _chameleons(self) -> None:
+        files = {
+            (name, level): f"{CHAMELEONS}/{title}(common{rankers})/{title}_common{rankers}_0.{level // 10}"
+            for name, (title, rankers) in CHAMELEON_SETS.items()
+            for level in LEVELS
+        }
+        if self._lack("chameleons/dev", [*files.values(), DEV_TOPICS]):
+            return
+        frame = read_queries(self.paths[DEV_TOPICS])
+        for level in LEVELS:
+            label = pl.lit(OBSTINACY[0])
+            for name in CHAMELEON_SETS:  # each set contains the next, so the last that holds a query names it
+                members = read_queries(self.paths[files[name, level]])["query_id"]
+                label = pl.when(pl.col("query_id").is_in(members.implode())).then(pl.lit(name)).otherwise(label)
+            frame = frame.with_columns(label.cast(pl.Enum(OBSTINACY)).alias(f"level_{level}"))
+        rule = Rule(
+            "the strictest set that holds the query: among the bottom X % by average precision of at least 4 "
+            "(veiled), 5 (pygmy) or all 6 (lesser) rankers",
+            "CIKM 2021 §3, Table 3",
+            [*files.values(), DEV_TOPICS],
+        )
+        self._add("chameleons", "dev", by_id(frame, "query_id"), rule)
+
+    def _trec_dl(self) -> None:
+        for split, file in DL_TOPICS.items():
+            if self._lack(f"trec_dl/{split}", [file, DL_QRELS[split]]):
+                continue
+            judged = read_trec_qrels(self.paths[DL_QRELS[split]])["query-id"].unique()
+            frame = read_queries(self.paths[file]).with_columns(
+                pl.when(pl.col("query_id").is_in(judged.implode()))
+                .then(pl.lit("yes"))
+                .otherwise(pl.lit("no"))
+                .cast(pl.Enum(["no", "yes"]))
+                .alias("judged")
+            )
+            rule = Rule("all topics of the track, and whether NIST judged them", file, [file, DL_QRELS[split]])
+            self._add("trec_dl", split, by_id(frame, "query_id"), rule)
+
+    def _evaluation_qrels(self) -> None:
+        for split, file in {"dev": DEV_QRELS, **DL_QRELS}.items():
+            if not self._lack(f"qrels/{split}", [file]):
+                pairs = self._unique_pairs(f"qrels/{split}", read_trec_qrels(self.paths[file]))
+                rule = Rule("the official judgements", file, [file])
+                self._add("qrels", split, by_id(pairs, "query-id", "corpus-id"), rule)
+
+    def _with_text(self, what: str, ids: pl.DataFrame) -> pl.DataFrame:
+        """Add the query text, as far as it can be had; the rest is null and recorded as missing."""
+        known = [
+            table.frame.select("query_id", "text")
+            for table in self.tables
+            if (table.config, table.split) in {("topic", "test"), ("wh", "test")}
+        ]
+        if self.train_queries is not None:
+            known.insert(0, self.train_queries)
+        texts = pl.concat([*known, _NO_TEXTS]).unique("query_id", keep="first", maintain_order=True)
+        frame = ids.join(texts, on="query_id", how="left")
+        frame = frame.select("query_id", "text", *[name for name in ids.columns if name != "query_id"])
+        without = frame["text"].null_count()
+        if without:
+            self._miss(
+                f"text of {without:,} of {frame.height:,} queries of {what}",
+                f"it comes from ir_datasets {TRAIN}, which cannot be had"
+                if self.train_queries is None
+                else f"these ids are not in ir_datasets {TRAIN}",
+            )
+        return frame
+
+    def _unique_pairs(self, what: str, pairs: pl.DataFrame) -> pl.DataFrame:
+        unique = pairs.unique(maintain_order=True)
+        if extra := pairs.height - unique.height:
+            self.remarks.append(f"{what}: {extra} (query, passage) pairs come twice upstream; kept once")
+        return unique
+
+    def _note_queries_without_text(self, what: str, queries: pl.DataFrame, qrels: pl.DataFrame) -> None:
+        odd = sorted(set(qrels["query-id"]) - set(queries["query_id"]), key=lambda one: (len(one), one))
+        if odd:
+            self.remarks.append(
+                f"{what}: the authors' judgements hold {len(odd)} query ids without a query ({', '.join(odd)}); "
+                "the judgements are kept, the ids are in no test set"
+            )
+
+
+def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
+    """A training query's own bucket, from the files it stands in: its own one, or all four others.
+
+    Raises:
+        UserError: the files are neither the buckets themselves nor their complements.
+    """
+    counts = members.group_by("query_id").len()["len"].unique().to_list()
+    if counts == [1]:
+        return members
+    if counts == [len(BUCKETS) - 1]:
+        every = members.select("query_id").unique().join(
+            pl.DataFrame({"bucket": BUCKETS}, {"bucket": pl.Enum(BUCKETS)}), how="cross"
+        )
+        return every.join(members, on=["query_id", "bucket"], how="anti")
+    raise UserError(f"ReSTTest's train files hold a query in {counts} of 5 buckets: neither buckets nor complements")
+
+
+def _test_sets(have: set[tuple[str, str]]) -> Iterable[TestSet]:
+    clusters = {"topic": TOPICS, "wh": wh.CLUSTERS, "length": length.CLUSTERS}
+    for shift, names in clusters.items():
+        qrels = "dev" if shift == "length" else f"{shift}_test"
+        if {(shift, "test"), ("qrels", qrels)} <= have:
+            for name in names:
+                yield TestSet(
+                    f"{shift}.{name}", shift, shift, "test", qrels, SHIFT_MEASURES, where=("cluster", [name])
+                )
+    for split in ("dev", "dl19", "dl20"):
+        if {("resttest", split), ("qrels", split)} <= have:
+            graded = split != "dev"
+            measures = DL_MEASURES if graded else DEV_MEASURES
+            grade = 2 if graded else 1
+            yield TestSet(split, split, "resttest", split, split, measures, grade)
+            for bucket in BUCKETS:
+                yield TestSet(
+                    f"resttest.{split}.{bucket}",
+                    "resttest",
+                    "resttest",
+                    split,
+                    split,
+                    measures,
+                    grade,
+                    where=("bucket", [bucket]),
+                )
+    if {("chameleons", "dev"), ("qrels", "dev")} <= have:
+        for name in CHAMELEON_SETS:
+            for level in LEVELS:
+                at_least = OBSTINACY[OBSTINACY.index(name) :]
+                yield TestSet(
+                    f"chameleons.{name}.{level}",
+                    "chameleons",
+                    "chameleons",
+                    "dev",
+                    "dev",
+                    CHAMELEON_MEASURES,
+                    where=(f"level_{level}", at_least),
+                )
+
+
+CONFIG_ORDER = ("topic", "wh", "length", "resttest", "restrain", "chameleons", "trec_dl", "qrels")
+_TOPIC_RULE = "the authors' lists: k-means (k = 100) of DistilBERT [CLS] vectors, five far clusters, each expanded"
+_NO_TEXTS = pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})

@@ -1,0 +1,113 @@
+"""Find the MS MARCO ids of the authors' training queries, which they list by text.
+
+``TRAIN/queries_clustering.tsv`` (MS-Shift) has one row a query: its text and, for each shift, a cluster and
+whether to train on it. Some texts are UTF-8 that was once read as Latin-1; they are joined through the repaired
+text and kept as the authors wrote them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from builder.sources.formats import by_id
+from eval_kit.errors import UserError
+
+HEADER = [
+    "query",
+    "topic_cluster",
+    "topic_train",
+    "whword_cluster",
+    "whword_train",
+    "length_cluster",
+    "length_train",
+]
+PREFIXES = {"topic": "topic", "wh": "whword", "length": "length"}
+
+
+@dataclass(frozen=True)
+class Join:
+    """The joined rows, what to say about the join, and a listing of every text that needed a decision."""
+
+    rows: pl.DataFrame
+    remarks: list[str]
+    report: str
+
+    def members(self, shift: str, clusters: Sequence[str]) -> pl.DataFrame:
+        """Training queries of a shift: ``query_id``, ``text``, ``cluster``; those outside every cluster not."""
+        prefix = PREFIXES[shift]
+        return self.rows.filter(
+            (pl.col(f"{prefix}_train") == 1) & (pl.col(f"{prefix}_cluster") < len(clusters))
+        ).select(
+            "query_id",
+            "text",
+            cluster=pl.col(f"{prefix}_cluster")
+            .replace_strict(dict(enumerate(clusters)), return_dtype=pl.String)
+            .cast(pl.Enum(clusters)),
+        )
+
+
+def join_by_text(path: Path, train: pl.DataFrame) -> Join:
+    """Join the clustering file to MS MARCO's training queries.
+
+    Args:
+        path: ``queries_clustering.tsv``.
+        train: ``query_id`` and ``text`` of MS MARCO's training queries.
+
+    Returns:
+        One row per matching id. A text that several ids share gives a row for each of them, if all its rows
+        in the file agree; else, and where no id has the text, it is left out. All three cases are listed.
+    """
+    listed = _read(path)
+    disagreeing = listed.group_by("query").agg(pl.struct(HEADER[1:]).n_unique().alias("n")).filter(pl.col("n") > 1)
+    agreed = listed.join(disagreeing, on="query", how="anti").unique("query", maintain_order=True)
+    repaired = agreed.with_columns(key=_repaired(agreed["query"], train["text"]))
+    rows = repaired.join(train.rename({"text": "key"}), on="key", how="left")
+    unmatched = rows.filter(pl.col("query_id").is_null())
+    matched = rows.filter(pl.col("query_id").is_not_null())
+    shared = matched.group_by("query", maintain_order=True).agg("query_id").filter(pl.col("query_id").list.len() > 1)
+    mojibake = matched.filter(pl.col("query") != pl.col("key")).height
+
+    problems = [
+        *[("no id has this text", text, "") for text in unmatched["query"]],
+        *[("rows disagree on the clusters", text, "") for text in disagreeing["query"]],
+        *[("several ids have this text", text, " ".join(ids)) for text, ids in shared.iter_rows()],
+    ]
+    report = "".join("\t".join(row) + "\n" for row in [("problem", "text", "query ids"), *sorted(problems)])
+    remarks = [
+        f"training queries: {listed.height:,} rows listed by text, {matched.height:,} ids found; "
+        f"{unmatched.height:,} texts match no id, {disagreeing.height:,} texts have rows that disagree "
+        f"(both left out), {shared.height:,} texts belong to several ids (all kept); "
+        f"{mojibake:,} texts are mis-decoded upstream and kept as they are; listed in reports/train_join.tsv"
+    ]
+    joined = matched.rename({"query": "text"}).drop("key").unique("query_id", maintain_order=True)
+    return Join(by_id(joined, "query_id"), remarks, report if problems else "")
+
+
+def _repaired(texts: pl.Series, known: pl.Series) -> pl.Series:
+    """Each text as MS MARCO has it: itself, or where it is unknown, its Latin-1 bytes read as UTF-8."""
+    unknown = ~texts.is_in(known.implode())
+    fixed = {text: _read_as_utf8(text) for text in texts.filter(unknown)}
+    return texts.replace(list(fixed), list(fixed.values())) if fixed else texts
+
+
+def _read_as_utf8(text: str) -> str:
+    try:
+        return text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return text
+
+
+def _read(path: Path) -> pl.DataFrame:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        header = file.readline().rstrip("\r\n").split("\t")
+        if header != HEADER:
+            raise UserError(f"{path}:1: expected the columns {HEADER}, found {header}")
+        rows: list[tuple[str | int, ...]] = []
+        for number, line in enumerate(file, start=2):
+            fields = line.rstrip("\r\n").split("\t")
+            if len(fields) != len(HEADER) or not all(field.isdigit() for field in fields[1:]):
+                raise UserError(f"{path}:{number}: expected a text and {len(HEADER) - 1} whole numbers, tab-separated")
+            rows.append((fields[0], *map(int, fields[1:])))
+    return pl.DataFrame(rows, {"query": pl.String, **dict.fromkeys(HEADER[1:], pl.Int64)}, orient="row")

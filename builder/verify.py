@@ -1,0 +1,133 @@
+"""Recompute everything that a release claims: digests, counts, and the rules its tables follow."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import polars as pl
+
+from builder.shifts import length, wh
+from eval_kit.digests import release_digest
+from eval_kit.release import Release, ReleaseError, check_content, read_manifest
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was recomputed, and what is wrong with it (nothing, if ``fault`` is empty)."""
+
+    what: str
+    fault: str = ""
+
+
+def verify(folder: Path) -> list[Check]:
+    """Check a release folder, table by table and rule by rule, past the first fault.
+
+    Raises:
+        ReleaseError: the folder has no manifest, or one that does not follow its schema.
+    """
+    manifest = read_manifest(folder)
+    release = Release(folder, manifest)
+    checks = [
+        Check(
+            "release digest",
+            "" if release_digest(manifest) == manifest["digest"] else "is not that of the tables listed",
+        )
+    ]
+    sound = set()
+    for table in manifest["tables"]:
+        name = f"{table['config']}/{table['split']}"
+        fault = _fault(lambda table=table: check_content(folder, table))
+        checks.append(Check(f"content of {name} ({table['rows']:,} rows)", fault))
+        if not fault:
+            sound.add(name)
+    if len(sound) < len(manifest["tables"]):
+        return checks  # rules of damaged tables would only repeat the fault
+    checks.append(Check("test sets and their counts", _fault(lambda: release.test_sets)))
+    return [*checks, *_rules(release)]
+
+
+def _rules(release: Release) -> Iterator[Check]:
+    for config, splits in release.configs.items():
+        for split in splits:
+            for rule in _RULES.get(config, []):
+                frame = release.table(config, split)
+                yield Check(f"{rule.__doc__} ({config}/{split})", rule(frame))
+    if restrain := release.configs.get("restrain"):
+        yield Check("interpolate and extrapolate share no query", _regimes_overlap(release, restrain))
+    for name, test_set in release.test_sets.items():
+        judged = release.qrels(test_set.qrels)["query_id"]
+        lacking = test_set.queries.filter(~test_set.queries.is_in(judged.implode()))
+        if len(lacking):
+            yield Check(f"every query of {name} is judged", f"{len(lacking)} are not, first {lacking[0]}")
+
+
+def _length_rule(frame: pl.DataFrame) -> str:
+    """clusters follow the length rule"""
+    return _count(frame, frame["cluster"] != length.cluster(frame["text"]).cast(pl.String))
+
+
+def _wh_rule(frame: pl.DataFrame) -> str:
+    """clusters follow the wh-word rule"""
+    wrong = pl.Series([False]).new_from_index(0, frame.height) if frame.height else pl.Series([], dtype=pl.Boolean)
+    for cluster in wh.CLUSTERS:
+        wrong |= (frame["cluster"] == cluster) & ~wh.member(frame["text"], cluster)
+    return _count(frame, wrong)
+
+
+def _one_cluster(frame: pl.DataFrame) -> str:
+    """each query is in one cluster"""
+    return _count(frame, frame["query_id"].is_duplicated())
+
+
+def _once_in_each_cluster(frame: pl.DataFrame) -> str:
+    """each query is once in a cluster"""
+    return _count(frame, frame.select("query_id", "cluster").is_duplicated())
+
+
+def _levels_nest(frame: pl.DataFrame) -> str:
+    """a query of one level is at least as obstinate at the next"""
+    levels = sorted(name for name in frame.columns if name.startswith("level_"))
+    order = {"none": 0, "veiled": 1, "pygmy": 2, "lesser": 3}
+    ranks = frame.select(pl.col(levels).replace_strict(order, return_dtype=pl.Int64))
+    wrong = pl.any_horizontal(pl.col(lower) > pl.col(higher) for lower, higher in pairwise(levels))
+    return _count(frame, ranks.select(wrong).to_series())
+
+
+def _unique_pairs(frame: pl.DataFrame) -> str:
+    """each pair is judged once"""
+    count = int(frame.select("query-id", "corpus-id").is_duplicated().sum())
+    return f"{count} rows are repeated" if count else ""
+
+
+_RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
+    "topic": [_one_cluster],
+    "wh": [_wh_rule, _once_in_each_cluster],
+    "length": [_length_rule, _one_cluster],
+    "resttest": [_one_cluster],
+    "chameleons": [_levels_nest, _one_cluster],
+    "restrain": [_one_cluster],
+    "qrels": [_unique_pairs],
+}
+
+
+def _regimes_overlap(release: Release, splits: list[str]) -> str:
+    ids = {split: set(release.table("restrain", split)["query_id"]) for split in splits}
+    for one, other in combinations(splits, 2):
+        same_size = one.split("_", 1)[1] == other.split("_", 1)[1]
+        if same_size and (shared := ids[one] & ids[other]):
+            return f"{one} and {other} share {len(shared)}, first {min(shared)}"
+    return ""
+
+
+def _count(frame: pl.DataFrame, wrong: pl.Series) -> str:
+    count = int(wrong.sum())
+    return f"{count} rows do not, first query {frame.filter(wrong)['query_id'][0]}" if count else ""
+
+
+def _fault(check: Callable[[], object]) -> str:
+    try:
+        check()
+    except ReleaseError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,5 @@
+"""``python -m eval_kit``: the same commands as the ``eval_kit`` script."""
+
+from eval_kit.cli import main
+
+main()

@@ -1,0 +1,63 @@
+"""Content digests: what a table says, whatever its file format, row order or library versions.
+
+A row is written as its fields, one after the other, each as a netstring (``<bytes>:<field>,`` in UTF-8);
+integers in decimal, a label by its name, a list as the netstrings of its elements, null as ``~``.
+The digest is the sha256 of the header row (column names and types) followed by all rows in byte order,
+each ended by a newline.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+
+def table_digest(frame: pl.DataFrame, columns: Iterable[Mapping[str, Any]]) -> str:
+    """The content digest of ``frame``, whose columns are described as in the manifest (labels by name).
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    columns = list(columns)
+    header = b"".join(_netstring(column["name"]) + _netstring(column["type"]) for column in columns)
+    fields = [_field(column["name"], column["type"]) for column in columns]
+    rows = frame.select(pl.concat_str(fields)).to_series().sort()
+    digest = hashlib.sha256(header + b"\n")
+    for start in range(0, len(rows), 100_000):
+        digest.update("\n".join([*rows[start : start + 100_000].to_list(), ""]).encode())
+    return digest.hexdigest()
+
+
+def release_digest(manifest: Mapping[str, Any]) -> str:
+    """The identity of a release: sha256 over its tables' digests and its test sets, as canonical JSON."""
+    content = {
+        "tables": sorted([table["config"], table["split"], table["digest"]] for table in manifest["tables"]),
+        "test_sets": sorted(manifest["test_sets"], key=lambda test_set: str(test_set["name"])),
+        "collection": manifest["collection"],
+        "missing": sorted(item["what"] for item in manifest["missing"]),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, in 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _field(name: str, kind: str) -> pl.Expr:
+    column = pl.col(name)
+    if kind == "list<string>":
+        column = column.list.eval(_encoded(pl.element())).list.join("")
+    return _encoded(column.cast(pl.String)).fill_null("~")
+
+
+def _encoded(text: pl.Expr) -> pl.Expr:
+    return pl.concat_str([text.str.len_bytes().cast(pl.String), pl.lit(":"), text, pl.lit(",")])
+
+
+def _netstring(text: str) -> bytes:
+    return f"{len(text.encode())}:{text},".encode()

@@ -1,0 +1,53 @@
+"""JSON Schemas (2020-12) of every document that is exchanged, and their one validator.
+
+The schemas live in the top folder ``schemas/``; the wheel carries a copy as package data.
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from eval_kit.errors import UserError
+
+
+class SchemaError(UserError):
+    """A document does not follow its schema; the message names each JSON path and the reason."""
+
+
+def validate(name: str, document: Any) -> None:
+    """Check ``document`` (parsed JSON) against ``schemas/<name>.schema.json``.
+
+    Raises:
+        SchemaError: with the JSON path and the reason of up to five faults, and how many more there are.
+        KeyError: there is no schema of that name.
+    """
+    validator = _validator(name)
+    faults = sorted(validator.iter_errors(document), key=lambda fault: fault.json_path)
+    if faults:
+        shown = "; ".join(f"{fault.json_path}: {fault.message[:200]}" for fault in faults[:5])
+        more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise SchemaError(f"not a valid {name} document: {shown}{more}")
+
+
+def names() -> list[str]:
+    """The names that :func:`validate` takes."""
+    return sorted(path.name.removesuffix(".schema.json") for path in _folder().glob("*.schema.json"))
+
+
+@functools.cache
+def _validator(name: str) -> Any:
+    from jsonschema import Draft202012Validator
+
+    path = _folder() / f"{name}.schema.json"
+    if not path.is_file():
+        raise KeyError(f"no schema named {name!r}; there are {', '.join(names())}")
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def _folder() -> Path:
+    here = Path(__file__).parent
+    packaged = here / "schema_files"
+    return packaged if packaged.is_dir() else here.parent / "schemas"
