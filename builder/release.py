@@ -59,7 +59,6 @@ class TestSet:
     split: str
     qrels: str
     measures: Sequence[str]
-    relevant_from: int = 1
     where: tuple[str, Sequence[str]] | None = None
 
 
@@ -218,7 +217,6 @@ def _test_set(test_set: TestSet, frame: pl.DataFrame) -> dict[str, Any]:
         "config": test_set.config,
         "split": test_set.split,
         "qrels": test_set.qrels,
-        "relevant_from": test_set.relevant_from,
         "measures": list(test_set.measures),
     }
     if test_set.where is not None:

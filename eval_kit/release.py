@@ -37,7 +37,6 @@ class TestSet:
     name: str
     shift: str
     measures: tuple[str, ...]
-    relevant_from: int
     queries: pl.Series
     qrels: str
 
@@ -106,7 +105,6 @@ class Release:
                 name=entry["name"],
                 shift=entry["shift"],
                 measures=tuple(entry["measures"]),
-                relevant_from=entry["relevant_from"],
                 queries=queries,
                 qrels=entry["qrels"],
             )

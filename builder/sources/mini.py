@@ -35,11 +35,12 @@ JUDGED = (20, 60)
 
 ASPECTS = 20
 COMMON_SYNONYMS = 2
-SYNONYM_RATE = 0.35  # of the queries that use no reserved synonym
-TYPO_RATE = 0.10
+SYNONYM_RATE = 0.25  # of the queries that use no reserved synonym
+TYPO_RATE = 0.08
+QUOTE_RATE = 0.3  # of the context words of long queries
 QUERIES_PER_ENTITY = 4
 ENTITIES_PER_TAIL = 8  # entities that may share the second word of their names
-POPULARITY = 1.5  # 1 = every entity is asked for equally often
+POPULARITY = 1.2  # 1 = every entity is asked for equally often
 HARDNESS = {"synonym": 0.35, "typo": 0.45, "crowd": 0.20}
 
 CONSONANTS = "bcdfgjklmnprstvz"  # neither h nor w: no word can contain a wh term
@@ -49,6 +50,7 @@ THE, OF, IS = 1, 2, 3
 FILLER_WORDS = 2_000
 TOPIC_WORDS = 300
 TOPIC_WORD_RATE = 0.3
+MENTION_RATE = 0.2  # of the passages that also name another entity
 PASSAGE_WORDS = (30, 60)
 CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold nothing but filler; long queries quote them
 CHUNK = 100_000
@@ -240,7 +242,7 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
     about_topic = np.searchsorted(ends, about_entity, side="right")
     span = (ends - starts)[about_topic]
     other = starts[about_topic] + (span * rng.random(len(about))).astype(np.int64)
-    other = np.where(rng.random(len(about)) < 0.3, other, -1)
+    other = np.where(rng.random(len(about)) < MENTION_RATE, other, -1)
     passage_id = pl.Series("passage_id", np.arange(len(about))).cast(pl.String)
     passage_text, context = _passage_texts(
         rng, lexicon, about_topic, about_aspect, _names(head, tail, about_entity), _names(head, tail, other)
@@ -256,9 +258,8 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
     near = np.where(np.isin(entity, entity[graded]), 2.0, same_place * 1.0) + rng.random(n) / 2
 
     identifiers = np.sort(rng.choice(n * 10, n, replace=False))
-    text = _query_texts(
-        rng, lexicon, wh * 2 + length, head[entity], tail[entity], word, typo, context[answer]
-    )
+    quoted = np.where(rng.random((n, 4)) < QUOTE_RATE, context[answer], _prose(rng, lexicon, topic, 4))
+    text = _query_texts(rng, lexicon, wh * 2 + length, head[entity], tail[entity], word, typo, quoted)
     wh_rule = pl.coalesce(
         pl.when(pl.col("text").str.to_lowercase().str.contains_any(terms)).then(pl.lit(cluster))
         for cluster, terms in WH_TERMS.items()
@@ -386,10 +387,7 @@ def _passage_texts(
         part = slice(start, start + CHUNK)
         size = len(topic[part])
         row = np.arange(size)
-        u = rng.random((size, high))
-        words = lexicon.filler + (FILLER_WORDS**u).astype(np.int64) - 1
-        topical = lexicon.topical + topic[part, None] * TOPIC_WORDS + (TOPIC_WORDS**u).astype(np.int64) - 1
-        words = np.where(rng.random((size, high)) < TOPIC_WORD_RATE, topical, words)
+        words = _prose(rng, lexicon, topic[part], high)
         words[np.arange(high) >= rng.integers(low, high + 1, size=size)[:, None]] = 0
         called = lexicon.aspect + aspect[part]
         words[:, :6] = np.stack([np.full(size, THE), called, np.full(size, OF), *name[part].T, np.full(size, IS)], 1)
@@ -404,6 +402,15 @@ def _passage_texts(
         texts.append(_join(lexicon, words))
         context.append(words[:, CONTEXT_COLUMNS])
     return pl.concat(texts), np.concatenate(context)
+
+
+def _prose(rng: np.random.Generator, lexicon: _Lexicon, topic: Ints, width: int) -> Ints:
+    """Draw (n, width) word numbers, Zipf-distributed, some general and some of the row's topic."""
+    shape = (len(topic), width)
+    u = rng.random(shape)
+    general = lexicon.filler + (FILLER_WORDS**u).astype(np.int64) - 1
+    topical = lexicon.topical + topic[:, None] * TOPIC_WORDS + (TOPIC_WORDS**u).astype(np.int64) - 1
+    return np.where(rng.random(shape) < TOPIC_WORD_RATE, topical, general)
 
 
 def _join(lexicon: _Lexicon, words: Ints) -> pl.Series:
@@ -424,7 +431,7 @@ def _query_texts(
     """Write the queries; `form` is wh * 2 + length, `context` (n, 4), and a typo drops a letter of the head."""
     flat = pl.Series([text for by_length in TEMPLATES for texts in by_length for text in texts])
     per_form = len(TEMPLATES[0][0])
-    quoted = np.where(np.arange(4) < rng.integers(1, 5, size=len(form))[:, None], context, 0)
+    kept = np.where(np.arange(4) < rng.integers(1, 5, size=len(form))[:, None], context, 0)
     dropped = pl.Series(rng.integers(1, 7, size=len(form)))
     h, x = pl.col("h"), pl.col("x")
     frame = pl.DataFrame(
@@ -433,7 +440,7 @@ def _query_texts(
             "h": lexicon.words.gather(head),
             "t": lexicon.words.gather(tail),
             "x": lexicon.words.gather(word),
-            "c": _join(lexicon, quoted),
+            "c": _join(lexicon, kept),
         }
     )
     h = pl.when(pl.Series(typo)).then(h.str.slice(0, dropped) + h.str.slice(dropped + 1)).otherwise(h)

@@ -361,10 +361,8 @@ def _test_sets(have: set[tuple[str, str]]) -> Iterable[TestSet]:
                 )
     for split in ("dev", "dl19", "dl20"):
         if {("resttest", split), ("qrels", split)} <= have:
-            graded = split != "dev"
-            measures = DL_MEASURES if graded else DEV_MEASURES
-            grade = 2 if graded else 1
-            yield TestSet(split, split, "resttest", split, split, measures, grade)
+            measures = DEV_MEASURES if split == "dev" else DL_MEASURES
+            yield TestSet(split, split, "resttest", split, split, measures)
             for bucket in BUCKETS:
                 yield TestSet(
                     f"resttest.{split}.{bucket}",
@@ -373,7 +371,6 @@ def _test_sets(have: set[tuple[str, str]]) -> Iterable[TestSet]:
                     split,
                     split,
                     measures,
-                    grade,
                     where=("bucket", [bucket]),
                 )
     if {("chameleons", "dev"), ("qrels", "dev")} <= have:

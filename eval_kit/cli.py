@@ -1,0 +1,71 @@
+"""``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eval_kit.errors import reported
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
+)
+
+
+@app.callback()
+def _callback() -> None:
+    """Score retrieval runs on ms-marco-shift releases."""
+
+
+@app.command()
+def score(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC or MS MARCO runs; .gz and .zst too.")],
+    release: Annotated[
+        str | None,
+        typer.Option(help="Release folder or Hub id; else $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."),
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON ('-': to the screen).")
+    ] = None,
+    per_query: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write each query's values, tab-separated.")
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
+    ] = False,
+) -> None:
+    """Score runs on every test set they cover."""
+    import json
+
+    from rich.console import Console
+
+    from eval_kit import atomic
+    from eval_kit.release import open as open_release
+    from eval_kit.schemas import validate
+    from eval_kit.score import score as score_runs
+    from eval_kit.table import print_scores
+
+    errors = Console(stderr=True)
+    opened = open_release(release, revision)
+    if opened.missing:
+        errors.print(f"partial release: it lacks {len(opened.missing)} parts, see its README.md", highlight=False)
+    with errors.status("reading runs") as status:
+        scores = score_runs(runs, opened, allow_missing, lambda run: status.update(f"reading {run.name}"))
+    document = scores.as_json()
+    validate("scores", document)
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    if per_query is not None:
+        atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
+    if json_file == Path("-"):
+        typer.echo(text, nl=False)
+        return
+    if json_file is not None:
+        atomic.write_text(json_file, text)
+    print_scores(scores, Console())
+
+
+def main() -> None:
+    """Run the command line; a user's mistake gives one sentence and exit status 2."""
+    with reported("eval_kit"):
+        app()

@@ -1,0 +1,151 @@
+"""The measures, each from nothing but the ranks and grades of a query's judged passages.
+
+Names follow ir_measures: ``RR@10``, ``nDCG@10``, ``R@1000``, ``AP``; ``(rel=2)`` sets the lowest grade that counts
+as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from eval_kit.errors import UserError
+
+_NAME = re.compile(r"(?P<kind>[A-Za-z]+)(?:\(rel=(?P<grade>[1-9]\d*)\))?(?:@(?P<cutoff>[1-9]\d*))?")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure: its kind, the lowest relevant grade and the cutoff (None: the whole run)."""
+
+    name: str
+    kind: str
+    grade: int
+    cutoff: int | None
+
+
+def parse(name: str) -> Measure:
+    """The measure of that name.
+
+    Raises:
+        UserError: an unknown measure, or one that lacks the cutoff it needs.
+    """
+    match = _NAME.fullmatch(name)
+    if not match or match["kind"] not in _KINDS:
+        raise UserError(f"unknown measure {name!r}; there are {', '.join(_KINDS)}, as RR@10 or R(rel=2)@100")
+    cutoff = int(match["cutoff"]) if match["cutoff"] else None
+    if cutoff is None and match["kind"] in ("R", "ASL"):
+        raise UserError(f"the measure {name!r} needs a cutoff, as {name}@100")
+    return Measure(name, match["kind"], int(match["grade"] or 1), cutoff)
+
+
+def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.Series:
+    """The measure's value for each query.
+
+    Args:
+        measure: from :func:`parse`.
+        judged: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row a judged
+            passage; all judged passages of the queries, whether the run has them or not.
+        queries: the query ids wanted; one without a row in ``judged`` gets the value of an empty result.
+
+    Returns:
+        float64, in the order of ``queries``.
+    """
+    values = _KINDS[measure.kind](judged.lazy(), measure).collect()
+    nothing = float(measure.cutoff or 0) if measure.kind == "ASL" else 0.0
+    return (
+        queries.to_frame("query_id")
+        .join(values, on="query_id", how="left", maintain_order="left")
+        .get_column("value")
+        .cast(pl.Float64)
+        .fill_null(nothing)
+    )
+
+
+def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool) -> pl.DataFrame:
+    """Ranks were each tie across the cutoff resolved best (relevant passages first) or worst (last).
+
+    Args:
+        judged: as for :func:`per_query`, with ``tied_from`` and ``tied_to`` too.
+        cutoff: only passages tied with others on both sides of it move.
+        best: the higher grades first, or last.
+    """
+    crossing = (pl.col("tied_from") <= cutoff) & (pl.col("tied_to") > cutoff) & (pl.col("relevance") > 0)
+    place = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
+    rank = pl.col("tied_from") + place - 1 if best else pl.col("tied_to") - place + 1
+    return judged.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))
+
+
+def _reciprocal_rank(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """1 / rank of the first relevant passage within the cutoff, else 0."""
+    return _within(_relevant(judged, measure), measure).group_by("query_id").agg(value=1 / pl.col("rank").min())
+
+
+def _recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """The share of the relevant passages that are within the cutoff."""
+    found = (pl.col("rank") <= measure.cutoff).fill_null(False)
+    return _relevant(judged, measure).group_by("query_id").agg(value=found.mean())
+
+
+def _average_precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """Precision at each relevant passage found within the cutoff, averaged over all relevant passages."""
+    relevant = _relevant(judged, measure)
+    total = relevant.group_by("query_id").agg(total=pl.len())
+    precision = pl.col("rank").rank("ordinal").over("query_id") / pl.col("rank")
+    return (
+        _within(relevant, measure)
+        .with_columns(precision=precision)
+        .group_by("query_id")
+        .agg(pl.col("precision").sum())
+        .join(total, on="query_id")
+        .select("query_id", value=pl.col("precision") / pl.col("total"))
+    )
+
+
+def _ndcg(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """Discounted gain (grade / log2(rank + 1)) within the cutoff, relative to the ideal order's (trec_eval's ndcg)."""
+    graded = judged.filter(pl.col("relevance") > 0)
+    ideal_rank = pl.col("relevance").rank("ordinal", descending=True).over("query_id")
+    ideal = _gain(_within(graded.with_columns(rank=ideal_rank), measure), "ideal")
+    return (
+        _gain(_within(graded, measure), "gain")
+        .join(ideal, on="query_id")
+        .select("query_id", value=pl.col("gain") / pl.col("ideal"))
+    )
+
+
+def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """Non-relevant passages above each relevant one, at most the cutoff, averaged over the relevant passages.
+
+    A relevant passage that the run lacks counts as the cutoff (Alex, Hall and Metzler 2022; "a 100 bounded ASL",
+    ECIR 2023 §4, footnote 5). Lower is better.
+    """
+    relevant_above = pl.col("rank").rank("ordinal").over("query_id") - 1
+    above = (pl.col("rank") - 1 - relevant_above).clip(upper_bound=measure.cutoff).fill_null(measure.cutoff)
+    return (
+        _relevant(judged, measure).with_columns(above=above).group_by("query_id").agg(value=pl.col("above").mean())
+    )
+
+
+_KINDS: dict[str, Callable[[pl.LazyFrame, Measure], pl.LazyFrame]] = {
+    "RR": _reciprocal_rank,
+    "R": _recall,
+    "AP": _average_precision,
+    "nDCG": _ndcg,
+    "ASL": _search_length,
+}
+
+
+def _relevant(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    return judged.filter(pl.col("relevance") >= measure.grade).with_columns(pl.col("rank").cast(pl.Int64))
+
+
+def _within(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    found = judged.filter(pl.col("rank").is_not_null())
+    return found if measure.cutoff is None else found.filter(pl.col("rank") <= measure.cutoff)
+
+
+def _gain(judged: pl.LazyFrame, name: str) -> pl.LazyFrame:
+    gain = pl.col("relevance") / (pl.col("rank") + 1).log(2)
+    return judged.group_by("query_id").agg(gain.sum().alias(name))

@@ -1,0 +1,210 @@
+"""Where a run ranks the judged passages: all that any measure needs, in one pass over the run.
+
+The order is trec_eval's: score descending, then passage id descending, compared as bytes. No sort of the whole run
+is needed for it: a passage's rank is one more than the number of passages before it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from eval_kit.runs import RunError, read_pieces
+
+TIE_RULE = "score descending, then passage id descending as bytes (as trec_eval)"
+
+QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32()}
+JUDGED_SCHEMA = {
+    "query_id": pl.String(),
+    "passage_id": pl.String(),
+    "rank": pl.UInt32(),
+    "tied_from": pl.UInt32(),
+    "tied_to": pl.UInt32(),
+}
+
+
+@dataclass(frozen=True)
+class RankedRun:
+    """What is kept of a run.
+
+    Attributes:
+        path: the file.
+        sha256: of the file's bytes as they are.
+        lines: how many lines it has.
+        queries: one row a query, in file order: ``query_id``, ``retrieved`` (passages), and for each cutoff k
+            ``tied_across_k`` (whether passages at ranks k and k + 1 have one score).
+        judged: one row a judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
+            and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
+    """
+
+    path: Path
+    sha256: str
+    lines: int
+    queries: pl.DataFrame
+    judged: pl.DataFrame
+
+
+def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -> RankedRun:
+    """Read a run once and rank the judged passages in it.
+
+    Args:
+        path: a run file (see :mod:`eval_kit.runs`).
+        judged: ``query_id`` and ``passage_id`` of the passages whose rank is wanted.
+        cutoffs: ranks at which ties are looked for.
+
+    Raises:
+        RunError: whatever is wrong with the file; a passage that comes twice for a query.
+    """
+    ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
+    with ThreadPoolExecutor(1) as pool:
+        digest = pool.submit(_sha256, path) if path.is_file() else None
+        try:
+            queries, hits, lines = ranker.rank(_whole_queries(read_pieces(path)))
+        except _ScatteredError:
+            grouped = pl.concat(read_pieces(path)).sort("query_id", maintain_order=True)
+            queries, hits, lines = ranker.rank(iter([grouped]))
+        assert digest is not None
+        return RankedRun(path, digest.result(), lines, queries, hits)
+
+
+class _ScatteredError(Exception):
+    """A query's lines do not stand together; they must be grouped first."""
+
+
+class _Ranker:
+    def __init__(self, path: Path, judged: pl.DataFrame, cutoffs: list[int]) -> None:
+        self.path = path
+        self.judged = judged
+        self.passages = judged["passage_id"].unique()
+        self.cutoffs = cutoffs
+
+    def rank(self, frames: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+        queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
+        hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
+        seen: set[str] = set()
+        lines = 0
+        for frame in frames:
+            block = frame["query_id"].rle_id()
+            starts = _starts(block.to_numpy())
+            names = frame["query_id"].gather(starts)
+            before = len(seen)
+            seen.update(names)
+            if len(seen) - before < len(names):
+                raise _ScatteredError
+            self._refuse_duplicates(frame, block, lines)
+            queries_here, hits_here = self._rank_frame(frame, block, starts, names)
+            queries.append(queries_here)
+            hits.append(hits_here)
+            lines += frame.height
+        return pl.concat(queries), pl.concat(hits), lines
+
+    def _rank_frame(
+        self, frame: pl.DataFrame, block: pl.Series, starts: NDArray[np.int64], names: pl.Series
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        scores = frame["score"].to_numpy()
+        blocks = block.to_numpy()
+        if np.any((scores[1:] > scores[:-1]) & (blocks[1:] == blocks[:-1])):
+            order = np.lexsort((-scores, blocks))
+            frame, scores = frame[order], scores[order]  # block ids stay, they are sorted already
+        ends = np.append(starts[1:], frame.height)
+        new_score = np.append(True, (scores[1:] != scores[:-1]) | (blocks[1:] != blocks[:-1]))
+        tie_starts = np.flatnonzero(new_score)
+        tie_ends = np.append(tie_starts[1:], frame.height)
+
+        queries = pl.DataFrame({"query_id": names, "retrieved": (ends - starts).astype(np.uint32)})
+        for k in self.cutoffs:
+            after = np.minimum(starts + k, frame.height - 1)
+            queries = queries.with_columns(
+                pl.Series(f"tied_across_{k}", (starts + k < ends) & ~new_score[after])
+            )
+
+        rows = (
+            frame.lazy()
+            .select("query_id", "passage_id")
+            .with_row_index("row")
+            .filter(pl.col("passage_id").is_in(self.passages.implode()))
+            .join(self.judged.lazy(), on=["query_id", "passage_id"], how="semi")
+            .collect()
+            .sort("row")
+        )
+        row = rows["row"].to_numpy().astype(np.int64)
+        start = starts[blocks[row] - blocks[0]] if len(row) else row
+        tie = np.searchsorted(tie_starts, row, side="right") - 1
+        first, last = tie_starts[tie], tie_ends[tie]
+        ahead = _greater_ids(frame["passage_id"], row, first, last)
+        hits = rows.select("query_id", "passage_id").with_columns(
+            pl.Series("rank", (first - start + 1 + ahead).astype(np.uint32)),
+            pl.Series("tied_from", (first - start + 1).astype(np.uint32)),
+            pl.Series("tied_to", (last - start).astype(np.uint32)),
+        )
+        return queries, hits
+
+    def _refuse_duplicates(self, frame: pl.DataFrame, block: pl.Series, lines_before: int) -> None:
+        keys = frame.select(pl.struct(block.alias("block"), "passage_id").hash()).to_series()
+        if keys.n_unique() == frame.height:
+            return
+        pairs = frame.select("query_id", "passage_id").with_row_index("row")
+        twice = pairs.filter(pl.struct("query_id", "passage_id").is_duplicated())
+        if twice.height:
+            query, passage = twice["query_id"][0], twice["passage_id"][0]
+            raise RunError(f"{self._lines(query, passage)}: passage {passage} comes twice for query {query}")
+
+    def _lines(self, query: str, passage: str) -> str:
+        """``file:line`` of the second of two equal pairs."""
+        line = 0
+        found = 0
+        for frame in read_pieces(self.path):
+            same = frame.select(
+                ((pl.col("query_id") == query) & (pl.col("passage_id") == passage)).arg_true()
+            ).to_series()
+            if found + len(same) >= 2:
+                return f"{self.path}:{line + same[1 - found] + 1}"
+            found += len(same)
+            line += frame.height
+        return str(self.path)
+
+
+def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Cut frames anew, so that the last query of each is complete."""
+    rest: pl.DataFrame | None = None
+    for frame in frames:
+        joined = frame if rest is None else pl.concat([rest, frame], rechunk=True)
+        last = joined["query_id"].rle_id()
+        length = int((last == last[-1]).sum())
+        rest = joined.tail(length)
+        if length < joined.height:
+            yield joined.head(joined.height - length)
+    if rest is not None:
+        yield rest
+
+
+def _starts(blocks: NDArray[np.uint32]) -> NDArray[np.int64]:
+    return np.append(0, np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).astype(np.int64)
+
+
+def _greater_ids(
+    ids: pl.Series, rows: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each row, how many ids among rows ``first`` to ``last`` (exclusive) are greater than its own, as bytes."""
+    ahead = np.zeros(len(rows), np.int64)
+    tied = np.flatnonzero(last - first > 1)
+    if not len(tied):
+        return ahead
+    pairs = (
+        pl.DataFrame({"hit": tied, "row": rows[tied], "first": first[tied], "last": last[tied]})
+        .with_columns(other=pl.int_ranges("first", "last"))
+        .explode("other")
+    )
+    greater = ids.gather(pairs["other"]) > ids.gather(pairs["row"])
+    np.add.at(ahead, pairs["hit"].filter(greater).to_numpy(), 1)
+    return ahead
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,228 @@
+"""The strict run reader: TREC (6 columns) or MS MARCO (3 columns) runs, plain, gzip or zstd.
+
+A run is read in pieces of whole lines by a fast columnar parser that accepts only what is beyond doubt. A piece
+that it does not accept goes to a slow line-by-line check, whose only job is to say what is wrong and where.
+"""
+
+import gzip
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+import zstandard
+
+from eval_kit.errors import UserError
+
+PIECE_BYTES = 16 << 20
+HIGHEST_RANK = 10_000_000
+SHOWN_FAULTS = 5
+
+TREC = "query Q0 passage rank score tag"
+MS_MARCO = "query passage rank"
+_LAYOUTS = {6: TREC, 3: MS_MARCO}
+_SCHEMAS = {
+    6: {
+        "query_id": pl.String(),
+        "q0": pl.String(),
+        "passage_id": pl.String(),
+        "rank": pl.Int64(),
+        "score": pl.Float64(),
+        "tag": pl.String(),
+    },
+    3: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64()},
+}
+_BLANKS = re.compile(rb"[ \t]+")
+_EDGE_BLANKS = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
+_WHOLE_NUMBER = re.compile(rb"[+-]?[0-9]+")
+_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class RunError(UserError):
+    """A run that cannot be used: ``file:line: what is wrong`` for the first faults, and how many more."""
+
+
+class Faults:
+    """The faults found so far in one file; raised together, the first few in words, the rest as a count."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.shown: list[str] = []
+        self.count = 0
+
+    def add(self, line: int, what: str) -> None:
+        """Note that ``what`` is wrong on ``line`` (from 1)."""
+        if self.count < SHOWN_FAULTS:
+            self.shown.append(f"{self.path}:{line}: {what}")
+        self.count += 1
+
+    def raise_any(self) -> None:
+        """Raise a :class:`RunError` if anything was noted."""
+        if self.count:
+            more = f"; and {self.count - len(self.shown):,} more" if self.count > len(self.shown) else ""
+            raise RunError("; ".join(self.shown) + more)
+
+
+def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES) -> Iterator[pl.DataFrame]:
+    """Read a run, piece by piece, in file order.
+
+    Yields:
+        ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank),
+        one row a line.
+
+    Raises:
+        RunError: after the whole file was looked at, with its first faults and how many more there are.
+    """
+    faults = Faults(path)
+    columns = 0
+    line = 1
+    try:
+        for piece in _pieces(_blocks(path, piece_bytes)):
+            if not columns:
+                columns = _columns(piece, faults)
+                faults.raise_any()
+            frame = _parse(piece, columns)
+            if frame is not None:
+                yield frame
+            elif not _find_faults(piece, columns, line, faults):
+                faults.add(line, "cannot be read from this line on")
+            line += piece.count(b"\n")
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError):
+        faults.add(line, "the compressed file is truncated or damaged from about this line on")
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror or error}") from error
+    if not columns and not faults.count:
+        faults.add(1, "the file is empty")
+    faults.raise_any()
+
+
+def _parse(piece: bytes, columns: int) -> pl.DataFrame | None:
+    """The rows of a piece, or None if a single one of them is in doubt."""
+    if any(byte in piece for byte in (b"\r", b"\0")):
+        return None
+    tabs, spaces = b"\t" in piece, b" " in piece
+    if not (tabs and spaces) and (frame := _parse_separated(piece, "\t" if tabs else " ", columns)) is not None:
+        return frame
+    return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", columns)
+
+
+def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame | None:
+    try:
+        frame = pl.read_csv(
+            piece, has_header=False, separator=separator, schema=_SCHEMAS[columns], quote_char=None
+        )
+    except pl.exceptions.PolarsError:
+        return None
+    if any(frame.null_count().row(0)) or not frame["rank"].is_between(0, HIGHEST_RANK).all():
+        return None
+    if columns == 3:
+        return frame.select("query_id", "passage_id", score=-pl.col("rank").cast(pl.Float64))
+    if not frame["score"].is_finite().all():
+        return None
+    return frame.select("query_id", "passage_id", "score")
+
+
+def _columns(piece: bytes, faults: Faults) -> int:
+    """How many columns the first line has: 6 or 3, or a fault."""
+    first = piece.split(b"\n", 1)[0]
+    if piece.startswith((b"\xff\xfe", b"\xfe\xff")):
+        faults.add(1, "the file is UTF-16, not UTF-8")
+    elif piece.startswith(b"\xef\xbb\xbf"):
+        faults.add(1, "the file starts with a byte-order mark; save it as plain UTF-8")
+    fields = first.split()
+    if len(fields) not in _LAYOUTS and not faults.count:
+        faults.add(1, _wrong_columns(fields, None))
+    return len(fields)
+
+
+def _find_faults(piece: bytes, columns: int, first_line: int, faults: Faults) -> bool:
+    """Note what is wrong with each line of a piece; whether anything is."""
+    before = faults.count
+    for number, line in enumerate(piece.removesuffix(b"\n").split(b"\n"), first_line):
+        if what := _fault(line, columns):
+            faults.add(number, what)
+    return faults.count > before
+
+
+def _fault(line: bytes, columns: int) -> str:
+    if line.endswith(b"\r"):
+        return "ends with a carriage return (Windows line ends); convert the file to plain newlines"
+    if b"\0" in line or b"\r" in line:
+        return "holds control characters; this is not a text file"
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return "is not UTF-8 text"
+    fields = [field for field in _BLANKS.split(line) if field]
+    if not fields:
+        return "the line is empty"
+    if len(fields) != columns:
+        return _wrong_columns(fields, columns)
+    rank = fields[3] if columns == 6 else fields[2]
+    if not _WHOLE_NUMBER.fullmatch(rank):
+        return f"the rank {_quoted(rank)} is not a whole number"
+    if not 0 <= int(rank[:20]) <= HIGHEST_RANK:
+        return f"the rank {_quoted(rank)} is not between 0 and {HIGHEST_RANK:,}"
+    if columns == 6 and not (_NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
+        return f"the score {_quoted(fields[4])} is not a finite number"
+    return ""
+
+
+def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
+    expected = f"{columns} ({_LAYOUTS[columns]})" if columns else f"6 ({TREC}) or 3 ({MS_MARCO})"
+    what = f"{len(fields)} column{'s' * (len(fields) != 1)}, expected {expected}"
+    if len(fields) == 4 and fields[1] in (b"0", b"Q0") and _WHOLE_NUMBER.fullmatch(fields[3]):
+        return f"{what}; this looks like a qrels file, not a run"
+    if len(fields) == 1 and any(mark in fields[0] for mark in (b",", b";", b"|")):
+        return f"{what}; columns are separated by blanks or tabs"
+    return what
+
+
+def _quoted(field: bytes) -> str:
+    return repr(field.decode("utf-8", "replace")[:40])
+
+
+def _blocks(path: Path, size: int) -> Iterator[bytes]:
+    """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd."""
+    if path.is_dir():
+        raise RunError(f"{path}: is a folder, expected a run file")
+    with path.open("rb") as raw:
+        magic = raw.read(4)
+        raw.seek(0)
+        if magic[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=raw) as stream:
+                yield from iter(partial(stream.read, size), b"")
+        elif magic == b"\x28\xb5\x2f\xfd":
+            yield from _zstd_blocks(raw, size)
+        else:
+            yield from iter(partial(raw.read, size), b"")
+
+
+def _zstd_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
+    frame = None
+    while compressed := raw.read(size // 8):
+        while compressed:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(compressed)
+            compressed = frame.unused_data
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise EOFError
+
+
+def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Cut blocks of bytes anew, so that each piece ends with a line."""
+    rest = b""
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest += block
+    if rest:
+        yield rest

@@ -1,0 +1,62 @@
+"""Scores as tables for people: one table for each group of test sets that share their measures."""
+
+from rich.console import Console
+from rich.table import Table
+
+from eval_kit.score import Figure, Scores
+
+
+def print_scores(scores: Scores, console: Console) -> None:
+    """Print every figure; below the tables what a reader must know of missing queries and ties."""
+    rows: dict[tuple[str, ...], dict[tuple[str, str], list[Figure]]] = {}
+    by_row: dict[tuple[str, str], list[Figure]] = {}
+    for figure in scores.figures:
+        by_row.setdefault((figure.test_set, figure.run), []).append(figure)
+    for row, figures in by_row.items():
+        rows.setdefault(tuple(figure.measure for figure in figures), {})[row] = figures
+    for measures, group in rows.items():
+        console.print(_table(measures, group))
+    release = scores.provenance["release"]
+    console.print(
+        f"{release['kind']} release {release['version']} ({release['digest'][:16]}), "
+        f"eval_kit {scores.provenance['kit_version']}; ties: {scores.provenance['tie_rule']}",
+        style="dim",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for note in _notes(scores):
+        console.print(note, highlight=False, soft_wrap=True)
+
+
+def _table(measures: tuple[str, ...], group: dict[tuple[str, str], list[Figure]]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("test set", no_wrap=True)
+    table.add_column("run", overflow="fold")
+    for name in ("queries", *measures):
+        table.add_column(name, justify="right", no_wrap=True)
+    order = {name: place for place, name in enumerate(dict.fromkeys(test_set for test_set, _ in group))}
+    for test_set, run in sorted(group, key=lambda row: order[row[0]]):
+        figures = group[test_set, run]
+        table.add_row(test_set, run, f"{figures[0].queries:,}", *[_number(figure) for figure in figures])
+    return table
+
+
+def _number(figure: Figure) -> str:
+    return f"{figure.value:.2f}" if figure.measure.startswith("ASL") else f"{figure.value:.4f}"
+
+
+def _notes(scores: Scores) -> list[str]:
+    notes = []
+    missing = {(one.run, one.test_set): one for one in scores.figures if one.missing}
+    for one in missing.values():
+        notes.append(f"{one.run}: {one.missing:,} of the {one.queries:,} queries of {one.test_set} are missing (scored 0)")
+    for source in scores.provenance["runs"]:
+        if source["unjudged_queries"]:
+            notes.append(f"{source['run']}: {source['unjudged_queries']:,} queries that nobody judged were left out")
+    for one in scores.figures:
+        if one.worst is not None and one.best is not None and f"{one.worst:.4f}" != f"{one.best:.4f}":
+            notes.append(
+                f"{one.run}: {one.measure} on {one.test_set} is {one.worst:.4f} to {one.best:.4f} by the order of ties "
+                f"across the cutoff ({one.ties_at_cutoff:,} queries)"
+            )
+    return notes

@@ -1,0 +1,234 @@
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from builder.sources.mini import CLUSTERS, STRENGTHS, WH_TERMS, Mini, Parameters, generate
+
+FRAMES = ("passages", "queries", "qrels")
+SHIFTS = [(shift, cluster) for shift, clusters in CLUSTERS.items() for cluster in clusters]
+
+
+@pytest.fixture(scope="module")
+def mini() -> Mini:
+    return generate()
+
+
+@pytest.fixture(scope="module")
+def unshifted() -> Mini:
+    return generate(Parameters(strength=0))
+
+
+def relevant(mini: Mini) -> dict[str, set[str]]:
+    found = defaultdict(set)
+    for query_id, passage_id in mini.qrels.filter(pl.col("score") >= 1).select("query_id", "passage_id").iter_rows():
+        found[query_id].add(passage_id)
+    return found
+
+
+def mean_rr10(run: pl.DataFrame, truth: dict[str, set[str]], query_ids: list[str]) -> float:
+    ranked = defaultdict(list)
+    for query_id, passage_id in run.select("query_id", "passage_id").iter_rows():
+        ranked[query_id].append(passage_id)
+    total = 0.0
+    for query_id in query_ids:
+        ranks = [r for r, p in enumerate(ranked[query_id][:10], 1) if p in truth[query_id]]
+        total += 1 / ranks[0] if ranks else 0.0
+    return total / len(query_ids)
+
+
+def test_queries(mini: Mini, shift: str, cluster: str) -> list[str]:
+    held_back = pl.col("population") == "dev" if shift == "length" else pl.col("test")
+    return mini.queries.filter(held_back, pl.col(shift) == cluster)["query_id"].to_list()
+
+
+test_queries.__test__ = False  # type: ignore[attr-defined]
+
+
+def relative_losses(mini: Mini, shift: str) -> list[float]:
+    truth = relevant(mini)
+    losses = []
+    for cluster in CLUSTERS[shift]:
+        ids = test_queries(mini, shift, cluster)
+        rr = {held_out: mean_rr10(mini.oracle(shift, held_out, ids), truth, ids) for held_out in CLUSTERS[shift]}
+        out = rr.pop(cluster)
+        inside = sum(rr.values()) / len(rr)
+        losses.append((inside - out) / inside)
+    return losses
+
+
+def words(texts: Iterable[str]) -> Counter[str]:
+    return Counter(word for text in texts for word in set(text.split(" ")))
+
+
+def test_same_parameters_same_frames(mini: Mini) -> None:
+    again, other = generate(Parameters()), generate(Parameters(seed=14))
+    for name in FRAMES:
+        assert_frame_equal(getattr(mini, name), getattr(again, name))
+        assert not getattr(mini, name).equals(getattr(other, name))
+
+
+
+def test_counts(mini: Mini) -> None:
+    assert len(mini.queries) == 10_000
+    assert len(mini.passages) == 20_000
+    sizes = dict(mini.queries.group_by("population").len().iter_rows())
+    assert sizes == {"train": 8_703, "dev": 1_000, "validation": 200, "dl19": 43, "dl20": 54}
+    assert mini.queries.filter(pl.col("test"))["population"].unique().to_list() == ["train"]
+    for shift, cluster in SHIFTS[:8]:
+        of_train = mini.queries.filter(population="train").filter(pl.col(shift) == cluster)
+        assert of_train["test"].mean() == pytest.approx(0.2, abs=0.01)
+    for (population,), group in mini.queries.group_by("population"):
+        assert 0.3 < (group["length"] == "short").mean() < 0.7, population
+
+
+@pytest.mark.parametrize("queries", [500, 3_000])
+def test_other_sizes(queries: int) -> None:
+    small = generate(Parameters(queries=queries))
+    assert len(small.queries) == queries
+    assert len(small.passages) == 2 * queries
+    assert small.queries["population"].n_unique() == 5
+
+
+def test_ids_are_unique_numbers(mini: Mini) -> None:
+    for ids in (mini.queries["query_id"], mini.passages["passage_id"]):
+        assert ids.n_unique() == len(ids)
+        assert ids.str.contains(r"^(0|[1-9]\d*)$").all()
+
+
+def test_published_rules_hold(mini: Mini) -> None:
+    for text, wh, length in mini.queries.select("text", "wh", "length").iter_rows():
+        matched = [c for c, terms in WH_TERMS.items() if any(term in text.lower() for term in terms)]
+        assert matched == ([] if wh is None else [wh]), text
+        assert length == ("short" if len(text.split(" ")) <= 5 else "long"), text
+
+
+def test_passages_have_30_to_60_words(mini: Mini) -> None:
+    lengths = mini.passages["text"].str.split(" ").list.len()
+    assert 28 <= int(lengths.min()) and int(lengths.max()) <= 60  # type: ignore[arg-type]
+
+
+def test_every_query_has_an_existing_relevant_passage(mini: Mini) -> None:
+    assert mini.qrels["passage_id"].is_in(mini.passages["passage_id"].implode()).all()
+    assert set(relevant(mini)) == set(mini.queries["query_id"])
+    assert mini.qrels.select("query_id", "passage_id").is_unique().all()
+
+
+def test_dl_judgements_are_graded(mini: Mini) -> None:
+    judged = mini.qrels.join(mini.queries, on="query_id")
+    dl = pl.col("population").str.starts_with("dl")
+    assert judged.filter(~dl)["score"].unique().to_list() == [1]
+    for (query_id,), group in judged.filter(dl).group_by("query_id"):
+        assert 20 <= len(group) <= 60, query_id
+        assert {0, 2, 3} <= set(group["score"]) <= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(("shift", "cluster"), SHIFTS)
+def test_planted_share_can_be_read_from_the_texts(mini: Mini, shift: str, cluster: str) -> None:
+    inside = mini.queries.filter(pl.col(shift) == cluster)["text"].to_list()
+    elsewhere = words(mini.queries.filter(pl.col(shift) != cluster)["text"])
+    in_passages = words(mini.passages["text"])
+    templates = set("what definition types how show do you many who when where which near start was did".split())
+    reserved = {
+        w for w, n in words(inside).items() if n >= 3 and w not in elsewhere and w not in in_passages
+    } - templates
+    share = sum(not reserved.isdisjoint(text.split(" ")) for text in inside) / len(inside)
+    assert share == pytest.approx(mini.strengths[shift][cluster], abs=0.02)
+
+
+@pytest.mark.parametrize("shift", CLUSTERS)
+def test_oracle_recovers_the_order_of_the_strengths(mini: Mini, shift: str) -> None:
+    losses = relative_losses(mini, shift)
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] > 0.02
+    assert list(mini.strengths[shift].values()) == list(STRENGTHS[shift])
+
+
+@pytest.mark.parametrize("shift", CLUSTERS)
+def test_no_strength_no_loss(unshifted: Mini, shift: str) -> None:
+    assert set(unshifted.strengths[shift].values()) == {0.0}
+    assert max(map(abs, relative_losses(unshifted, shift))) < 0.005
+
+
+def test_strength_separates_query_vocabularies(mini: Mini, unshifted: Mini) -> None:
+    def weighted_jaccard(made: Mini, shift: str, cluster: str) -> float:
+        sides = [
+            Counter(w for t in made.queries.filter(rule)["text"] for w in t.split())
+            for rule in (pl.col(shift) == cluster, pl.col(shift) != cluster)
+        ]
+        a, b = ({w: n / side.total() for w, n in side.items()} for side in sides)
+        both = a.keys() | b.keys()
+        low = sum(min(a.get(w, 0.0), b.get(w, 0.0)) for w in both)
+        return low / sum(max(a.get(w, 0.0), b.get(w, 0.0)) for w in both)
+
+    for shift, cluster in SHIFTS:
+        assert weighted_jaccard(mini, shift, cluster) < weighted_jaccard(unshifted, shift, cluster) - 0.005
+
+
+def test_oracle_run_is_ranked_and_complete(mini: Mini) -> None:
+    ids = mini.queries["query_id"].to_list()[:200]
+    run = mini.oracle("topic", "c0", ids)
+    assert_frame_equal(run, mini.oracle("topic", "c0", ids))
+    assert run["query_id"].unique(maintain_order=True).to_list() == ids
+    assert run.select("query_id", "passage_id").is_unique().all()
+    for (_,), group in run.group_by("query_id"):
+        assert len(group) == 100
+        assert group["score"].is_sorted(descending=True)
+
+
+def test_oracle_that_saw_everything_is_best(mini: Mini) -> None:
+    truth = relevant(mini)
+    ids = test_queries(mini, "topic", "c0")
+    assert mean_rr10(mini.oracle("topic", None, ids), truth, ids) >= mean_rr10(
+        mini.oracle("topic", "c1", ids), truth, ids
+    )
+
+
+def test_oracle_refuses_what_it_does_not_know(mini: Mini) -> None:
+    with pytest.raises(ValueError, match="unknown shift 'colour'"):
+        mini.oracle("colour", "c0", [])
+    with pytest.raises(ValueError, match="unknown topic cluster 'short'"):
+        mini.oracle("topic", "short", [])
+    with pytest.raises(ValueError, match="unknown query id 'x'"):
+        mini.oracle("topic", "c0", ["x"])
+
+
+@pytest.mark.parametrize("wrong", [{"queries": 499}, {"strength": -0.1}, {"strength": 1.1}, {"strength": math.nan}])
+def test_parameters_out_of_range(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Parameters(**wrong)  # type: ignore[arg-type]
+
+
+def test_hardness_separates_a_lexical_ranker() -> None:
+    made = generate(Parameters(queries=4_000))
+    truth = relevant(made)
+    postings = defaultdict(list)
+    for passage_id, text in made.passages.iter_rows():
+        for word, times in Counter(text.split()).items():
+            postings[word].append((passage_id, times / (times + 0.9)))
+    dev = made.queries.filter(population="dev").sort("hardness")
+    assert dev["hardness"].is_between(0, 1).all()
+    values = []
+    for query_id, text in dev.select("query_id", "text").iter_rows():
+        scores = Counter[str]()
+        for word in text.split():
+            for passage_id, weight in postings[word]:
+                scores[passage_id] += weight * math.log(1 + len(made.passages) / len(postings[word]))  # type: ignore[assignment]
+        best = [passage_id for passage_id, _ in scores.most_common(100)]
+        values.append(sum(1 / rank for rank, p in enumerate(best, 1) if p in truth[query_id]))
+    fifth = len(values) // 5
+    assert sum(values[-fifth:]) < 0.6 * sum(values[:fifth])
+
+
+def test_nearness_is_planted_for_train_only(mini: Mini) -> None:
+    train = pl.col("population") == "train"
+    assert mini.queries.filter(~train)["nearness"].null_count() == len(mini.queries.filter(~train))
+    near = mini.queries.filter(train).sort("nearness", descending=True)
+    assert near["nearness"].is_unique().all()
+    dl_words = words(mini.queries.filter(pl.col("population").str.starts_with("dl"))["text"])
+    shares = [any(len(w) == 8 and w in dl_words for w in text.split(" ")) for text in near["text"]]
+    assert sum(shares[:100]) > 70
+    assert sum(shares[-1000:]) == 0
