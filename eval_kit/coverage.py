@@ -72,7 +72,8 @@ def covered(
 
 
 def _explaining_most(left: set[str], members: Mapping[str, set[str]], share: Mapping[str, float]) -> str:
-    return max(members, key=lambda name: (len(left & members[name]), share[name]))
+    """The set that best fits the queries left over: holds many of them, and is itself covered far."""
+    return max(members, key=lambda name: len(left & members[name]) * share[name])
 
 
 def _line_of(run: Path, query: str) -> int:

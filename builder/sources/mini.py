@@ -51,47 +51,29 @@ FILLER_WORDS = 2_000
 TOPIC_WORDS = 300
 TOPIC_WORD_RATE = 0.3
 MENTION_RATE = 0.2  # of the passages that also name another entity
-PASSAGE_WORDS = (30, 60)
+PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
 CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold nothing but filler; long queries quote them
 CHUNK = 100_000
 
-TEMPLATES = (
-    (
-        ("what is {e} {x}", "what {x} {e}", "{e} {x} definition"),
-        (
-            "what is the {x} of {e} in {c}",
-            "what are the {x} {e} types for {c}",
-            "definition of the {x} of {e} in {c}",
-        ),
-    ),
-    (
-        ("how to {x} {e}", "how {e} {x}", "show {x} {e}"),
-        (
-            "how do you {x} the {e} with {c}",
-            "how many {x} are in {e} for {c}",
-            "how is the {x} of {e} in {c}",
-        ),
-    ),
-    (
-        ("who {x} {e}", "when did {e} {x}", "which {e} {x}"),
-        (
-            "who was the {x} of {e} in {c}",
-            "where is the {x} of {e} near {c}",
-            "when did the {e} {x} start in {c}",
-        ),
-    ),
-    (
-        ("{x} {e}", "{e} {x}", "is {e} {x}"),
-        ("the {x} of {e} for {c}", "is there a {x} on {e} with {c}", "can you {x} the {e} in {c}"),
-    ),
+TEMPLATES = (  # by wh-form (the last without), short then long; {x} the aspect, {e} the entity, {c} context
+    "what is {e} {x} | what {x} {e} | {e} {x} definition",
+    "what is the {x} of {e} in {c} | what are {x} {e} types for {c} | definition of the {x} of {e} in {c}",
+    "how to {x} {e} | how {e} {x} | show {x} {e}",
+    "how do you {x} the {e} with {c} | how many {x} are in {e} for {c} | how is the {x} of {e} in {c}",
+    "who {x} {e} | when did {e} {x} | which {e} {x}",
+    "who was the {x} of {e} in {c} | where is the {x} of {e} near {c} | when did the {e} {x} start in {c}",
+    "{x} {e} | {e} {x} | is {e} {x}",
+    "the {x} of {e} for {c} | is there a {x} on {e} with {c} | can you {x} the {e} in {c}",
 )
+TEMPLATES_PER_FORM = 3
 
 
 @dataclass(frozen=True)
 class Parameters:
     """What a mini is made from: equal parameters give equal frames.
 
-    `queries` counts all populations together (at least 500); `strength` in 0..1 scales every planted strength.
+    `queries` (at least 500) counts all populations together. `strength` (0..1) scales every planted strength:
+    it changes the words that queries use for aspects, the hardness that follows from them, and nothing else.
     """
 
     seed: int = 13
@@ -114,9 +96,9 @@ class Mini:
     """A generated collection and the truth planted in it.
 
     passages: passage_id, text.
-    queries: query_id, text, population (train, dev, dl19, dl20, validation), topic (null = others), wh (null =
-    no wh word), length, test (train queries held back as topic and wh test sets), hardness (0..1), nearness
-    (train only, else null; 0..0.5 unrelated to the dl queries, from 1 shares topic and aspect, from 2 an entity).
+    queries: query_id, text, population (train, dev, dl19, dl20, validation), topic (null = others), wh
+    (null = no wh word), length, test (train queries held back as topic and wh test sets), hardness (0..1),
+    nearness (train only, else null; from 2: shares its entity with a dl query, from 1: its topic and aspect).
     qrels: query_id, passage_id, score (1; for dl19 and dl20 graded 0..3).
     strengths: shift -> cluster -> share of the cluster's queries that use its reserved synonyms.
     """
@@ -130,7 +112,9 @@ class Mini:
     _about: pl.DataFrame = field(repr=False)  # by passage row: passage_id, aspect, prior
     _named: pl.DataFrame = field(repr=False)  # name (word number), passage_id, weight
 
-    def oracle(self, shift: str, held_out: str | None, query_ids: Iterable[str], depth: int = 100) -> pl.DataFrame:
+    def oracle(
+        self, shift: str, held_out: str | None, query_ids: Iterable[str], depth: int = 100
+    ) -> pl.DataFrame:
         """Rank passages knowing exactly the synonyms of the training queries outside one cluster.
 
         The training queries are those of population train, not test, in a cluster of `shift` other than
@@ -139,39 +123,42 @@ class Mini:
         """
         if shift not in CLUSTERS:
             raise ValueError(f"unknown shift {shift!r}: expected one of {', '.join(CLUSTERS)}")
-        if held_out is not None and held_out not in CLUSTERS[shift]:
-            raise ValueError(f"unknown {shift} cluster {held_out!r}: expected one of {', '.join(CLUSTERS[shift])}")
+        if held_out not in (None, *(clusters := CLUSTERS[shift])):
+            raise ValueError(f"unknown {shift} cluster {held_out!r}: expected one of {', '.join(clusters)}")
         wanted = pl.Series("query_id", list(query_ids), pl.String).unique(maintain_order=True)
         if unknown := wanted.filter(~wanted.is_in(self.queries["query_id"].implode())).to_list():
             raise ValueError(f"unknown query id {unknown[0]!r} (and {len(unknown) - 1} more)")
 
-        everything = self.queries.with_columns(self._asked)
-        taught = everything
+        everything = taught = self.queries.hstack(self._asked)
         if held_out is not None:
-            taught = everything.filter(pl.col("population") == "train", ~pl.col("test"), pl.col(shift) != held_out)
+            taught = taught.filter(~pl.col("test"), pl.col(shift) != held_out, population="train")
         known = pl.col("literal") | pl.col("word").is_in(taught["word"].unique().implode())
-        asked = wanted.to_frame().with_row_index("order").join(everything, on="query_id", maintain_order="left")
+        asked = (
+            wanted.to_frame().join(everything, on="query_id", maintain_order="left").with_row_index("order")
+        )
         asked = asked.select("order", "query_id", "head", "tail", wants=pl.when(known).then("aspect"))
 
-        by_name = pl.concat(
+        names = pl.concat(
             asked.select("order", "query_id", "wants", name=name, importance=pl.lit(importance))
             for name, importance in (("head", 8.0), ("tail", 2.0))
         )
         named = (
-            by_name.join(self._named, on="name")
+            names.join(self._named, on="name")
             .group_by("order", "query_id", "wants", "passage_id")
             .agg(match=(pl.col("importance") * pl.col("weight")).max())
             .join(self._about, on="passage_id")
             .with_columns(
-                score=pl.col("match") + pl.col("prior") + 4.0 * (pl.col("aspect") == pl.col("wants")).fill_null(False)
+                score=pl.col("match")
+                + pl.col("prior")
+                + 4.0 * pl.col("aspect").eq(pl.col("wants")).fill_null(False)
             )
         )
-        rows = np.arange(len(asked))[:, None] * 7_919 + np.arange(depth) * 104_729
-        arbitrary = pl.DataFrame({"order": asked["order"].gather(np.repeat(np.arange(len(asked)), depth))})
-        arbitrary = arbitrary.with_columns(
-            query_id=asked["query_id"].gather(arbitrary["order"]),
-            passage_id=self._about["passage_id"].gather(rows.ravel() % len(self._about)),
-            score=pl.Series(np.tile(-np.arange(1.0, depth + 1), len(asked))),
+        rank = pl.int_range(depth).alias("rank")
+        arbitrary = asked.join(pl.select(rank), how="cross").with_columns(
+            passage_id=(
+                (pl.col("order").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(self._about)
+            ).cast(pl.String),
+            score=-1.0 - pl.col("rank"),
         )
         columns = ("order", "query_id", "passage_id", "score")
         return (
@@ -279,7 +266,7 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
     sparse = np.flatnonzero(~graded)
     judged = [(sparse, answer[sparse], np.ones(len(sparse), np.int64))]
     for row in np.flatnonzero(graded):
-        found, score = _judge(rng, entity[row], aspect[row], answer[row], about_entity, about_aspect, about_topic)
+        found, score = _judge(rng, answer[row], about, about_topic)
         judged.append((np.full(len(found), row), found, score))
     query_row, passage_row, scores = (np.concatenate(column) for column in zip(*judged, strict=True))
     qrels = pl.DataFrame(
@@ -390,7 +377,9 @@ def _passage_texts(
         words = _prose(rng, lexicon, topic[part], high)
         words[np.arange(high) >= rng.integers(low, high + 1, size=size)[:, None]] = 0
         called = lexicon.aspect + aspect[part]
-        words[:, :6] = np.stack([np.full(size, THE), called, np.full(size, OF), *name[part].T, np.full(size, IS)], 1)
+        words[:, [0, 2, 5]] = THE, OF, IS
+        words[:, 1] = called
+        words[:, 3:5] = name[part]
         again = np.flatnonzero(rng.random(size) < 0.5)
         column = rng.integers(8, 12, size=size)
         words[again[:, None], column[again, None] + [0, 1]] = name[part][again]
@@ -428,44 +417,37 @@ def _query_texts(
     typo: NDArray[np.bool_],
     context: Ints,
 ) -> pl.Series:
-    """Write the queries; `form` is wh * 2 + length, `context` (n, 4), and a typo drops a letter of the head."""
-    flat = pl.Series([text for by_length in TEMPLATES for texts in by_length for text in texts])
-    per_form = len(TEMPLATES[0][0])
+    """Write the queries; `form` is wh * 2 + length, `context` (n, 4); a typo drops a letter of the head."""
+    templates = pl.Series([template for line in TEMPLATES for template in line.split(" | ")])
+    number = form * TEMPLATES_PER_FORM + rng.integers(TEMPLATES_PER_FORM, size=len(form))
     kept = np.where(np.arange(4) < rng.integers(1, 5, size=len(form))[:, None], context, 0)
     dropped = pl.Series(rng.integers(1, 7, size=len(form)))
-    h, x = pl.col("h"), pl.col("x")
-    frame = pl.DataFrame(
+    h = lexicon.words.gather(head)
+    misspelt = h.str.slice(0, dropped) + h.str.slice(dropped + 1)
+    parts = pl.DataFrame(
         {
-            "text": flat.gather(form * per_form + rng.integers(per_form, size=len(form))),
-            "h": lexicon.words.gather(head),
+            "text": templates.gather(number),
+            "{x}": lexicon.words.gather(word),
+            "{c}": _join(lexicon, kept),
+            "h": misspelt.zip_with(pl.Series(typo), h),
             "t": lexicon.words.gather(tail),
-            "x": lexicon.words.gather(word),
-            "c": _join(lexicon, kept),
         }
-    )
-    h = pl.when(pl.Series(typo)).then(h.str.slice(0, dropped) + h.str.slice(dropped + 1)).otherwise(h)
-    name = pl.concat_str(h, "t", separator=" ", ignore_nulls=True)
-    text = pl.col("text").str.replace("{x}", x, literal=True).str.replace("{c}", pl.col("c"), literal=True)
-    return frame.with_columns(e=name).select(text.str.replace("{e}", pl.col("e"), literal=True))["text"]
+    ).with_columns(pl.concat_str("h", "t", separator=" ", ignore_nulls=True).alias("{e}"))
+    text = pl.col("text")
+    for slot in ("{x}", "{e}", "{c}"):
+        text = text.str.replace(slot, pl.col(slot), literal=True)
+    return parts.select(text)["text"]
 
 
-def _judge(
-    rng: np.random.Generator,
-    entity: int,
-    aspect: int,
-    answer: int,
-    about_entity: Ints,
-    about_aspect: Ints,
-    about_topic: Ints,
-) -> tuple[Ints, Ints]:
-    """Judge 20 to 60 passages for one dl query: the passage rows and their grades 0..3."""
+def _judge(rng: np.random.Generator, answer: int, about: Ints, topic: Ints) -> tuple[Ints, Ints]:
+    """Judge 20 to 60 passages for the dl query that row `answer` is for: passage rows and grades 0..3."""
     low, high = JUDGED
-    own = np.flatnonzero(about_entity == entity)
-    score = np.where(about_aspect[own] == aspect, 2, 1)
+    same_entity = about // ASPECTS == about[answer] // ASPECTS
+    own = np.flatnonzero(same_entity)
+    score = np.where(about[own] == about[answer], 2, 1)
     score[own == answer] = 3
     best = np.argsort(-score, kind="stable")[: high - 5]
     own, score = own[best], score[best]
-    stranger = np.flatnonzero((about_topic == about_topic[answer]) & (about_entity != entity))
     missing = int(rng.integers(max(low, len(own) + 5), high + 1)) - len(own)
-    added = rng.choice(stranger, missing, replace=False)
-    return np.concatenate([own, added]), np.concatenate([score, np.zeros(missing, np.int64)])
+    strangers = rng.choice(np.flatnonzero((topic == topic[answer]) & ~same_entity), missing, replace=False)
+    return np.concatenate([own, strangers]), np.concatenate([score, np.zeros(missing, np.int64)])

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.release import Draft, Rule, Table, TestSet
+from builder.release import Draft, Rule, Table
 from builder.shifts import length, wh
 from builder.sources import irds
 from builder.sources.fetch import SourceFile, declared, input_record, obtain
 from builder.sources.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
 from builder.sources.train_join import Join, join_by_text
+from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from eval_kit.errors import UserError
 
 VERSION = "1.0.0"
@@ -27,13 +28,9 @@ RESTTEST = "jingtaozhan/extrapolate-eval/resttest_files/msmarco-passage"
 CHAMELEONS = "Narabzad/Chameleons/datasets"
 ANSERINI = "castorini/anserini-tools"
 
-TOPICS = ("c0", "c1", "c2", "c3", "c4")
-BUCKETS = ("b1", "b2", "b3", "b4", "b5")
 SIZES = ("14k", "45k", "200k")
 REGIMES = ("interpolate", "extrapolate")
-CHAMELEON_SETS = {"veiled": ("Veiled", 4), "pygmy": ("Pygmy", 5), "lesser": ("Lesser", 6)}
-LEVELS = (10, 20, 30, 40, 50)
-OBSTINACY = ("none", *CHAMELEON_SETS)
+CHAMELEON_FILES = {"veiled": ("Veiled", 4), "pygmy": ("Pygmy", 5), "lesser": ("Lesser", 6)}
 
 DEV_TOPICS = f"{ANSERINI}/topics/topics.msmarco-passage.dev-subset.txt"
 DEV_QRELS = f"{ANSERINI}/qrels/qrels.msmarco-passage.dev-subset.txt"
@@ -42,11 +39,6 @@ DL_QRELS = {
     "dl19": f"{ANSERINI}/qrels/qrels.dl19-passage.txt",
     "dl20": f"{ANSERINI}/qrels/qrels.dl20-passage.txt",
 }
-
-SHIFT_MEASURES = ("RR@10", "ASL@100", "R@1000")
-DEV_MEASURES = ("RR@10", "R@100", "R@1000")
-DL_MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100", "R(rel=2)@1000")
-CHAMELEON_MEASURES = ("AP", "nDCG", "RR@10", "R@1000")
 
 
 def draft(upstream: Path | None = None, allow_partial: bool = False) -> Draft:
@@ -97,8 +89,7 @@ class _Gathering:
             )
         if not self.tables:
             raise UserError("nothing at all can be had: no internet, or --upstream names the wrong folder")
-        order = {config: place for place, config in enumerate(CONFIG_ORDER)}
-        tables = sorted(self.tables, key=lambda table: order[table.config])
+        tables = in_order(self.tables)
         used = sorted({file for table in tables for file in table.rule.inputs if file in self.paths})
         return Draft(
             kind="published",
@@ -106,7 +97,7 @@ class _Gathering:
             collection=COLLECTION,
             seed=None,
             tables=tables,
-            test_sets=list(_test_sets({(table.config, table.split) for table in tables})),
+            test_sets=test_sets(tables),
             inputs=[input_record(self.files[file], self.paths[file]) for file in used],
             missing=self.missing,
             remarks=self.remarks,
@@ -254,7 +245,7 @@ class _Gathering:
     def _chameleons(self) -> None:
         files = {
             (name, level): f"{CHAMELEONS}/{title}(common{rankers})/{title}_common{rankers}_0.{level // 10}"
-            for name, (title, rankers) in CHAMELEON_SETS.items()
+            for name, (title, rankers) in CHAMELEON_FILES.items()
             for level in LEVELS
         }
         if self._lack("chameleons/dev", [*files.values(), DEV_TOPICS]):
@@ -350,44 +341,5 @@ def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
     raise UserError(f"ReSTTest's train files hold a query in {counts} of 5 buckets: neither buckets nor complements")
 
 
-def _test_sets(have: set[tuple[str, str]]) -> Iterable[TestSet]:
-    clusters = {"topic": TOPICS, "wh": wh.CLUSTERS, "length": length.CLUSTERS}
-    for shift, names in clusters.items():
-        qrels = "dev" if shift == "length" else f"{shift}_test"
-        if {(shift, "test"), ("qrels", qrels)} <= have:
-            for name in names:
-                yield TestSet(
-                    f"{shift}.{name}", shift, shift, "test", qrels, SHIFT_MEASURES, where=("cluster", [name])
-                )
-    for split in ("dev", "dl19", "dl20"):
-        if {("resttest", split), ("qrels", split)} <= have:
-            measures = DEV_MEASURES if split == "dev" else DL_MEASURES
-            yield TestSet(split, split, "resttest", split, split, measures)
-            for bucket in BUCKETS:
-                yield TestSet(
-                    f"resttest.{split}.{bucket}",
-                    "resttest",
-                    "resttest",
-                    split,
-                    split,
-                    measures,
-                    where=("bucket", [bucket]),
-                )
-    if {("chameleons", "dev"), ("qrels", "dev")} <= have:
-        for name in CHAMELEON_SETS:
-            for level in LEVELS:
-                at_least = OBSTINACY[OBSTINACY.index(name) :]
-                yield TestSet(
-                    f"chameleons.{name}.{level}",
-                    "chameleons",
-                    "chameleons",
-                    "dev",
-                    "dev",
-                    CHAMELEON_MEASURES,
-                    where=(f"level_{level}", at_least),
-                )
-
-
-CONFIG_ORDER = ("topic", "wh", "length", "resttest", "restrain", "chameleons", "trec_dl", "qrels")
 _TOPIC_RULE = "the authors' lists: k-means (k = 100) of DistilBERT [CLS] vectors, five far clusters, each expanded"
 _NO_TEXTS = pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})

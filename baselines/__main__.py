@@ -1,0 +1,5 @@
+"""``python -m baselines``."""
+
+from baselines.cli import main
+
+main()

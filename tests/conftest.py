@@ -1,0 +1,69 @@
+"""Fixtures: the real data where it is at hand, and releases built once for the whole session."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder import planted
+from builder import release as releases
+from builder.sources import published
+from eval_kit.release import Release
+from eval_kit.release import open as open_release
+
+ROOT = Path(__file__).parent.parent
+SHARED = Path(os.environ.get("MS_MARCO_SHIFT_SHARED", ROOT.parent / "shared"))
+
+type Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with the authors' files and real runs (``$MS_MARCO_SHIFT_SHARED``, else ``../shared``)."""
+    if not (SHARED / "upstream").is_dir():
+        pytest.skip(f"REAL DATA ABSENT: {SHARED}/upstream is not there; golden values were NOT checked")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def no_ir_datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ``IR_DATASETS_HOME`` in which msmarco-passage cannot be had, with or without a network."""
+    home = tmp_path_factory.mktemp("no-ir-datasets")
+    (home / "msmarco-passage").write_text("a file where ir_datasets wants a folder")
+    return home
+
+
+@pytest.fixture(scope="session")
+def published_release(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """The partial canonical release, built from the authors' files at hand."""
+    folder = tmp_path_factory.mktemp("published") / "ms-marco-shift"
+    releases.write(published.draft(shared / "upstream", allow_partial=True), folder)
+    return open_release(folder)
+
+
+@pytest.fixture(scope="session")
+def mini_release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A mini release of 1,500 queries."""
+    folder = tmp_path_factory.mktemp("mini") / "ms-marco-shift"
+    releases.write(planted.draft(queries=1_500), folder)
+    return open_release(folder)
+
+
+@pytest.fixture(scope="session")
+def command() -> Run:
+    """Run ``python -m <module> <arguments>`` as a user would, from any folder, and return what it printed."""
+
+    def run(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *map(str, arguments)],
+            cwd=cwd,
+            env={**os.environ, "COLUMNS": "200", **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
