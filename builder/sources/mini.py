@@ -119,7 +119,7 @@ class Mini:
 
         The training queries are those of population train, not test, in a cluster of `shift` other than
         `held_out`; `held_out=None` knows every synonym. Returns query_id, passage_id, score with `depth` rows
-        for each query, best first. ValueError for an unknown shift, cluster or query id.
+        for each query, best first, in the order of `queries`. ValueError for an unknown shift, cluster or query id.
         """
         if shift not in CLUSTERS:
             raise ValueError(f"unknown shift {shift!r}: expected one of {', '.join(CLUSTERS)}")
@@ -129,45 +129,38 @@ class Mini:
         if unknown := wanted.filter(~wanted.is_in(self.queries["query_id"].implode())).to_list():
             raise ValueError(f"unknown query id {unknown[0]!r} (and {len(unknown) - 1} more)")
 
-        everything = taught = self.queries.hstack(self._asked)
+        everything = taught = self.queries.hstack(self._asked).with_row_index("row")
         if held_out is not None:
             taught = taught.filter(~pl.col("test"), pl.col(shift) != held_out, population="train")
         known = pl.col("literal") | pl.col("word").is_in(taught["word"].unique().implode())
-        asked = (
-            wanted.to_frame().join(everything, on="query_id", maintain_order="left").with_row_index("order")
+        asked = everything.filter(pl.col("query_id").is_in(wanted.implode())).select(
+            "row", "head", "tail", wants=pl.when(known).then("aspect")
         )
-        asked = asked.select("order", "query_id", "head", "tail", wants=pl.when(known).then("aspect"))
 
         names = pl.concat(
-            asked.select("order", "query_id", "wants", name=name, importance=pl.lit(importance))
+            asked.select("row", "wants", name=name, importance=pl.lit(importance))
             for name, importance in (("head", 8.0), ("tail", 2.0))
         )
+        on_aspect = pl.col("aspect").eq(pl.col("wants")).fill_null(False)
         named = (
             names.join(self._named, on="name")
-            .group_by("order", "query_id", "wants", "passage_id")
+            .group_by("row", "wants", "passage_id")
             .agg(match=(pl.col("importance") * pl.col("weight")).max())
             .join(self._about, on="passage_id")
-            .with_columns(
-                score=pl.col("match")
-                + pl.col("prior")
-                + 4.0 * pl.col("aspect").eq(pl.col("wants")).fill_null(False)
-            )
+            .select("row", "passage_id", score=pl.col("match") + 4.0 * on_aspect + pl.col("prior"))
         )
-        rank = pl.int_range(depth).alias("rank")
-        arbitrary = asked.join(pl.select(rank), how="cross").with_columns(
-            passage_id=(
-                (pl.col("order").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(self._about)
-            ).cast(pl.String),
-            score=-1.0 - pl.col("rank"),
+        place = (pl.col("row").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(self._about)
+        arbitrary = asked.join(pl.select(rank=pl.int_range(depth)), how="cross").select(
+            "row", passage_id=place.cast(pl.String), score=-1.0 - pl.col("rank")
         )
-        columns = ("order", "query_id", "passage_id", "score")
         return (
-            pl.concat([named.select(columns), arbitrary.select(columns)])
-            .group_by("order", "query_id", "passage_id")
+            pl.concat([named, arbitrary])
+            .group_by("row", "passage_id")
             .agg(pl.col("score").max())
-            .sort("order", "score", "passage_id", descending=[False, True, True])
-            .group_by("order", maintain_order=True)
+            .sort("row", "score", "passage_id", descending=[False, True, True])
+            .group_by("row", maintain_order=True)
             .head(depth)
+            .join(everything.select("row", "query_id"), on="row", maintain_order="left")
             .select("query_id", "passage_id", "score")
         )
 
@@ -220,7 +213,7 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
     graded = np.isin(population, list(DL_SIZES))
     pairs, pair_of = np.unique(entity * ASPECTS + aspect, return_inverse=True)
     again = np.repeat(pairs[pair_of[graded]], 2)
-    extra = rng.integers(entities * ASPECTS, size=max(0, n * PASSAGES_PER_QUERY - len(pairs) - len(again)))
+    extra = rng.integers(entities * ASPECTS, size=n * PASSAGES_PER_QUERY - len(pairs) - len(again))
     place = rng.permutation(len(pairs) + len(again) + len(extra))
     about = np.empty(len(place), np.int64)
     about[place] = np.concatenate([pairs, again, extra])
@@ -247,20 +240,17 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
     identifiers = np.sort(rng.choice(n * 10, n, replace=False))
     quoted = np.where(rng.random((n, 4)) < QUOTE_RATE, context[answer], _prose(rng, lexicon, topic, 4))
     text = _query_texts(rng, lexicon, wh * 2 + length, head[entity], tail[entity], word, typo, quoted)
-    wh_rule = pl.coalesce(
-        pl.when(pl.col("text").str.to_lowercase().str.contains_any(terms)).then(pl.lit(cluster))
-        for cluster, terms in WH_TERMS.items()
-    )
-    short = pl.col("text").str.split(" ").list.len() <= SHORT_WORDS
     queries = pl.DataFrame(
-        {"query_id": pl.Series(identifiers).cast(pl.String), "text": text, "population": population}
-    ).with_columns(
-        topic=pl.Series([*CLUSTERS["topic"], None]).gather(topic),
-        wh=wh_rule,
-        length=pl.when(short).then(pl.lit("short")).otherwise(pl.lit("long")),
-        test=pl.Series(test),
-        hardness=pl.Series(hardness),
-        nearness=pl.when(pl.col("population") == "train").then(pl.Series(near)),
+        {
+            "query_id": pl.Series(identifiers).cast(pl.String),
+            "text": text,
+            "population": population,
+            "topic": pl.Series([*CLUSTERS["topic"], None]).gather(topic),
+            **_published_rules(text),
+            "test": test,
+            "hardness": hardness,
+            "nearness": pl.Series(near).zip_with(pl.Series(train), pl.Series([None], dtype=pl.Float64)),
+        }
     )
 
     sparse = np.flatnonzero(~graded)
@@ -437,6 +427,17 @@ def _query_texts(
     for slot in ("{x}", "{e}", "{c}"):
         text = text.str.replace(slot, pl.col(slot), literal=True)
     return parts.select(text)["text"]
+
+
+def _published_rules(text: pl.Series) -> dict[str, pl.Series]:
+    """Tell the wh-form (null = none) and the length class of each text by the published rules."""
+    wh = pl.coalesce(
+        pl.when(pl.col("text").str.to_lowercase().str.contains_any(terms)).then(pl.lit(cluster))
+        for cluster, terms in WH_TERMS.items()
+    )
+    short = pl.col("text").str.split(" ").list.len() <= SHORT_WORDS
+    length = pl.when(short).then(pl.lit("short")).otherwise(pl.lit("long"))
+    return pl.DataFrame({"text": text}).select(wh=wh, length=length).to_dict()
 
 
 def _judge(rng: np.random.Generator, answer: int, about: Ints, topic: Ints) -> tuple[Ints, Ints]:
