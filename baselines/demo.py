@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 from rich.console import Console
 
 from baselines import run_files
@@ -25,22 +26,18 @@ def demo(folder: Path, console: Console) -> None:
     console.print(f"{place}: {tables} tables, {test_sets} test sets, digest {release.digest[:16]}", highlight=False)
 
     console.rule("2. search with BM25 (Lucene)")
-    runs = search_all(release, folder)
-    for run in runs:
-        console.print(f"{run}", highlight=False)
-
-    console.rule("3. eval_kit score")
-    print_scores(score(runs, release), console)
-
-
-def search_all(release: Release, folder: Path) -> list[Path]:
-    """One BM25 run for each table of test queries: ``bm25.<config>.trec``."""
+    run = folder / "bm25.trec"
     index = folder / "bm25.lucene"
     bm25.index(release.table("passages", "passages").iter_rows(), index)
-    runs = []
-    for config, split in (("topic", "test"), ("wh", "test"), ("chameleons", "dev"), ("trec_dl", "dl19"), ("trec_dl", "dl20")):
-        queries = release.table(config, split).select("query_id", "text").unique("query_id", maintain_order=True)
-        run = folder / "runs" / f"bm25.{config if split in ('test', 'dev') else split}.trec"
-        run_files.write(bm25.search(queries.iter_rows(), index), run, tag="bm25")
-        runs.append(run)
-    return runs
+    run_files.write(bm25.search(queries(release).iter_rows(), index), run, tag="bm25")
+    console.print(f"{run}", highlight=False)
+
+    console.rule("3. eval_kit score")
+    print_scores(score([run], release), console)
+
+
+def queries(release: Release) -> pl.DataFrame:
+    """``query_id`` and ``text`` of every query of a test set, once."""
+    tables = {(one["config"], one["split"]) for one in release.manifest["test_sets"]}
+    texts = [release.table(*table).select("query_id", "text") for table in sorted(tables)]
+    return pl.concat(texts).unique("query_id", maintain_order=True)

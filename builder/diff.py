@@ -11,7 +11,11 @@ from eval_kit.release import Release
 
 @dataclass(frozen=True)
 class TableDiff:
-    """The difference of one table. A row is known by its id columns; *moved* means that its other columns differ."""
+    """The difference of one table.
+
+    A row is known by its id columns; *moved* means that its other columns differ. A test set that came, went, or
+    is defined anew is reported as a split of the config ``test_sets``.
+    """
 
     config: str
     split: str
@@ -26,11 +30,11 @@ class TableDiff:
 
 
 def diff(old: Release, new: Release) -> list[TableDiff]:
-    """The tables that differ, in the manifests' order; equal content digests are not read."""
-    return list(_diff(old, new))
+    """The tables and test sets that differ, in the manifests' order; equal content digests are not read."""
+    return [*_tables(old, new), *_test_sets(old, new)]
 
 
-def _diff(old: Release, new: Release) -> Iterator[TableDiff]:
+def _tables(old: Release, new: Release) -> Iterator[TableDiff]:
     before = {(table["config"], table["split"]): table for table in old.manifest["tables"]}
     after = {(table["config"], table["split"]): table for table in new.manifest["tables"]}
     for config, split in dict.fromkeys([*before, *after]):
@@ -41,20 +45,34 @@ def _diff(old: Release, new: Release) -> Iterator[TableDiff]:
             yield TableDiff(config, split, whole="entered")
         elif before[key]["digest"] != after[key]["digest"]:
             yield _rows(config, split, old.table(config, split), new.table(config, split))
+        elif before[key]["columns"] != after[key]["columns"]:
+            yield TableDiff(config, split, whole="the labels' numbers changed")
+
+
+def _test_sets(old: Release, new: Release) -> Iterator[TableDiff]:
+    before, after = ({one["name"]: one for one in release.manifest["test_sets"]} for release in (old, new))
+    for name in dict.fromkeys([*before, *after]):
+        if name not in after or name not in before:
+            yield TableDiff("test_sets", name, whole="entered" if name in after else "left")
+        else:
+            keys = sorted({*before[name], *after[name]} - {"queries"})
+            changed = [key for key in keys if before[name].get(key) != after[name].get(key)]
+            if changed:
+                yield TableDiff("test_sets", name, whole=f"changed its {', '.join(changed)}")
 
 
 def _rows(config: str, split: str, old: pl.DataFrame, new: pl.DataFrame) -> TableDiff:
     if old.columns != new.columns:
         return TableDiff(config, split, whole=f"columns changed from {old.columns} to {new.columns}")
-    ids = _id_columns(old)
+    ids = max(_id_columns(old), _id_columns(new), key=len)
     entered = new.join(old, on=ids, how="anti")
     left = old.join(new, on=ids, how="anti")
     changed = new.join(old, on=old.columns, how="anti", nulls_equal=True).join(entered, on=ids, how="anti")
-    return TableDiff(config, split, *[_names(frame, ids) for frame in (entered, left, changed)])
+    return TableDiff(config, split, _names(entered, ids), _names(left, ids), _names(changed, ids))
 
 
 def _id_columns(frame: pl.DataFrame) -> list[str]:
-    """What identifies a row: query and passage in qrels; in a table where a query may stand twice, its cluster too."""
+    """What identifies a row: query and passage in qrels; where a query may stand twice, its cluster too."""
     ids = [name for name in frame.columns if name.endswith(("-id", "_id"))]
     clustered = "cluster" in frame.columns and frame["query_id"].is_duplicated().any()
     return [*ids, "cluster"] if clustered else ids

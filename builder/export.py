@@ -31,7 +31,7 @@ def export(release: Release, out: Path, format: str) -> list[Path]:
     for test_set in release.test_sets.values():
         folder = out / test_set.name
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "qrels" if format == "beir" else folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
         formats[format](release, test_set, folder)
@@ -45,7 +45,6 @@ def _beir(release: Release, test_set: TestSet, folder: Path) -> None:
         _write_lines(folder / "corpus.jsonl", (_json(_id=one, title="", text=text) for one, text in passages))
     queries = _queries(release, test_set).iter_rows()
     _write_lines(folder / "queries.jsonl", (_json(_id=one, text=text) for one, text in queries))
-    (folder / "qrels").mkdir(exist_ok=True)
     rows = ("\t".join(map(str, row)) for row in _judged(release, test_set).iter_rows())
     _write_lines(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *rows])
 

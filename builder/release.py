@@ -16,6 +16,8 @@ from eval_kit.errors import UserError
 from eval_kit.release import MANIFEST
 from eval_kit.schemas import validate
 
+NAME = "ms-marco-shift"
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -81,8 +83,9 @@ class Draft:
 def write(draft: Draft, out: Path) -> dict[str, Any]:
     """Write the draft to the folder ``out``, replacing a release that stands there.
 
-    The new folder is complete and on the disk before it takes the old one's place; a build that is killed
-    leaves the old release whole, and two builds at once leave one whole release.
+    The new folder is complete and on the disk before it takes the old one's place. A build that is killed
+    leaves the old release whole; if that was between the two renames, put aside as ``.<name>.old`` for the
+    next build to restore. Two builds at once leave one whole release.
 
     Returns:
         The manifest.
@@ -104,6 +107,7 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
                 _put_in_place(staging, out)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
+                _recover(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
     return manifest
@@ -130,7 +134,7 @@ def describe(draft: Draft) -> dict[str, Any]:
     ]
     frames = {(table.config, table.split): table.frame for table in draft.tables}
     manifest = {
-        "name": "ms-marco-shift",
+        "name": NAME,
         "version": draft.version,
         "schema_version": 1,
         "kind": draft.kind,
@@ -174,7 +178,7 @@ def _put_in_place(new: Path, out: Path) -> None:
 
 
 def _recover(out: Path) -> None:
-    """Undo a build that was killed between moving the old release away and moving the new one in."""
+    """Undo a build that ended between moving the old release away and moving the new one in."""
     if _old(out).exists() and not out.exists():
         _old(out).rename(out)
     shutil.rmtree(_old(out), ignore_errors=True)
@@ -234,4 +238,11 @@ def _column(name: str, dtype: pl.DataType) -> dict[str, Any]:
 
 
 def _may_replace(out: Path) -> bool:
-    return out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))
+    """Whether ``out`` is an empty folder or has our manifest (other tools have files of that name too)."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return out.is_dir()
+    try:
+        manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("name") == NAME

@@ -32,9 +32,14 @@ def table_digest(frame: pl.DataFrame, columns: Iterable[Mapping[str, Any]]) -> s
 
 
 def release_digest(manifest: Mapping[str, Any]) -> str:
-    """The identity of a release: sha256 over its tables' digests and its test sets, as canonical JSON."""
+    """The identity of a release: sha256 over its tables' digests and its test sets, as canonical JSON.
+
+    The columns count too: the files hold a label's number, so its names in the manifest are content.
+    """
     content = {
-        "tables": sorted([table["config"], table["split"], table["digest"]] for table in manifest["tables"]),
+        "tables": sorted(
+            [table["config"], table["split"], table["digest"], table["columns"]] for table in manifest["tables"]
+        ),
         "test_sets": sorted(manifest["test_sets"], key=lambda test_set: str(test_set["name"])),
         "collection": manifest["collection"],
         "missing": sorted(item["what"] for item in manifest["missing"]),
@@ -51,7 +56,7 @@ def file_sha256(path: Path) -> str:
 def _field(name: str, kind: str) -> pl.Expr:
     column = pl.col(name)
     if kind == "list<string>":
-        column = column.list.eval(_encoded(pl.element())).list.join("")
+        column = column.list.eval(_encoded(pl.element()).fill_null("~")).list.join("")
     return _encoded(column.cast(pl.String)).fill_null("~")
 
 

@@ -10,9 +10,8 @@ is one; :func:`register` takes any other. Test sets are ``msmarco-passage/shift/
 """
 
 import os
-import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +22,9 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload
 
-from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, Release
+from eval_kit import atomic
+from eval_kit.errors import UserError
+from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MANIFEST, Release
 from eval_kit.release import open as open_release
 
 CITATIONS = {
@@ -41,13 +42,14 @@ GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly 
 
 
 class QueryList(NamedTuple):
-    """Some queries of one table: all of them, or those with one of ``values`` in ``column``."""
+    """Some queries of one table: all of them, or those with one of ``values`` in ``column``, or all but those."""
 
     config: str
     split: str
     qrels: str | None
     column: str | None = None
     values: tuple[str, ...] = ()
+    excluded: bool = False
 
 
 class ShiftQueries(BaseQueries):  # type: ignore[misc]
@@ -62,7 +64,11 @@ class ShiftQueries(BaseQueries):  # type: ignore[misc]
         """``query_id`` and ``text``, each query once."""
         rows = self._release.table(self._which.config, self._which.split)
         if self._which.column is not None:
-            rows = rows.filter(pl.col(self._which.column).is_in(self._which.values))
+            chosen = rows.filter(pl.col(self._which.column).is_in(self._which.values))
+            if self._which.excluded:  # whole queries: one that is in two clusters goes with either
+                rows = rows.join(chosen, on="query_id", how="anti", maintain_order="left")
+            else:
+                rows = chosen
         return rows.select("query_id", "text").unique("query_id", maintain_order=True)
 
     def queries_iter(self) -> Iterator[GenericQuery]:
@@ -170,14 +176,12 @@ def _training_sets(release: Release) -> Iterator[tuple[str, QueryList, Documenta
             name = f"restrain/{split.replace('_', '-')}"
             yield name, QueryList(config, split, qrels), Documentation(description, [], citations)
         elif split == "train" and config != "qrels":
-            labels = next((column for column in table["columns"] if column["type"] == "label"), None)
+            labels: Mapping[str, Any] = next((column for column in table["columns"] if column["type"] == "label"), {})
             qrels_split = "train" if "train" in release.configs.get("qrels", []) else None
-            for held_out in labels["labels"] if labels else []:
-                others = tuple(label for label in labels["labels"] if label != held_out)
-                which = QueryList(config, split, qrels_split, labels["name"], others)
-                description = (
-                    f"Training queries of every {config} cluster but {held_out}: {rule['text']} ({rule['source']})."
-                )
+            for held_out in labels.get("labels", []):
+                which = QueryList(config, split, qrels_split, labels["name"], (held_out,), excluded=True)
+                made = f"{rule['text']} ({rule['source']})"
+                description = f"Training queries of every {config} cluster but {held_out}: {made}."
                 yield f"{config}/not-{held_out}", which, Documentation(description, [], citations)
 
 
@@ -186,18 +190,18 @@ def _docs(release: Release) -> Any:
         return ir_datasets.load(release.manifest["collection"]).docs_handler()
     path = Path(ir_datasets.util.home_path()) / "ms-marco-shift" / release.digest[:16] / "passages.tsv"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            release.table("passages", "passages").write_csv(
-                file, separator="\t", include_header=False, quote_style="never"
-            )
-        Path(file.name).replace(path)
-    passages = next(table for table in release.manifest["tables"] if table["config"] == "passages")
-    return TsvDocs(LocalDownload(path), namespace="ms-marco-shift-mini", count_hint=passages["rows"])
+        passages = release.table("passages", "passages")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{path.parent}: cannot be written: {error.strerror}") from error
+        atomic.write_text(path, passages.write_csv(separator="\t", include_header=False, quote_style="never"))
+    rows = next(table["rows"] for table in release.manifest["tables"] if table["config"] == "passages")
+    return TsvDocs(LocalDownload(path), namespace="ms-marco-shift-mini", count_hint=rows)
 
 
 def _register_default() -> None:
-    if os.environ.get(ENVIRONMENT_VARIABLE) or Path(DEFAULT).is_dir():
+    if os.environ.get(ENVIRONMENT_VARIABLE) or Path(DEFAULT, MANIFEST).is_file():
         register()
     else:
         warnings.warn(

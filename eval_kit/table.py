@@ -31,9 +31,9 @@ def print_scores(scores: Scores, console: Console) -> None:
 def _table(measures: tuple[str, ...], group: dict[tuple[str, str], list[Figure]]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("test set", no_wrap=True)
-    table.add_column("run", overflow="fold")
+    table.add_column("run", overflow="fold", min_width=8)
     for name in ("queries", *measures):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", overflow="fold", min_width=7)
     order = {name: place for place, name in enumerate(dict.fromkeys(test_set for test_set, _ in group))}
     for test_set, run in sorted(group, key=lambda row: order[row[0]]):
         figures = group[test_set, run]

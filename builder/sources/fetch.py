@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import requests
 from filelock import FileLock
@@ -63,7 +64,7 @@ def declared() -> dict[str, SourceFile]:
             git_blob=git_blob,
             licence=source["licence"],
             url=document["url"].format(
-                repository=source["repository"], commit=source["commit"], path=requests.utils.quote(path)
+                repository=source["repository"], commit=source["commit"], path=quote(path)
             ),
         )
         for source in document["sources"]
@@ -140,11 +141,17 @@ def download(file: SourceFile, cache: Path, advance: Advance = lambda count: Non
     """
     target = cache / file.repository / file.commit / file.path
     try:
+        if _is(target, file):  # without the lock: a finished cache may be read-only
+            return target
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{target}.lock"):
-            if not (target.is_file() and git_blob_id(target) == file.git_blob):
+            if not _is(target, file):
                 part = target.with_name(target.name + ".part")
+                resumed = part.exists()
                 _download_part(file, part, advance)
+                if resumed and not _is(part, file):  # the part was damaged (power failure): start again
+                    part.unlink()
+                    _download_part(file, part, advance)
                 if (found := git_blob_id(part)) != file.git_blob:
                     part.unlink()
                     raise Unavailable(
@@ -174,9 +181,15 @@ def git_blob_id(path: Path) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
+def _is(path: Path, file: SourceFile) -> bool:
+    return path.is_file() and git_blob_id(path) == file.git_blob
+
+
 def _download_part(file: SourceFile, part: Path, advance: Advance) -> None:
     done = part.stat().st_size if part.exists() else 0
-    headers = {"Range": f"bytes={done}-"} if done else {}
+    headers = {"Accept-Encoding": "identity"}  # a range of compressed bytes would not continue the part
+    if done:
+        headers["Range"] = f"bytes={done}-"
     try:
         with requests.get(file.url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:

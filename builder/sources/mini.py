@@ -36,7 +36,7 @@ JUDGED = (20, 60)
 ASPECTS = 20
 COMMON_SYNONYMS = 2
 SYNONYM_RATE = 0.25  # of the queries that use no reserved synonym
-TYPO_RATE = 0.08
+TYPO_RATE = 0.12  # of the queries for entities of two words
 QUOTE_RATE = 0.3  # of the context words of long queries
 QUERIES_PER_ENTITY = 4
 ENTITIES_PER_TAIL = 8  # entities that may share the second word of their names
@@ -119,7 +119,9 @@ class Mini:
 
         The training queries are those of population train, not test, in a cluster of `shift` other than
         `held_out`; `held_out=None` knows every synonym. Returns query_id, passage_id, score with `depth` rows
-        for each query, best first, in the order of `queries`. ValueError for an unknown shift, cluster or query id.
+        for each query, best first, queries in the order of `queries`.
+
+        Raises ValueError for an unknown shift, cluster or query id.
         """
         if shift not in CLUSTERS:
             raise ValueError(f"unknown shift {shift!r}: expected one of {', '.join(CLUSTERS)}")
@@ -205,7 +207,7 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
     kind = np.unique(population, return_inverse=True)[1] * 2 + test
     entity = starts[topic] + ((ends - starts)[topic] * rng.random(n) ** POPULARITY).astype(np.int64)
     aspect = rng.integers(ASPECTS, size=n)
-    typo = rng.random(n) < TYPO_RATE
+    misspells = rng.random(n) < TYPO_RATE
     u = _spread(rng, ((kind * 6 + topic) * 4 + wh) * 2 + length)
     word = _aspect_words(rng, lexicon, aspect, (topic, wh, length), strengths, u)
     literal = word == lexicon.aspect + aspect
@@ -228,10 +230,11 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
         rng, lexicon, about_topic, about_aspect, _names(head, tail, about_entity), _names(head, tail, other)
     )
 
+    typo = misspells & (tail[entity] != 0)  # the second word stays right, so that every query matches something
     crowd = np.bincount(about_entity, minlength=entities)[entity]
     hardness = (
         HARDNESS["synonym"] * ~literal
-        + HARDNESS["typo"] * typo * np.where(tail[entity] == 0, 1.0, 0.7)
+        + HARDNESS["typo"] * typo
         + HARDNESS["crowd"] * crowd / (crowd + 10)
     )
     same_place = np.isin(topic * ASPECTS + aspect, (topic * ASPECTS + aspect)[graded])

@@ -60,29 +60,30 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
         in the file agree; else, and where no id has the text, it is left out. All three cases are listed.
     """
     listed = _read(path)
-    disagreeing = listed.group_by("query").agg(pl.struct(HEADER[1:]).n_unique().alias("n")).filter(pl.col("n") > 1)
-    agreed = listed.join(disagreeing, on="query", how="anti").unique("query", maintain_order=True)
-    repaired = agreed.with_columns(key=_repaired(agreed["query"], train["text"]))
-    rows = repaired.join(train.rename({"text": "key"}), on="key", how="left")
+    listed = listed.with_columns(key=_repaired(listed["query"], train["text"]))
+    clusters = pl.struct(HEADER[1:]).n_unique()
+    disagreeing = listed.group_by("key").agg(pl.col("query").unique(), n=clusters).filter(pl.col("n") > 1)
+    agreed = listed.join(disagreeing, on="key", how="anti").unique("key", keep="first", maintain_order=True)
+    rows = agreed.join(train.rename({"text": "key"}), on="key", how="left")
     unmatched = rows.filter(pl.col("query_id").is_null())
-    matched = rows.filter(pl.col("query_id").is_not_null())
+    matched = by_id(rows.filter(pl.col("query_id").is_not_null()), "query_id")
     shared = matched.group_by("query", maintain_order=True).agg("query_id").filter(pl.col("query_id").list.len() > 1)
     mojibake = matched.filter(pl.col("query") != pl.col("key")).height
 
     problems = [
         *[("no id has this text", text, "") for text in unmatched["query"]],
-        *[("rows disagree on the clusters", text, "") for text in disagreeing["query"]],
+        *[("rows disagree on the clusters", text, "") for text in disagreeing["query"].explode()],
         *[("several ids have this text", text, " ".join(ids)) for text, ids in shared.iter_rows()],
     ]
     report = "".join("\t".join(row) + "\n" for row in [("problem", "text", "query ids"), *sorted(problems)])
+    listing = "; listed in reports/train_join.tsv" if problems else ""
     remarks = [
         f"training queries: {listed.height:,} rows listed by text, {matched.height:,} ids found; "
         f"{unmatched.height:,} texts match no id, {disagreeing.height:,} texts have rows that disagree "
         f"(both left out), {shared.height:,} texts belong to several ids (all kept); "
-        f"{mojibake:,} texts are mis-decoded upstream and kept as they are; listed in reports/train_join.tsv"
+        f"{mojibake:,} texts are mis-decoded upstream and kept as they are{listing}"
     ]
-    joined = matched.rename({"query": "text"}).drop("key").unique("query_id", maintain_order=True)
-    return Join(by_id(joined, "query_id"), remarks, report if problems else "")
+    return Join(matched.rename({"query": "text"}).drop("key"), remarks, report if problems else "")
 
 
 def _repaired(texts: pl.Series, known: pl.Series) -> pl.Series:

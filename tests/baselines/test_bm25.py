@@ -1,0 +1,105 @@
+"""BM25 by Lucene: on the mini collection, and on real passages held against BM25's own formula."""
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from eval_kit.release import open as open_release
+from eval_kit.score import score
+
+B, K1 = 0.4, 0.9
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run(
+        [sys.executable, "-m", "baselines", "demo", "--out", folder], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_the_demo_scores_every_test_set(demo):
+    folder, printed = demo
+    release = open_release(folder / "ms-marco-shift")
+    for name in release.test_sets:
+        assert name in printed
+    assert (release.table("passages", "passages").height, len(release.known_queries)) > (19_000, 2_000)
+
+
+def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(demo):
+    folder, _ = demo
+    figures = score([folder / "bm25.trec"], open_release(folder / "ms-marco-shift")).figures
+    values = {
+        one.test_set: one.value
+        for one in figures
+        if one.measure == "RR@10" and one.test_set.startswith(("topic", "wh", "length"))
+    }
+    assert len(values) == 10
+    assert all(0.3 <= value <= 0.8 for value in values.values()), values
+    assert all(one.missing == 0 for one in figures)
+
+
+DOCUMENTS = {
+    "1": "a query about apples and pears",
+    "2": "apples apples apples and nothing but apples in this rather long passage about the fruit of trees",
+    "3": "pears",
+    "4": "something else entirely with neither word",
+}
+SEARCH = """
+import json, sys
+from pathlib import Path
+from baselines.systems import bm25
+documents, queries, folder = json.loads(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
+bm25.index(documents.items(), folder)
+print(json.dumps(list(bm25.search(queries.items(), folder, depth=3))))
+"""
+
+
+def formula(query: str) -> dict[str, float]:
+    """Lucene's BM25 (Robertson and Sparck Jones 1976; idf as log(1 + (N - n + 0.5) / (n + 0.5)))."""
+    stemmed = {"apples": "appl", "pears": "pear"}
+    stop = {"a", "and", "but", "in", "this", "the", "of", "with"}
+    texts = {
+        one: [stemmed.get(word, word) for word in text.split() if word not in stop] for one, text in DOCUMENTS.items()
+    }
+    average = sum(map(len, texts.values())) / len(texts)
+    scores = {}
+    for one, words in texts.items():
+        counts = Counter(words)
+        total = 0.0
+        for term in query.split():
+            holding = sum(stemmed[term] in other for other in texts.values())
+            idf = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
+            frequency = counts[stemmed[term]]
+            total += idf * frequency / (frequency + K1 * (1 - B + B * len(words) / average))
+        if total:
+            scores[one] = total
+    return scores
+
+
+def test_scores_are_those_of_the_formula(tmp_path: Path):
+    import json
+
+    queries = {"q1": "apples", "q2": "pears", "q3": "apples pears"}
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH, json.dumps(DOCUMENTS), json.dumps(queries), tmp_path / "index"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, float]] = {}
+    for query, passage, rank, value in json.loads(done.stdout):
+        assert rank == len(found.setdefault(query, {})) + 1
+        found[query][passage] = value
+    for query, text in queries.items():
+        expected = formula(text)
+        assert list(found[query]) == sorted(expected, key=expected.__getitem__, reverse=True)
+        for passage, value in expected.items():
+            assert found[query][passage] == pytest.approx(value, abs=1e-4)  # Anserini rounds to 4 decimals

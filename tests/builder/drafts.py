@@ -1,0 +1,52 @@
+"""A release of three small tables, which is written in a moment."""
+
+import polars as pl
+
+from builder.release import Draft, Rule, Table, TestSet
+
+CLUSTERS = pl.Enum(["short", "long"])
+RULE = Rule("made by hand", "tests/builder/drafts.py")
+QUERIES = {
+    "query_id": ["1", "2", "10", "30"],
+    "text": ["what is  a cat", "how do cats  say, or \"mew\", 'mew' 24", "naïve café ☕ prices", "d\\ne"],
+    "cluster": ["short", "long", "short", "short"],
+}
+QRELS = {
+    "query-id": ["1", "1", "2", "10", "30"],
+    "corpus-id": ["7", "70", "7", "8", "9"],
+    "score": [1, 0, 3, 1, 2],
+}
+PASSAGES = {"passage_id": ["7", "8", "9", "70"], "text": ["seven", "eight  ☕", 'ni"ne', "seventy"]}
+
+
+def small_draft(
+    texts: list[str] | None = None,
+    clusters: list[str] | None = None,
+    version: str = "1.0.0",
+    qrels: dict[str, list[object]] | None = None,
+    names: tuple[str, ...] = ("short", "long"),
+    shuffle: int | None = None,
+) -> Draft:
+    queries = pl.DataFrame(QUERIES).with_columns(
+        pl.Series("text", texts or QUERIES["text"]),
+        pl.Series("cluster", clusters or QUERIES["cluster"], dtype=CLUSTERS),
+    )
+    frames = {
+        ("length", "test"): queries,
+        ("qrels", "dev"): pl.DataFrame(qrels or QRELS),
+        ("passages", "passages"): pl.DataFrame(PASSAGES),
+    }
+    if shuffle is not None:
+        frames = {key: frame.sample(fraction=1, shuffle=True, seed=shuffle) for key, frame in frames.items()}
+    return Draft(
+        kind="mini",
+        version=version,
+        collection=None,
+        seed=0,
+        tables=[Table(*key, frame, RULE) for key, frame in frames.items()],
+        test_sets=[
+            TestSet(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], where=("cluster", [name]))
+            for name in names
+        ],
+        reports={"note.tsv": "a\tb\n"},
+    )
