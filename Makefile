@@ -47,8 +47,16 @@ release: $(READY)  ## the canonical release from the authors' files (UPSTREAM=DI
 	@$(BIN)/python -m builder build --from published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
 	@$(BIN)/python -m builder verify "$(RELEASE)"
 
+baselines: $(READY)  ## the reference systems on RELEASE (default: a mini release), scored
+	@test -e "$(RELEASE)" || $(BIN)/python -m builder build --from mini --out "$(RELEASE)"
+	@$(BIN)/python -m baselines search bm25 --release "$(RELEASE)" --out runs
+	@$(BIN)/eval_kit score runs/bm25.trec --release "$(RELEASE)"
+
+bench: $(READY)  ## speed of eval_kit score beside its peers, on synthetic runs
+	@$(BIN)/python -m bench.scoring
+
 lock: $(UV)  ## compile requirements.lock again
 	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock
 
 clean:  ## remove what make made (not the caches)
-	rm -rf .venv .bootstrap .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo *.egg-info
+	rm -rf .venv .bootstrap .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo runs *.egg-info

@@ -1,4 +1,4 @@
-"""``python -m baselines``: the reference systems."""
+"""``python -m baselines``: the reference systems. Every command only calls the library."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,19 +12,31 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _callback() -> None:
-    """Train, search and compare the reference systems."""
-
-
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="Folder for the release, the index and the runs.")] = Path("demo")) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the release, the index and the run.")] = Path("demo"),
+) -> None:
     """Mini release, BM25, scores."""
     from rich.console import Console
 
     from baselines.demo import demo as run
 
     run(out, Console())
+
+
+@app.command()
+def search(
+    system: Annotated[str, typer.Argument(help="The system; bm25 so far.")],
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the index and the run.")] = Path("runs"),
+) -> None:
+    """Search every test query of a release and write one run."""
+    from rich.console import Console
+
+    from baselines.search import search as make_run
+    from eval_kit.release import open as open_release
+
+    typer.echo(str(make_run(system, open_release(release), out, Console(stderr=True))))
 
 
 def main() -> None:

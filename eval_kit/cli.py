@@ -12,11 +12,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _callback() -> None:
-    """Score retrieval runs on ms-marco-shift releases."""
-
-
 @app.command()
 def score(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC or MS MARCO runs; .gz and .zst too.")],
@@ -63,6 +58,47 @@ def score(
     if json_file is not None:
         atomic.write_text(json_file, text)
     print_scores(scores, Console())
+
+
+@app.command()
+def protocol(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec.")
+    ],
+    untrained: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, as BM25; repeatable.")
+    ] = None,
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
+    ] = False,
+) -> None:
+    """Avg In, Out and Rel Loss; Inter., Extra. and delta: the papers' tables from the runs of a grid."""
+    import json
+
+    from rich.console import Console
+
+    from eval_kit import atomic
+    from eval_kit.protocol_report import protocols
+    from eval_kit.release import open as open_release
+
+    opened = open_release(release, revision)
+    with Console(stderr=True).status("reading runs") as status:
+        found = protocols(
+            runs, opened, untrained or [], seed, allow_missing, lambda run: status.update(f"reading {run.name}")
+        )
+    text = json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n"
+    if json_file == Path("-"):
+        typer.echo(text, nl=False)
+        return
+    if json_file is not None:
+        atomic.write_text(json_file, text)
+    found.print(Console())
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.release import TestSet
-from eval_kit.runs import RunError
+from eval_kit.runs import RunError, read_pieces
 
 MOST_MISSING = 0.01
 """The share of a test set's queries that a run may lack without being asked."""
@@ -32,8 +32,8 @@ def covered(
 
     A test set is covered if the run lacks at most 1 % of its queries. Every query of the run must belong to a
     covered set, or be known to the release without being in any set (the unjudged TREC DL topics). With
-    ``allow_missing``, queries that no covered set explains bring in the sets that explain most of them, and with
-    those the sets they contain.
+    ``allow_missing``, queries that no covered set explains bring in the sets that explain most of them, and all
+    sets that are part of one so found.
 
     Args:
         run: the file, for messages.
@@ -43,14 +43,13 @@ def covered(
 
     Raises:
         RunError: a query id that the release does not know (with its line); a test set that the run
-            covers only in part.
+            covers only in part; no query that is in any.
     """
     unknown = queries.filter(~queries.is_in(known.implode()))
     if len(unknown):
-        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
-        raise RunError(
-            f"{run}:{_line_of(run, unknown[0])}: query {unknown[0]}{more} is in no test set of this release"
-        )
+        more = f"; and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+        line = _line_of(run, unknown[0])
+        raise RunError(f"{run}:{line}: query {unknown[0]} is in no test set of this release{more}")
     held = set(queries)
     members = {name: set(one.queries) for name, one in test_sets.items()}
     share = {name: len(held & ids) / len(ids) for name, ids in members.items()}
@@ -64,10 +63,14 @@ def covered(
             f"{run}: {lacking:,} of the {len(members[name]):,} queries of {name} are missing, more than 1 %; "
             "--allow-missing scores them as 0"
         )
+    if not left and not chosen:
+        raise RunError(f"{run}: this release judges none of its {len(held):,} queries")
     while left:
         name = _explaining_most(left, members, share)
-        chosen |= {other for other, ids in members.items() if ids <= members[name]}
+        chosen.add(name)
         left -= members[name]
+    if allow_missing:
+        chosen |= {name for name, ids in members.items() if any(ids <= members[other] for other in chosen)}
     return Coverage([test_sets[name] for name in test_sets if name in chosen], len(held - judged))
 
 
@@ -77,8 +80,6 @@ def _explaining_most(left: set[str], members: Mapping[str, set[str]], share: Map
 
 
 def _line_of(run: Path, query: str) -> int:
-    from eval_kit.runs import read_pieces
-
     line = 1
     for frame in read_pieces(run):
         at = (frame["query_id"] == query).arg_max()

@@ -157,9 +157,7 @@ def register(source: str | os.PathLike[str] | None = None, revision: str | None 
 def _test_sets(release: Release) -> Iterator[tuple[str, QueryList, Documentation]]:
     rules = {(table["config"], table["split"]): table["rule"] for table in release.manifest["tables"]}
     for one in release.manifest["test_sets"]:
-        which = QueryList(
-            one["config"], one["split"], one["qrels"], one.get("column"), tuple(one.get("values", []))
-        )
+        which = QueryList(one["config"], one["split"], one["qrels"], one.get("column"), tuple(one.get("values", [])))
         rule = rules[one["config"], one["split"]]
         description = f"Test set {one['name']}, {one['queries']} queries: {rule['text']} ({rule['source']})."
         documentation = Documentation(description, one["measures"], CITATIONS.get(one["shift"], []))

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from eval_kit.runs import RunError, read_pieces
+from eval_kit.runs import Faults, read_pieces, require_file
 
 TIE_RULE = "score descending, then passage id descending as bytes (as trec_eval)"
 
@@ -36,7 +36,7 @@ class RankedRun:
         path: the file.
         sha256: of the file's bytes as they are.
         lines: how many lines it has.
-        queries: one row a query, in file order: ``query_id``, ``retrieved`` (passages), and for each cutoff k
+        queries: one row a query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
             ``tied_across_k`` (whether passages at ranks k and k + 1 have one score).
         judged: one row a judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
             and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
@@ -58,17 +58,18 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         cutoffs: ranks at which ties are looked for.
 
     Raises:
-        RunError: whatever is wrong with the file; a passage that comes twice for a query.
+        RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that comes twice
+            for a query.
     """
+    require_file(path)
     ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
     with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(_sha256, path) if path.is_file() else None
+        digest = pool.submit(_sha256, path)
         try:
             queries, hits, lines = ranker.rank(_whole_queries(read_pieces(path)))
         except _ScatteredError:
-            grouped = pl.concat(read_pieces(path)).sort("query_id", maintain_order=True)
-            queries, hits, lines = ranker.rank(iter([grouped]))
-        assert digest is not None
+            whole = pl.concat(read_pieces(path)).with_row_index("line", offset=1)
+            queries, hits, lines = ranker.rank(iter([whole.sort("query_id", maintain_order=True)]))
         return RankedRun(path, digest.result(), lines, queries, hits)
 
 
@@ -87,6 +88,7 @@ class _Ranker:
         queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
         hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
         seen: set[str] = set()
+        faults = Faults(self.path)
         lines = 0
         for frame in frames:
             block = frame["query_id"].rle_id()
@@ -96,11 +98,14 @@ class _Ranker:
             seen.update(names)
             if len(seen) - before < len(names):
                 raise _ScatteredError
-            self._refuse_duplicates(frame, block, lines)
+            for column in ("passage_id", "rank"):
+                if column in frame.columns:
+                    _find_repeats(frame, block, column, lines, faults)
             queries_here, hits_here = self._rank_frame(frame, block, starts, names)
             queries.append(queries_here)
             hits.append(hits_here)
             lines += frame.height
+        faults.raise_any()
         return pl.concat(queries), pl.concat(hits), lines
 
     def _rank_frame(
@@ -144,29 +149,18 @@ class _Ranker:
         )
         return queries, hits
 
-    def _refuse_duplicates(self, frame: pl.DataFrame, block: pl.Series, lines_before: int) -> None:
-        keys = frame.select(pl.struct(block.alias("block"), "passage_id").hash()).to_series()
-        if keys.n_unique() == frame.height:
-            return
-        pairs = frame.select("query_id", "passage_id").with_row_index("row")
-        twice = pairs.filter(pl.struct("query_id", "passage_id").is_duplicated())
-        if twice.height:
-            query, passage = twice["query_id"][0], twice["passage_id"][0]
-            raise RunError(f"{self._lines(query, passage)}: passage {passage} comes twice for query {query}")
 
-    def _lines(self, query: str, passage: str) -> str:
-        """``file:line`` of the second of two equal pairs."""
-        line = 0
-        found = 0
-        for frame in read_pieces(self.path):
-            same = frame.select(
-                ((pl.col("query_id") == query) & (pl.col("passage_id") == passage)).arg_true()
-            ).to_series()
-            if found + len(same) >= 2:
-                return f"{self.path}:{line + same[1 - found] + 1}"
-            found += len(same)
-            line += frame.height
-        return str(self.path)
+def _find_repeats(
+    frame: pl.DataFrame, block: pl.Series, column: str, lines_before: int, faults: Faults
+) -> None:
+    """Note each line whose value in ``column`` an earlier line of its query has."""
+    keys = frame.select(pl.struct(block.alias("block"), column).hash()).to_series()
+    if keys.n_unique() == frame.height:
+        return
+    lines = frame if "line" in frame.columns else frame.with_row_index("line", offset=lines_before + 1)
+    repeats = lines.filter(~pl.struct("query_id", column).is_first_distinct()).sort("line")
+    for line, query, value in repeats.select("line", "query_id", column).iter_rows():
+        faults.add(line, f"{column.removesuffix('_id')} {value} comes twice for query {query}")
 
 
 def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -7,6 +7,7 @@ that it does not accept goes to a slow line-by-line check, whose only job is to 
 import gzip
 import math
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from functools import partial
@@ -36,6 +37,7 @@ _SCHEMAS = {
     },
     3: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64()},
 }
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t]+")
 _EDGE_BLANKS = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
 _WHOLE_NUMBER = re.compile(rb"[+-]?[0-9]+")
@@ -71,8 +73,8 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES) -> Iterator[pl.DataF
     """Read a run, piece by piece, in file order.
 
     Yields:
-        ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank),
-        one row a line.
+        ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank)
+        and, for MS MARCO runs only, ``rank`` (int64); one row a line, up to the first piece with a fault.
 
     Raises:
         RunError: after the whole file was looked at, with its first faults and how many more there are.
@@ -87,7 +89,8 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES) -> Iterator[pl.DataF
                 faults.raise_any()
             frame = _parse(piece, columns)
             if frame is not None:
-                yield frame
+                if not faults.count:
+                    yield frame
             elif not _find_faults(piece, columns, line, faults):
                 faults.add(line, "cannot be read from this line on")
             line += piece.count(b"\n")
@@ -102,12 +105,16 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES) -> Iterator[pl.DataF
 
 def _parse(piece: bytes, columns: int) -> pl.DataFrame | None:
     """The rows of a piece, or None if a single one of them is in doubt."""
-    if any(byte in piece for byte in (b"\r", b"\0")):
+    if any(mark in piece for mark in (b"\r", b"\0", _BYTE_ORDER_MARK)):
         return None
+    lines = piece.count(b"\n") + (not piece.endswith(b"\n"))
     tabs, spaces = b"\t" in piece, b" " in piece
-    if not (tabs and spaces) and (frame := _parse_separated(piece, "\t" if tabs else " ", columns)) is not None:
-        return frame
-    return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", columns)
+    frame = None
+    if not (tabs and spaces):
+        frame = _parse_separated(piece, "\t" if tabs else " ", columns)
+    if frame is None:
+        frame = _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", columns)
+    return frame if frame is not None and frame.height == lines else None
 
 
 def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame | None:
@@ -120,7 +127,7 @@ def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame
     if any(frame.null_count().row(0)) or not frame["rank"].is_between(0, HIGHEST_RANK).all():
         return None
     if columns == 3:
-        return frame.select("query_id", "passage_id", score=-pl.col("rank").cast(pl.Float64))
+        return frame.select("query_id", "passage_id", "rank", score=-pl.col("rank").cast(pl.Float64))
     if not frame["score"].is_finite().all():
         return None
     return frame.select("query_id", "passage_id", "score")
@@ -128,15 +135,13 @@ def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame
 
 def _columns(piece: bytes, faults: Faults) -> int:
     """How many columns the first line has: 6 or 3, or a fault."""
-    first = piece.split(b"\n", 1)[0]
+    first = piece[: piece.find(b"\n")] if b"\n" in piece else piece
+    columns = len(_fields(first.removesuffix(b"\r")))
     if piece.startswith((b"\xff\xfe", b"\xfe\xff")):
         faults.add(1, "the file is UTF-16, not UTF-8")
-    elif piece.startswith(b"\xef\xbb\xbf"):
-        faults.add(1, "the file starts with a byte-order mark; save it as plain UTF-8")
-    fields = first.split()
-    if len(fields) not in _LAYOUTS and not faults.count:
-        faults.add(1, _wrong_columns(fields, None))
-    return len(fields)
+    elif columns not in _LAYOUTS:
+        faults.add(1, _fault(first, None))
+    return columns
 
 
 def _find_faults(piece: bytes, columns: int, first_line: int, faults: Faults) -> bool:
@@ -148,16 +153,19 @@ def _find_faults(piece: bytes, columns: int, first_line: int, faults: Faults) ->
     return faults.count > before
 
 
-def _fault(line: bytes, columns: int) -> str:
-    if line.endswith(b"\r"):
-        return "ends with a carriage return (Windows line ends); convert the file to plain newlines"
-    if b"\0" in line or b"\r" in line:
-        return "holds control characters; this is not a text file"
+def _fault(line: bytes, columns: int | None) -> str:
+    """What is wrong with a line, or nothing; ``columns`` is None if the run's first line has neither 6 nor 3."""
+    if b"\0" in line:
+        return "holds a zero byte; this is not a text file"
+    if b"\r" in line:
+        return "holds a carriage return (Windows line ends); convert the file to plain newlines"
+    if _BYTE_ORDER_MARK in line:
+        return "holds a byte-order mark; save the file as plain UTF-8"
     try:
         line.decode("utf-8")
     except UnicodeDecodeError:
         return "is not UTF-8 text"
-    fields = [field for field in _BLANKS.split(line) if field]
+    fields = _fields(line)
     if not fields:
         return "the line is empty"
     if len(fields) != columns:
@@ -165,11 +173,15 @@ def _fault(line: bytes, columns: int) -> str:
     rank = fields[3] if columns == 6 else fields[2]
     if not _WHOLE_NUMBER.fullmatch(rank):
         return f"the rank {_quoted(rank)} is not a whole number"
-    if not 0 <= int(rank[:20]) <= HIGHEST_RANK:
+    if not 0 <= float(rank) <= HIGHEST_RANK:
         return f"the rank {_quoted(rank)} is not between 0 and {HIGHEST_RANK:,}"
     if columns == 6 and not (_NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
         return f"the score {_quoted(fields[4])} is not a finite number"
     return ""
+
+
+def _fields(line: bytes) -> list[bytes]:
+    return [field for field in _BLANKS.split(line) if field]
 
 
 def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
@@ -186,10 +198,24 @@ def _quoted(field: bytes) -> str:
     return repr(field.decode("utf-8", "replace")[:40])
 
 
+def require_file(path: Path) -> None:
+    """Refuse what cannot be read more than once: a run is, for its digest.
+
+    Raises:
+        RunError: nothing there, a folder, a pipe.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        what = "folder" if stat.S_ISDIR(mode) else "pipe or device"
+        raise RunError(f"{path}: is a {what}, expected a run file")
+
+
 def _blocks(path: Path, size: int) -> Iterator[bytes]:
     """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd."""
-    if path.is_dir():
-        raise RunError(f"{path}: is a folder, expected a run file")
+    require_file(path)
     with path.open("rb") as raw:
         magic = raw.read(4)
         raw.seek(0)
@@ -204,7 +230,7 @@ def _blocks(path: Path, size: int) -> Iterator[bytes]:
 
 def _zstd_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
     frame = None
-    while compressed := raw.read(size // 8):
+    while compressed := raw.read(size // 8 or 1):
         while compressed:
             frame = frame or zstandard.ZstdDecompressor().decompressobj()
             yield frame.decompress(compressed)

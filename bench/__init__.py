@@ -1,0 +1,1 @@
+"""What is timed, with its peers and results."""

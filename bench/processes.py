@@ -1,0 +1,49 @@
+"""Time whole processes, as the operating system accounts for them."""
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of a command cost: wall and processor seconds, and its peak memory in MB."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The same, rounded."""
+        return {name: round(value, 2) for name, value in asdict(self).items()}
+
+
+def median_cost(command: Sequence[str], repeats: int, environment: dict[str, str] | None = None) -> Cost:
+    """Run a command once to warm the file cache, then ``repeats`` times; the medians.
+
+    Raises:
+        RuntimeError: the command failed; with the end of what it printed.
+    """
+    costs = [_cost(command, environment) for _ in range(repeats + 1)][1:]
+    middle = sorted(costs, key=lambda cost: cost.wall_s)[len(costs) // 2]
+    return Cost(
+        middle.wall_s, sorted(cost.cpu_s for cost in costs)[len(costs) // 2], max(cost.peak_mb for cost in costs)
+    )
+
+
+def _cost(command: Sequence[str], environment: dict[str, str] | None) -> Cost:
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+    )
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - start
+    if process.returncode:
+        raise RuntimeError(f"{command[0]} failed: {printed[-500:].decode(errors='replace')}")
+    return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)

@@ -1,0 +1,197 @@
+"""Query vectors, from a file or from a sentence-transformers model, checked once where they come in.
+
+Files are ``NAME.npy``, a (queries, dimensions) array whose query ids stand one a line in ``NAME.ids.txt`` beside it,
+or a ``.parquet`` table with the columns ``query_id`` and ``vector`` (a list of numbers).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+
+FILE_ENDINGS = (".npy", ".parquet")
+IDS_ENDING = ".ids.txt"
+
+type Matrix = NDArray[np.floating[Any]]
+
+_ROWS_AT_ONCE = 8_192
+
+
+class VectorsError(UserError):
+    """Vectors that cannot be used: ``file: what is wrong``."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Finite vectors of one dimension with unique query ids.
+
+    Attributes:
+        source: the file or model, for messages and provenance.
+        query_ids: strings, one a row of ``values``.
+        values: (queries, dimensions), floating point.
+    """
+
+    source: str
+    query_ids: pl.Series
+    values: Matrix
+
+    def __post_init__(self) -> None:
+        """Check all that the class promises.
+
+        Raises:
+            VectorsError: naming the first thing that is wrong, and how many more.
+        """
+        ids, values = self.query_ids, self.values
+        if values.ndim != 2 or not values.size:
+            raise VectorsError(f"{self.source}: not a table of vectors: its shape is {values.shape}")
+        if not np.issubdtype(values.dtype, np.floating):
+            raise VectorsError(f"{self.source}: the vectors are {values.dtype}, not floating-point numbers")
+        if len(ids) != len(values):
+            raise VectorsError(f"{self.source}: {len(values):,} vectors, but {len(ids):,} query ids")
+        if ids.null_count() or (ids == "").any():
+            raise VectorsError(f"{self.source}: vector {_first(ids.is_null() | (ids == '')) + 1} has no query id")
+        if ids.n_unique() < len(ids):
+            twice = ids.filter(~ids.is_first_distinct())
+            raise VectorsError(f"{self.source}: query {twice[0]}{_more(len(twice))} comes twice")
+        finite = pl.Series(np.concatenate([np.isfinite(block).all(axis=1) for block in blocks(values)]))
+        if not finite.all():
+            bad = ids.filter(~finite)
+            raise VectorsError(f"{self.source}: the vector of query {bad[0]}{_more(len(bad))} holds NaN or infinity")
+
+    def of(self, query_ids: pl.Series) -> Matrix:
+        """The vectors of these queries: (queries, dimensions), in their order.
+
+        Raises:
+            VectorsError: queries without a vector.
+        """
+        place = pl.DataFrame({"query_id": self.query_ids}).with_row_index("row")
+        rows = query_ids.to_frame("query_id").join(place, on="query_id", how="left", maintain_order="left")["row"]
+        if rows.null_count():
+            absent = query_ids.filter(rows.is_null())
+            raise VectorsError(
+                f"{self.source}: no vector of query {absent[0]}{_more(len(absent))} ({len(query_ids):,} are asked for)"
+            )
+        found: Matrix = self.values[rows.to_numpy()]
+        return found
+
+
+def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
+    """Read a vector file (``.npy``, ``.parquet``), or encode the queries with the model of that name or folder.
+
+    Args:
+        source: a file, a model's folder, or a model's name on the Hub.
+        queries: ``query_id`` and ``text``; a query that comes twice is encoded once.
+
+    Raises:
+        VectorsError: see :func:`read` and :func:`encode`.
+    """
+    if Path(source).suffix in FILE_ENDINGS:
+        return read(Path(source))
+    if Path(source).is_file():
+        raise VectorsError(f"{source}: neither a model's folder nor a {' or '.join(FILE_ENDINGS)} file")
+    return encode(str(source), queries)
+
+
+def read(path: Path) -> Vectors:
+    """Read a ``.npy`` file with its ``.ids.txt``, or a ``.parquet`` file.
+
+    Raises:
+        VectorsError: a file that is missing or unreadable, vectors of different lengths, NaN, ids that are missing
+            or come twice.
+    """
+    if not path.is_file():
+        raise VectorsError(f"{path}: there is no such file")
+    return _read_parquet(path) if path.suffix == ".parquet" else _read_npy(path)
+
+
+def encode(model: str, queries: pl.DataFrame) -> Vectors:
+    """Encode queries with a sentence-transformers model, as queries (with the model's query prompt, if it has one).
+
+    The papers take the [CLS] vector. A model that comes without a pooling of its own (a bare ``bert-base-uncased``)
+    gets mean pooling from sentence-transformers; give it a folder with a [CLS] pooling module, or a file of vectors.
+
+    Args:
+        model: a name on the Hub or a folder.
+        queries: ``query_id`` and ``text``; a query that comes twice is encoded once.
+
+    Raises:
+        VectorsError: sentence-transformers is not installed, or there is no such model.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise VectorsError(
+            f"{model}: encoding needs the package sentence-transformers; install it, or give a file of vectors"
+        ) from error
+    try:
+        encoder = SentenceTransformer(model)
+    except (OSError, ValueError) as error:
+        raise VectorsError(
+            f"{model}: not a sentence-transformers model that can be had: {str(error).splitlines()[0]}"
+        ) from error
+    once = queries.unique("query_id", keep="first", maintain_order=True)
+    values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)
+    return Vectors(model, once["query_id"], np.asarray(values))
+
+
+def blocks(values: Matrix) -> Iterator[Matrix]:
+    """The rows, some thousands at a time, so that what is computed from them stays small."""
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        yield values[start : start + _ROWS_AT_ONCE]
+
+
+def _read_npy(path: Path) -> Vectors:
+    beside = path.with_suffix(IDS_ENDING)
+    if not beside.is_file():
+        raise VectorsError(f"{path}: its query ids are missing: {beside} should hold them, one a line")
+    try:
+        values = np.lib.format.open_memmap(path, mode="r")
+        ids = beside.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    except (OSError, ValueError) as error:
+        raise VectorsError(f"{path}: not readable with its {IDS_ENDING}: {error}") from error
+    return Vectors(str(path), pl.Series("query_id", ids, pl.String), values)
+
+
+def _read_parquet(path: Path) -> Vectors:
+    try:
+        frame = pl.read_parquet(path, columns=["query_id", "vector"], hive_partitioning=False)
+    except pl.exceptions.ColumnNotFoundError as error:
+        raise VectorsError(f"{path}: lacks a column; query_id and vector are needed") from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise VectorsError(f"{path}: not a readable parquet file: {error}") from error
+    ids, vectors = frame["query_id"].cast(pl.String), frame["vector"]
+    if not isinstance(vectors.dtype, (pl.List, pl.Array)) or not vectors.dtype.inner.is_numeric():
+        raise VectorsError(f"{path}: the column vector holds {vectors.dtype}, not lists of numbers")
+    lists = vectors.cast(pl.List(vectors.dtype.inner))
+    sizes = lists.list.len().fill_null(0)
+    usual = max(sizes.mode().to_list(), default=0)
+    if not usual:
+        raise VectorsError(f"{path}: holds no vectors")
+    if (other := sizes != usual).any():
+        raise VectorsError(
+            f"{path}: the vector of query {ids[_first(other)]}{_more(int(other.sum()))} has {sizes[_first(other)]} "
+            f"dimensions, not {usual}"
+        )
+    if lists.list.explode().null_count():
+        raise VectorsError(f"{path}: the vector of query {ids[_first(_holds_null(lists))]} holds an empty value")
+    return Vectors(str(path), ids, lists.list.explode().to_numpy().reshape(len(lists), -1))
+
+
+def _holds_null(lists: pl.Series) -> pl.Series:
+    return lists.list.eval(pl.element().is_null()).list.any()
+
+
+def _first(mask: pl.Series) -> int:
+    place = mask.arg_max()
+    assert place is not None
+    return place
+
+
+def _more(count: int) -> str:
+    return f" (and {count - 1:,} more)" if count > 1 else ""
