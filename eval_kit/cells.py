@@ -10,9 +10,7 @@ from eval_kit.release import Release
 from eval_kit.score import run_name
 
 SHIFTS = ("topic", "wh", "length", "resttest", "restrain")
-_NAME = re.compile(
-    rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>\d+))?"
-)
+_NAME = re.compile(rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>\d+))?")
 
 
 @dataclass(frozen=True, order=True)

@@ -123,9 +123,7 @@ def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """
     relevant_above = pl.col("rank").rank("ordinal").over("query_id") - 1
     above = (pl.col("rank") - 1 - relevant_above).clip(upper_bound=measure.cutoff).fill_null(measure.cutoff)
-    return (
-        _relevant(judged, measure).with_columns(above=above).group_by("query_id").agg(value=pl.col("above").mean())
-    )
+    return _relevant(judged, measure).with_columns(above=above).group_by("query_id").agg(value=pl.col("above").mean())
 
 
 _KINDS: dict[str, Callable[[pl.LazyFrame, Measure], pl.LazyFrame]] = {

@@ -207,16 +207,21 @@ def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
         frame = pl.read_parquet(path, hive_partitioning=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ReleaseError(f"{path}: not a readable parquet file: {error}") from error
-    wanted = [column["name"] for column in table["columns"]]
-    if frame.columns != wanted:
-        raise ReleaseError(f"{path}: has the columns {frame.columns}, the manifest says {wanted}")
-    labels = [column for column in table["columns"] if column["type"] == "label"]
-    return frame.with_columns(
-        pl.col(column["name"]).replace_strict(
-            dict(enumerate(column["labels"])), default=None, return_dtype=pl.String
+    wanted = {column["name"]: column["type"] for column in table["columns"]}
+    found = {name: _KINDS.get(dtype, str(dtype)) for name, dtype in frame.schema.items()}
+    if found != {name: "int64" if kind == "label" else kind for name, kind in wanted.items()}:
+        raise ReleaseError(f"{path}: has the columns {found}, the manifest says {wanted}")
+    labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
+    try:
+        return frame.with_columns(
+            pl.col(name).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+            for name, names in labels.items()
         )
-        for column in labels
-    )
+    except pl.exceptions.PolarsError as error:
+        raise ReleaseError(f"{path}: holds a label code that the manifest does not name") from error
+
+
+_KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
 
 
 def _download(repository: str, revision: str | None) -> Path:

@@ -148,8 +148,7 @@ def _ties(
     if not ties:
         return 0, None, None
     worst, best = (
-        _mean(per_query(measure, with_ties_resolved(judged, measure.cutoff, best), queries))
-        for best in (False, True)
+        _mean(per_query(measure, with_ties_resolved(judged, measure.cutoff, best), queries)) for best in (False, True)
     )
     return ties, worst, best
 

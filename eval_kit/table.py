@@ -49,7 +49,9 @@ def _notes(scores: Scores) -> list[str]:
     notes = []
     missing = {(one.run, one.test_set): one for one in scores.figures if one.missing}
     for one in missing.values():
-        notes.append(f"{one.run}: {one.missing:,} of the {one.queries:,} queries of {one.test_set} are missing (scored 0)")
+        notes.append(
+            f"{one.run}: {one.missing:,} of the {one.queries:,} queries of {one.test_set} are missing (scored 0)"
+        )
     for source in scores.provenance["runs"]:
         if source["unjudged_queries"]:
             notes.append(f"{source['run']}: {source['unjudged_queries']:,} queries that nobody judged were left out")

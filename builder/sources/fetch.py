@@ -63,9 +63,7 @@ def declared() -> dict[str, SourceFile]:
             path=path,
             git_blob=git_blob,
             licence=source["licence"],
-            url=document["url"].format(
-                repository=source["repository"], commit=source["commit"], path=quote(path)
-            ),
+            url=document["url"].format(repository=source["repository"], commit=source["commit"], path=quote(path)),
         )
         for source in document["sources"]
         for path, git_blob in source["files"].items()

@@ -112,9 +112,7 @@ class Mini:
     _about: pl.DataFrame = field(repr=False)  # by passage row: passage_id, aspect, prior
     _named: pl.DataFrame = field(repr=False)  # name (word number), passage_id, weight
 
-    def oracle(
-        self, shift: str, held_out: str | None, query_ids: Iterable[str], depth: int = 100
-    ) -> pl.DataFrame:
+    def oracle(self, shift: str, held_out: str | None, query_ids: Iterable[str], depth: int = 100) -> pl.DataFrame:
         """Rank passages knowing exactly the synonyms of the training queries outside one cluster.
 
         The training queries are those of population train, not test, in a cluster of `shift` other than
@@ -199,9 +197,7 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
     tail = np.where(rng.random(entities) < 0.5, lexicon.tail + np.arange(entities) // ENTITIES_PER_TAIL, 0)
 
     population = _populations(rng, n)
-    topic, wh, length = (
-        rng.choice(len(shares), n, p=shares) for shares in (TOPIC_SHARES, WH_SHARES, LENGTH_SHARES)
-    )
+    topic, wh, length = (rng.choice(len(shares), n, p=shares) for shares in (TOPIC_SHARES, WH_SHARES, LENGTH_SHARES))
     train = population == "train"
     test = train & (_spread(rng, (train * 6 + topic) * 4 + wh) < TEST_SHARE)
     kind = np.unique(population, return_inverse=True)[1] * 2 + test
@@ -232,11 +228,7 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
 
     typo = misspells & (tail[entity] != 0)  # the second word stays right, so that every query matches something
     crowd = np.bincount(about_entity, minlength=entities)[entity]
-    hardness = (
-        HARDNESS["synonym"] * ~literal
-        + HARDNESS["typo"] * typo
-        + HARDNESS["crowd"] * crowd / (crowd + 10)
-    )
+    hardness = HARDNESS["synonym"] * ~literal + HARDNESS["typo"] * typo + HARDNESS["crowd"] * crowd / (crowd + 10)
     same_place = np.isin(topic * ASPECTS + aspect, (topic * ASPECTS + aspect)[graded])
     near = np.where(np.isin(entity, entity[graded]), 2.0, same_place * 1.0) + rng.random(n) / 2
 
@@ -277,9 +269,7 @@ def generate(parameters: Parameters = DEFAULT) -> Mini:
         qrels=qrels,
         strengths=strengths,
         _asked=pl.DataFrame({**asked, "literal": literal}),
-        _about=pl.DataFrame(
-            {"passage_id": passage_id, "aspect": about_aspect, "prior": rng.random(len(about))}
-        ),
+        _about=pl.DataFrame({"passage_id": passage_id, "aspect": about_aspect, "prior": rng.random(len(about))}),
         _named=pl.concat(
             pl.DataFrame({"name": names, "passage_id": passage_id}).with_columns(weight=pl.lit(weight))
             for pair, weight in ((about_entity, 1.0), (other, 0.8))

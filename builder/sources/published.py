@@ -334,8 +334,10 @@ def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
     if counts == [1]:
         return members
     if counts == [len(BUCKETS) - 1]:
-        every = members.select("query_id").unique().join(
-            pl.DataFrame({"bucket": BUCKETS}, {"bucket": pl.Enum(BUCKETS)}), how="cross"
+        every = (
+            members.select("query_id")
+            .unique()
+            .join(pl.DataFrame({"bucket": BUCKETS}, {"bucket": pl.Enum(BUCKETS)}), how="cross")
         )
         return every.join(members, on=["query_id", "bucket"], how="anti")
     raise UserError(f"ReSTTest's train files hold a query in {counts} of 5 buckets: neither buckets nor complements")

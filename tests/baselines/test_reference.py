@@ -251,9 +251,7 @@ def test_splade_matrix_gives_its_own_margins() -> None:
     table = "arxiv2022-table2"
     means, losses = [], []
     for number, topic in enumerate(TOPICS):
-        column = {
-            cell.get("training", cell["figure"]): cell for cell in cells(table) if cell["test_set"] == topic
-        }
+        column = {cell.get("training", cell["figure"]): cell for cell in cells(table) if cell["test_set"] == topic}
         out = column.pop(f"not-c{number}")
         seen = [cell for name, cell in column.items() if name.startswith("not-")]
         assert len(seen) == 4
@@ -337,10 +335,7 @@ def test_chameleons_sizes() -> None:
         "veiled": [400, 982, 1640, 2390, 3119],
     }
     printed = {
-        name: [
-            int(value("cikm2021-table3", test_set=f"chameleons.{name}.{percent}"))
-            for percent in range(10, 60, 10)
-        ]
+        name: [int(value("cikm2021-table3", test_set=f"chameleons.{name}.{percent}")) for percent in range(10, 60, 10)]
         for name in sizes
     }
     assert printed == sizes
@@ -358,15 +353,11 @@ def test_the_later_paper_repeats_the_first_but_for_colbert() -> None:
 
 
 def test_splade_margins_and_diagonal_are_those_of_the_next_table() -> None:
-    following = {
-        key(cell)[2:]: exact(cell) for cell in cells("arxiv2022-table3") if cell["system"] == "splade"
-    }
+    following = {key(cell)[2:]: exact(cell) for cell in cells("arxiv2022-table3") if cell["system"] == "splade"}
     differing = {}
     for number, topic in enumerate(TOPICS):
         for figure in ("in", "loss"):
-            assert (
-                value("arxiv2022-table2", test_set=topic, figure=figure) == following[topic, "RR@10", figure]
-            )
+            assert value("arxiv2022-table2", test_set=topic, figure=figure) == following[topic, "RR@10", figure]
         diagonal = value("arxiv2022-table2", test_set=topic, training=f"not-c{number}")
         if diagonal != following[topic, "RR@10", "out"]:
             differing[topic] = (str(diagonal), str(following[topic, "RR@10", "out"]))

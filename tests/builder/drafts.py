@@ -3,9 +3,11 @@
 import polars as pl
 
 from builder.release import Draft, Rule, Table, TestSet
+from builder.shifts import length
 
 CLUSTERS = pl.Enum(["short", "long"])
-RULE = Rule("made by hand", "tests/builder/drafts.py")
+RULES = {"length": Rule(length.RULE, length.SOURCE)}
+BY_HAND = Rule("made by hand", "tests/builder/drafts.py")
 QUERIES = {
     "query_id": ["1", "2", "10", "30"],
     "text": ["what is  a cat", "how do cats  say, or \"mew\", 'mew' 24", "naïve café ☕ prices", "d\\ne"],
@@ -43,7 +45,7 @@ def small_draft(
         version=version,
         collection=None,
         seed=0,
-        tables=[Table(*key, frame, RULE) for key, frame in frames.items()],
+        tables=[Table(*key, frame, RULES.get(key[0], BY_HAND)) for key, frame in frames.items()],
         test_sets=[
             TestSet(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], where=("cluster", [name]))
             for name in names

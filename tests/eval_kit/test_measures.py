@@ -42,9 +42,7 @@ def judged_frame(run, judged):
         scores = dict(order)
         for passage, grade in grades.items():
             tied = [ranks[other] for other, score in order if passage in scores and score == scores[passage]]
-            rows.append(
-                (query, passage, grade, ranks.get(passage), min(tied, default=None), max(tied, default=None))
-            )
+            rows.append((query, passage, grade, ranks.get(passage), min(tied, default=None), max(tied, default=None)))
     names = ("query_id", "passage_id", "relevance", "rank", "tied_from", "tied_to")
     kinds = (pl.String, pl.String, pl.Int64, pl.UInt32, pl.UInt32, pl.UInt32)
     return pl.DataFrame(rows, dict(zip(names, kinds, strict=True)), orient="row")

@@ -1,0 +1,249 @@
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from builder import encode as module
+from builder.encode import Compute, Embedded, Lsa, Model, Vectors, by_name, embed, encode
+from eval_kit.errors import UserError
+
+TEXTS = ["what is a shebang", "how long do wisdom teeth take", "a", "when did rock n roll begin", "rock n roll"] * 3
+
+
+@dataclass
+class Counting:
+    """Vectors that tell which text they are of; fails after so many texts."""
+
+    name: str = "counting"
+    revision: str = "1"
+    budget: int = 10**9
+    seen: list[str] = field(default_factory=list)
+    loaded: int = 0
+
+    def load(self, texts: Sequence[str]) -> Compute:
+        self.loaded += 1
+        return self.compute
+
+    def compute(self, part: Sequence[str]) -> Vectors:
+        if len(self.seen) + len(part) > self.budget:
+            raise KeyboardInterrupt
+        self.seen += part
+        return truth(part)
+
+
+def truth(texts: Sequence[str]) -> Vectors:
+    return np.array([[len(text), sum(map(ord, text)), ord(text[0])] for text in texts], np.float32)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DistilBERT of 2 layers with random weights, saved as a transformers folder."""
+    from transformers import BertTokenizerFast, DistilBertConfig, DistilBertModel, set_seed
+
+    folder = tmp_path_factory.mktemp("tiny")
+    words = sorted({word for text in TEXTS for word in text.split()} | set("abcdefghijklmnopqrstuvwxyz"))
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    set_seed(13)
+    config = DistilBertConfig(vocab_size=len(vocabulary), dim=16, hidden_dim=32, n_layers=2, n_heads=2)
+    DistilBertModel(config).save_pretrained(folder)
+    return folder
+
+
+def test_vectors_are_in_the_order_of_the_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD", 4)
+    assert np.array_equal(encode(TEXTS, Counting()), truth(TEXTS))
+    assert np.array_equal(encode(TEXTS, Counting(), tmp_path), truth(TEXTS))
+
+
+def test_cached_vectors_are_a_memory_map_and_not_computed_again(tmp_path: Path) -> None:
+    first = Counting()
+    encode(TEXTS, first, tmp_path)
+    again = Counting()
+    vectors = encode(pl.Series(TEXTS), again, tmp_path)
+    assert isinstance(vectors, np.memmap)
+    assert (first.loaded, again.loaded) == (1, 0)
+
+
+@pytest.mark.parametrize("other", [Counting(name="x"), Counting(revision="2")])
+def test_cache_is_keyed_by_name_and_revision(tmp_path: Path, other: Counting) -> None:
+    encode(TEXTS, Counting(), tmp_path)
+    encode(TEXTS, other, tmp_path)
+    assert other.loaded == 1
+
+
+def test_cache_is_keyed_by_the_texts_not_by_their_concatenation(tmp_path: Path) -> None:
+    encode(["ab", "c"], Counting(), tmp_path)
+    assert np.array_equal(encode(["a", "bc"], Counting(), tmp_path), truth(["a", "bc"]))
+
+
+def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD", 4)
+    texts = [f"{i} {'x' * i}" for i in range(15)]
+    stopped = Counting(budget=9)
+    with pytest.raises(KeyboardInterrupt):
+        encode(texts, stopped, tmp_path)
+    assert len(stopped.seen) == 8
+    resumed = Counting()
+    assert np.array_equal(encode(texts, resumed, tmp_path), truth(texts))
+    assert sorted(stopped.seen + resumed.seen) == sorted(texts)
+    assert not list(tmp_path.rglob("shards"))
+
+
+def test_a_half_written_shard_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD", 4)
+    with pytest.raises(KeyboardInterrupt):
+        encode(TEXTS, Counting(budget=4), tmp_path)
+    shards = next(tmp_path.rglob("shards"))
+    (shards / f"{4:09d}.part").write_bytes(b"\x93NUMPY")
+    assert np.array_equal(encode(TEXTS, Counting(), tmp_path), truth(TEXTS))
+
+
+def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
+    """160 MB of vectors under a limit of 300 MB for everything, which they break if they are held in memory twice."""
+    program = """
+import resource, sys, numpy as np
+from pathlib import Path
+from builder.encode import encode
+class Flat:
+    name, revision = "flat", "1"
+    def load(self, texts):
+        return lambda part: np.ones((len(part), 200), np.float32)
+resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))
+vectors = encode([f"text {i}" for i in range(200_000)], Flat(), Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+assert vectors.shape == (200_000, 200) and vectors[:, 0].all()
+"""
+    cached = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True)
+    assert cached.returncode == 0, cached.stderr
+    in_memory = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "MemoryError" in in_memory.stderr, "the limit would let everything pass"
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        ([], "there are no texts to encode"),
+        (["a", "", "b", " \t"], "text 2 is empty (of 2 that are)"),
+        (pl.Series(["a", None]), "text 2 is empty (of 1 that are)"),
+    ],
+)
+def test_texts_that_are_refused(texts: Sequence[str], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        encode(texts, Counting(), tmp_path)
+    assert str(error.value) == sentence
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp_path: Path) -> None:
+    class Broken(Counting):
+        def compute(self, part: Sequence[str]) -> Vectors:
+            return np.where([[text == "a"] for text in part], np.nan, truth(part)).astype(np.float32)
+
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"^encoder 'counting' gives NaN or infinity for the text 'a'$"):
+            encode(["b", "a"], Broken(), tmp_path)
+    assert not list(tmp_path.rglob("*.npy"))
+
+
+def test_embedded_refuses_duplicate_ids_nan_and_wrong_shapes() -> None:
+    vectors = np.zeros((3, 2), np.float32)
+    with pytest.raises(UserError, match=r"^query id '1' comes more than once$"):
+        Embedded(pl.Series(["1", "2", "1"]), vectors)
+    with pytest.raises(UserError, match="2 queries cannot have vectors of shape"):
+        Embedded(pl.Series(["1", "2"]), vectors)
+    vectors[1, 1] = np.nan
+    with pytest.raises(UserError, match="the vector of query '2' holds NaN or infinity"):
+        Embedded(pl.Series(["1", "2", "3"]), vectors)
+
+
+def test_embed_refuses_duplicate_ids_before_it_encodes() -> None:
+    encoder = Counting()
+    with pytest.raises(UserError, match="query id '1' comes more than once"):
+        embed(pl.DataFrame({"query_id": ["1", "1"], "text": ["a", "b"]}), encoder)
+    assert not encoder.loaded
+
+
+def test_lsa_puts_like_with_like_and_is_the_same_every_time() -> None:
+    texts = [
+        "red apple pie",
+        "green apple pie",
+        "apple pie crust",
+        "car engine oil",
+        "old car engine",
+        "engine oil car",
+    ]
+    vectors = encode(texts, Lsa(dimensions=2))
+    assert vectors.dtype == np.float32 and vectors.shape == (6, 2)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
+    alike = vectors @ vectors.T
+    assert alike[:3, :3].min() > 0.9 and alike[3:, 3:].min() > 0.9 and abs(alike[:3, 3:]).max() < 0.1
+    assert np.array_equal(vectors, encode(texts, Lsa(dimensions=2)))
+
+
+def test_lsa_can_learn_from_a_corpus() -> None:
+    corpus = ["zebra lion safari", "lion safari", "zebra safari", "bolt nut screw", "nut screw", "bolt screw"]
+    vectors = encode(["zebra", "lion", "bolt", "nut", "unheard"], Lsa(dimensions=2, corpus=corpus))
+    alike = vectors @ vectors.T
+    assert alike[0, 1] > 0.9 and alike[2, 3] > 0.9 and abs(alike[0, 2]) < 0.1
+    assert not vectors[4].any()
+    assert Lsa(corpus=corpus).revision != Lsa().revision
+
+
+@pytest.mark.parametrize("texts", [["a", "b"], ["word"]])
+def test_lsa_refuses_texts_it_cannot_learn_from(texts: list[str]) -> None:
+    with pytest.raises(UserError, match="lsa cannot learn from these texts"):
+        encode(texts, "lsa")
+
+
+def test_cls_is_the_last_hidden_state_of_the_first_token(tiny: Path) -> None:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    vectors = encode(TEXTS, f"{tiny}:cls")
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny), AutoModel.from_pretrained(tiny).eval()
+    with torch.inference_mode():
+        hidden = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).last_hidden_state
+    assert np.allclose(vectors, hidden[:, 0].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("budget", [1, 20, 10_000])
+def test_batches_by_tokens_change_nothing_but_the_speed(tiny: Path, budget: int) -> None:
+    plain = Model(f"{tiny}:cls").model().encode(TEXTS, show_progress_bar=False)
+    assert np.allclose(encode(TEXTS, Model(f"{tiny}:cls", budget=budget)), plain, atol=1e-5)
+
+
+def test_batches_keep_to_the_budget_and_leave_nothing_out() -> None:
+    lengths = np.sort(np.random.default_rng(1).integers(1, 60, 500))[::-1]
+    batches = list(module._batches(lengths, 100))
+    assert [i for rows in batches for i in range(rows.start, rows.stop)] == list(range(500))
+    assert all(lengths[rows.start] * (rows.stop - rows.start) <= 100 for rows in batches)
+
+
+def test_a_folders_revision_is_its_content(tiny: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in tiny.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    assert Model(f"{copy}:cls").revision == Model(str(tiny)).revision
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"n_heads": 4}))
+    assert Model(str(copy)).revision != Model(str(tiny)).revision
+
+
+def test_an_encoder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
+        encode(["a"], str(tmp_path / "empty"))
+
+
+def test_names() -> None:
+    assert by_name("lsa") == Lsa()
+    assert by_name(module.PAPER) == Model("distilbert-base-uncased:cls")
+    assert Model(module.PAPER).place == "distilbert-base-uncased"
