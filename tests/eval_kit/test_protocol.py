@@ -1,0 +1,188 @@
+"""The papers' protocols: on hand-made values, and on an oracle's grid whose true order of losses is planted."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from baselines import run_files
+from builder import planted
+from builder import release as releases
+from builder.sources import mini
+from eval_kit.cells import Cell, cell_of, grid, named
+from eval_kit.errors import UserError
+from eval_kit.protocol import losses, matrix, restrain, resttest
+from eval_kit.protocol_report import protocols
+from eval_kit.release import open as open_release
+from eval_kit.score import score
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CLUSTERS = ("c0", "c1", "c2")
+
+
+def values(rows) -> pl.DataFrame:
+    names = ("system", "held_out", "seed", "test_set", "measure", "query_id", "value")
+    return pl.DataFrame(rows, names, orient="row").with_columns(pl.col("value").cast(pl.Float64))
+
+
+def test_losses_are_those_of_the_definition():
+    rng = np.random.default_rng(0)
+    table = {key: rng.random(40) for key in product(CLUSTERS, CLUSTERS)}  # (held out, tested) -> queries
+    rows = [
+        ("s", held_out, 0, f"topic.{tested}", "RR@10", f"{tested}-{i}", value)
+        for (held_out, tested), column in table.items()
+        for i, value in enumerate(column)
+    ]
+    found = losses(values(rows).sample(fraction=1, shuffle=True, seed=1), CLUSTERS, "topic")
+    for row in found.iter_rows(named=True):
+        tested = row["cluster"]
+        inside = np.mean([table[other, tested].mean() for other in CLUSTERS if other != tested])
+        out = table[tested, tested].mean()
+        assert row["avg_in"] == pytest.approx(inside)
+        assert row["out"] == pytest.approx(out)
+        assert row["rel_loss"] == pytest.approx((inside - out) / inside)
+        assert row["rel_loss_low"] < row["rel_loss"] < row["rel_loss_high"]
+        assert (row["queries"], row["models_in"], row["seeds"]) == (40, 2, 1)
+    cells = {(row["held_out"], row["test_set"]): row["value"] for row in matrix(values(rows)).iter_rows(named=True)}
+    assert cells == {(one, f"topic.{two}"): pytest.approx(column.mean()) for (one, two), column in table.items()}
+
+
+def test_no_loss_where_nothing_is_found():
+    rows = [("s", one, 0, f"topic.{two}", "RR@10", f"q{i}", 0) for one in CLUSTERS for two in CLUSTERS for i in (1, 2)]
+    assert losses(values(rows), CLUSTERS, "topic")["rel_loss"].to_list() == [None] * 3
+
+
+def test_resttest_is_over_queries_and_each_query_extrapolates_once():
+    buckets = pl.DataFrame({"query_id": ["1", "2", "3"], "bucket": ["b1", "b2", "b2"]})
+    own = {"b1": {"1": 0.2}, "b2": {"2": 0.4, "3": 0.6}}
+    rows = [
+        ("s", held_out, 0, "dev", "RR@10", query, own[held_out].get(query, 0.9))
+        for held_out in ("b1", "b2")
+        for query in ("1", "2", "3")
+    ]
+    [row] = resttest(values(rows), buckets).iter_rows(named=True)
+    assert row["out"] == pytest.approx((0.2 + 0.4 + 0.6) / 3)  # not the mean of bucket means, 0.35
+    assert row["avg_in"] == pytest.approx(0.9)
+    assert row["delta"] == pytest.approx(0.4 / 0.9 - 1)
+    assert row["queries"] == 3
+
+
+def test_restrain_pools_both_tracks_over_queries():
+    queries = {"dl19": ["1"], "dl20": ["2", "3"]}
+    value = {"interpolate_14k": {"1": 0.9, "2": 0.6, "3": 0.6}, "extrapolate_14k": {"1": 0.3, "2": 0.6, "3": 0.6}}
+    rows = [
+        ("s", held_out, 0, track, "nDCG@10", query, value[held_out][query])
+        for held_out in value
+        for track, ids in queries.items()
+        for query in ids
+    ]
+    [row] = restrain(values(rows)).iter_rows(named=True)
+    assert (row["size"], row["queries"]) == ("14k", 3)
+    assert (row["avg_in"], row["out"]) == (pytest.approx(0.7), pytest.approx(0.5))
+    assert row["delta"] == pytest.approx(0.5 / 0.7 - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("splade.topic.c0.trec", Cell("splade", "topic", "c0")),
+        ("my.model-v1.2.wh.wha.seed3.trec.gz", Cell("my.model-v1.2", "wh", "wha", 3)),
+        ("dr.restrain.interpolate_14k.run", Cell("dr", "restrain", "interpolate_14k")),
+        ("bm25.dl19.trec", None),
+        ("bm25.trec", None),
+    ],
+)
+def test_cells_are_told_by_file_names(name, cell):
+    assert cell_of(Path(name)) == cell
+    if cell is not None:
+        assert cell_of(Path(cell.file)) == cell
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory):
+    """The release of the default mini, and the oracle's grid on it: a ranker that knows the words it was taught."""
+    folder = tmp_path_factory.mktemp("oracle")
+    releases.write(planted.draft(), folder / "ms-marco-shift")
+    release = open_release(folder / "ms-marco-shift")
+    made = mini.generate()
+    runs = []
+    for shift, clusters in made.strengths.items():
+        ids = pl.concat(release.test_sets[f"{shift}.{cluster}"].queries for cluster in clusters).unique()
+        for cluster in clusters:
+            run = folder / f"oracle.{shift}.{cluster}.trec"
+            found = made.oracle(shift, cluster, ids.sort()).with_columns(rank=pl.int_range(1, 101).over("query_id"))
+            rows = found.select("query_id", "passage_id", "rank", "score").iter_rows()
+            run_files.write(rows, run, "oracle")
+            runs.append(run)
+    return release, runs, made.strengths
+
+
+def test_planted_strengths_are_recovered_in_order(oracle):
+    release, runs, strengths = oracle
+    results = protocols(runs, release).results
+    for shift, planted_strengths in strengths.items():
+        found = results[shift].filter(pl.col("measure") == "RR@10")
+        by_loss = found.sort("rel_loss", descending=True)["cluster"].to_list()
+        assert by_loss == sorted(planted_strengths, key=planted_strengths.__getitem__, reverse=True), shift
+        assert (found["p_holm"] < 0.05).all()
+
+
+def test_the_command_prints_the_papers_layout(oracle, tmp_path, command):
+    release, runs, _ = oracle
+    topic = [run for run in runs if ".topic." in run.name]
+    done = command("eval_kit", "protocol", *topic, "--release", release.folder, "--json", tmp_path / "out.json")
+    assert done.returncode == 0, done.stderr
+    expected = (GOLDEN / "protocol-topic.txt").read_text()
+    assert [line.rstrip() for line in done.stdout.splitlines()] == expected.splitlines()
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert len(document["protocols"]["topic"]) == 5 * 3
+    assert document["provenance"]["release"]["digest"] == release.digest
+
+
+def test_faults_of_a_grid(oracle, tmp_path, command):
+    release, runs, _ = oracle
+    topic = [run for run in runs if ".topic." in run.name]
+    wrong = tmp_path / "oracle.topic.c4.trec"
+    wrong.write_bytes(next(run for run in runs if ".wh." in run.name).read_bytes())
+    stranger = tmp_path / "oracle.topic.c9.trec"
+    stranger.write_bytes(b"")
+    unnamed = tmp_path / "oracle.trec"
+    unnamed.write_bytes(b"")
+    cases = {
+        "the grid of oracle on topic lacks a run: expected oracle.topic.c4.trec": topic[:4],
+        "covers no test set of the topic shift, which its name promises": [*topic[:4], wrong],
+        "oracle.topic.c9.trec: the topic shift has no c9; it has c0, c1, c2, c3, c4": [*topic, stranger],
+        "its name is not <system>.<shift>.<held-out>.trec": [*topic, unnamed],
+        "a second run of the cell oracle.topic.c4.trec": [*topic, wrong],
+    }
+    for sentence, given in cases.items():
+        with pytest.raises(UserError) as error:
+            protocols(given, release)
+        assert sentence in str(error.value)
+    done = command("eval_kit", "protocol", *topic[:4], "--release", release.folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip().splitlines()[-1].startswith("eval_kit: the grid of oracle on topic lacks a run")
+
+
+def test_an_untrained_system_has_one_row(oracle):
+    release, runs, _ = oracle
+    topic = [run for run in runs if ".topic." in run.name]
+    found = protocols(topic, release, untrained=[next(run for run in runs if ".wh." in run.name)])
+    assert set(found.untrained) == {"oracle.wh.wha"}
+    plain = {one.test_set: one.value for one in score(topic[:1], release).figures if one.measure == "RR@10"}
+    row = found.matrices["topic"].filter(pl.col("held_out") == "c0", pl.col("measure") == "RR@10")
+    assert dict(row.select("test_set", "value").iter_rows()) == {
+        name: pytest.approx(value) for name, value in plain.items()
+    }
+
+
+def test_seeds_need_complete_grids_too(oracle):
+    release, _, _ = oracle
+    cells = [Cell("s", "wh", cluster, seed) for seed in (1, 2) for cluster in ("wha", "how", "who")]
+    assert len(grid(cells, release)[("wh", "s")]) == 6
+    with pytest.raises(UserError, match=r"expected s\.wh\.who\.seed2\.trec"):
+        grid(cells[:-1], release)
+    assert named([Path("a/s.wh.wha.seed1.trec")]) == {Path("a/s.wh.wha.seed1.trec"): cells[0]}
