@@ -35,7 +35,8 @@ RESULTS = Path(__file__).parent / "results" / "shifts.json"
 SIZES = (50_000, 100_000, 200_000, 500_000)
 FULL = 500_000
 WIDTH = 768
-CENTRES = 1_000
+CENTRES = 300
+LATENT = 32
 TESTS = 97
 THREADS = 2
 ITERATIONS = 25
@@ -46,15 +47,17 @@ REPEATS = 3
 
 
 def synthetic(path: Path, count: int) -> None:
-    """Write ``count`` + TESTS vectors around random centres of unequal weight."""
+    """Write ``count`` + TESTS vectors around random centres of unequal weight, overlapping in 32 dimensions."""
     rng = np.random.Generator(np.random.PCG64(13))
-    centres = rng.standard_normal((CENTRES, WIDTH), dtype=np.float32)
+    centres = rng.standard_normal((CENTRES, LATENT), dtype=np.float32)
+    basis = rng.standard_normal((LATENT, WIDTH), dtype=np.float32) / np.float32(LATENT**0.5)
     weight = 1 / np.arange(1, CENTRES + 1) ** 0.5
     out = np.lib.format.open_memmap(path, "w+", np.float32, (count + TESTS, WIDTH))
     for start in range(0, count + TESTS, 10_000):
         rows = min(10_000, count + TESTS - start)
         near = rng.choice(CENTRES, rows, p=weight / weight.sum())
-        out[start : start + rows] = centres[near] + rng.standard_normal((rows, WIDTH), dtype=np.float32)
+        latent = centres[near] + 0.7 * rng.standard_normal((rows, LATENT), dtype=np.float32)
+        out[start : start + rows] = latent @ basis + 0.3 * rng.standard_normal((rows, WIDTH), dtype=np.float32)
     out.flush()
 
 
@@ -219,19 +222,20 @@ def main() -> None:
 
 
 def _print(result: dict[str, Any]) -> None:
-    table = Table(title=f"Shifts: {result['what']}; seconds")
+    console = Console()
+    console.print(result["what"])
     names = ("check", "topic", "restrain", "resttest")
-    peers = ("k-means 100", "sklearn", "ratio", "k-means 5", "sklearn", "ratio")
-    for column in ("queries", *names, "all", "peak GiB", *peers):
-        table.add_column(column, justify="right")
+    shifts = _table("Shifts, seconds", "queries", *names, "together", "peak GiB")
+    peers = _table("k-means alone, seconds", "queries", "k", "ours", "scikit-learn", "ratio", "inertia ratio")
     for row in result["rows"]:
-        cells = [f"{row['seconds'][name]:.1f}" for name in names]
+        seconds = [f"{row['seconds'][name]:.1f}" for name in names]
+        shifts.add_row(f"{row['queries']:,}", *seconds, f"{row['total']:.1f}", f"{row['gib']:.2f}")
         for k in (100, 5):
             mine, theirs = row[f"kmeans_{k}"], row[f"sklearn_{k}"]
-            cells += [f"{mine:.1f}", f"{theirs:.1f}", f"{theirs / mine:.2f}"]
-        table.add_row(f"{row['queries']:,}", *cells[:4], f"{row['total']:.1f}", f"{row['gib']:.2f}", *cells[4:])
-    console = Console()
-    console.print(table)
+            ratios = f"{theirs / mine:.2f}", f"{row[f'inertia_ratio_{k}']:.4f}"
+            peers.add_row(f"{row['queries']:,}", str(k), f"{mine:.1f}", f"{theirs:.1f}", *ratios)
+    console.print(shifts)
+    console.print(peers)
     optimum = result["optimum_seconds"]
     console.print(
         f"five farthest of 100: {optimum['k100']:.3f} s ({optimum['k100_all_equal']:.1f} s were all distances equal); "
@@ -242,6 +246,13 @@ def _print(result: dict[str, Any]) -> None:
             "encoding: {texts_per_second:.0f} texts/s, plain SentenceTransformer.encode {plain_texts_per_second:.0f} "
             "texts/s, ratio {ratio:.2f}".format(**result["encoding"])
         )
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
 
 
 def _processor() -> str:

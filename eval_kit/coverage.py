@@ -30,10 +30,10 @@ def covered(
 ) -> Coverage:
     """Find the test sets that a run covers.
 
-    A test set is covered if the run lacks at most 1 % of its queries. Every query of the run must belong to a
-    covered set, or be known to the release without being in any set (the unjudged TREC DL topics). With
-    ``allow_missing``, queries that no covered set explains bring in the sets that explain most of them, and all
-    sets that are part of one so found.
+    A test set is covered if the run lacks at most 1 % of its queries, and so are all sets that are part of it.
+    Every query of the run must belong to a covered set, or be known to the release without being in any set (the
+    unjudged TREC DL topics). With ``allow_missing``, queries that no covered set explains bring in the sets that
+    explain most of them.
 
     Args:
         run: the file, for messages.
@@ -69,8 +69,7 @@ def covered(
         name = _explaining_most(left, members, share)
         chosen.add(name)
         left -= members[name]
-    if allow_missing:
-        chosen |= {name for name, ids in members.items() if any(ids <= members[other] for other in chosen)}
+    chosen |= {name for name, ids in members.items() if any(ids <= members[other] for other in chosen)}
     return Coverage([test_sets[name] for name in test_sets if name in chosen], len(held - judged))
 
 

@@ -1,17 +1,20 @@
 """What went wrong between us and the Hugging Face Hub, in words that say what to do."""
 
 import errno
+import json
+import re
 from collections.abc import Iterator
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-MARKS_OF_A_FULL_DISK = ("No space left on device", "Disk quota exceeded", "os error 28")
+MARKS_OF_A_FULL_DISK = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
+XET_STATUS = re.compile(r"HTTP status \w+ error \((\d{3})")
+HIDDEN = "the Hub shows no such dataset without a valid token; log in with 'hf auth login', and check the name"
 REFUSALS = {
-    401: "the Hub does not know the token; log in with 'hf auth login', or set HF_TOKEN to one that is valid",
+    401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
     403: "the token may not do that; get write access from the owner, or name a dataset of your own",
     404: "there is no such dataset, or the token may not see it; check the name and the token",
     409: "the Hub reports a conflict with another change; wait until that is done and try again",
     412: "somebody else changed the dataset meanwhile; look at what changed and try again",
-    413: "the Hub finds the request too large",
     429: "too many requests; wait some minutes and try again",
 }
 
@@ -37,7 +40,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     while seen is not None:
         yield seen
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+        seen = seen.__cause__
 
 
 def _reason(error: BaseException) -> str | None:
@@ -48,16 +51,21 @@ def _reason(error: BaseException) -> str | None:
         HFValidationError,
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
+        RepositoryNotFoundError,
         RevisionNotFoundError,
     )
 
     full = isinstance(error, OSError) and error.errno in FULL_DISK
     if full or any(mark in str(error) for mark in MARKS_OF_A_FULL_DISK):
-        return f"the disk is full; free some space for {HF_HOME} (or set HF_HOME elsewhere) and try again"
+        return f"the disk is full; free some space in {HF_HOME}, or set HF_HOME to another place, and try again"
     if isinstance(error, RevisionNotFoundError):
         return "the Hub has no such revision; check its name"
+    if isinstance(error, RepositoryNotFoundError) and error.response.status_code == 401:
+        return HIDDEN
     if isinstance(error, HfHubHTTPError):
         return _refusal(error.response.status_code, error.server_message)
+    if found := XET_STATUS.search(str(error)):  # hf_xet says it in words only
+        return _refusal(int(found[1]))
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set; unset it and try again"
     if isinstance(error, HFValidationError):
@@ -66,32 +74,19 @@ def _reason(error: BaseException) -> str | None:
         return "it is not whole in the local cache, and the Hub cannot be reached; try again with a network"
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
         return "the Hub did not answer in time; check the network and try again"
-    if isinstance(error, (httpx2.ConnectError, ConnectionError)):
+    if isinstance(error, httpx2.ConnectError):
         return f"the Hub cannot be reached at {ENDPOINT}; check the network (and HF_ENDPOINT) and try again"
-    if isinstance(error, httpx2.HTTPError):
+    if isinstance(error, (httpx2.HTTPError, ConnectionError)):
         return "the connection to the Hub broke; check the network and try again"
+    if isinstance(error, json.JSONDecodeError):
+        return "the Hub's answer is not readable; try again later"
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or error}"
-    return _xet_reason(error)
-
-
-def _refusal(code: int, message: str | None) -> str:
-    if code >= 500:
-        return f"the Hub failed (HTTP {code}); try again later"
-    words = f" ({message.splitlines()[0].rstrip('.')})" if message else ""
-    return REFUSALS.get(code, f"the Hub refused (HTTP {code}){words}")
-
-
-def _xet_reason(error: BaseException) -> str | None:
-    """hf_xet raises plain RuntimeErrors; its own two errors are about tokens and lost objects."""
-    if type(error).__module__ == "hf_xet":
-        return "the Hub's storage refused; log in again with 'hf auth login' and try again"
-    if isinstance(error, RuntimeError) and _raised_by_xet(error):
-        return "the upload to the Hub's storage broke; check the network and try again"
     return None
 
 
-def _raised_by_xet(error: BaseException) -> bool:
-    import traceback
-
-    return any("xet" in frame.name for frame in traceback.extract_tb(error.__traceback__))
+def _refusal(code: int, message: str | None = None) -> str:
+    if code >= 500:
+        return f"the Hub failed (HTTP {code}); try again later"
+    words = f": {message.splitlines()[0].rstrip('.')}" if message else ""
+    return REFUSALS.get(code, f"the Hub refused with HTTP {code}{words}")

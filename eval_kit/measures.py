@@ -53,14 +53,18 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
         float64, in the order of ``queries``.
     """
     values = _KINDS[measure.kind](judged.lazy(), measure).collect()
-    nothing = float(measure.cutoff or 0) if measure.kind == "ASL" else 0.0
     return (
         queries.to_frame("query_id")
         .join(values, on="query_id", how="left", maintain_order="left")
         .get_column("value")
         .cast(pl.Float64)
-        .fill_null(nothing)
+        .fill_null(value_of_nothing(measure))
     )
+
+
+def value_of_nothing(measure: Measure) -> float:
+    """What an empty result is worth: 0, and for ASL the bound."""
+    return float(measure.cutoff or 0) if measure.kind == "ASL" else 0.0
 
 
 def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool) -> pl.DataFrame:

@@ -6,7 +6,6 @@ is needed for it: a passage's rank is one more than the number of passages befor
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from eval_kit.runs import Faults, read_pieces, require_file
+from eval_kit.runs import Faults, read_pieces
 
 TIE_RULE = "score descending, then passage id descending as bytes (as trec_eval)"
 
@@ -61,16 +60,17 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that comes twice
             for a query.
     """
-    require_file(path)
     ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
-    with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(_sha256, path)
-        try:
-            queries, hits, lines = ranker.rank(_whole_queries(read_pieces(path)))
-        except _ScatteredError:
-            whole = pl.concat(read_pieces(path)).with_row_index("line", offset=1)
-            queries, hits, lines = ranker.rank(iter([whole.sort("query_id", maintain_order=True)]))
-        return RankedRun(path, digest.result(), lines, queries, hits)
+    digest = hashlib.sha256()
+    pieces = read_pieces(path, digest=digest)
+    try:
+        queries, hits, lines = ranker.rank(_whole_queries(pieces))
+    except _ScatteredError:
+        pieces.close()
+        digest = hashlib.sha256()
+        whole = pl.concat(read_pieces(path, digest=digest)).with_row_index("line", offset=1)
+        queries, hits, lines = ranker.rank(iter([whole.sort("query_id", maintain_order=True)]))
+    return RankedRun(path, digest.hexdigest(), lines, queries, hits)
 
 
 class _ScatteredError(Exception):
@@ -81,7 +81,6 @@ class _Ranker:
     def __init__(self, path: Path, judged: pl.DataFrame, cutoffs: list[int]) -> None:
         self.path = path
         self.judged = judged
-        self.passages = judged["passage_id"].unique()
         self.cutoffs = cutoffs
 
     def rank(self, frames: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, int]:
@@ -124,16 +123,15 @@ class _Ranker:
         queries = pl.DataFrame({"query_id": names, "retrieved": (ends - starts).astype(np.uint32)})
         for k in self.cutoffs:
             after = np.minimum(starts + k, frame.height - 1)
-            queries = queries.with_columns(
-                pl.Series(f"tied_across_{k}", (starts + k < ends) & ~new_score[after])
-            )
+            queries = queries.with_columns(pl.Series(f"tied_across_{k}", (starts + k < ends) & ~new_score[after]))
 
+        wanted = self.judged.filter(pl.col("query_id").is_in(names.implode()))
         rows = (
             frame.lazy()
             .select("query_id", "passage_id")
             .with_row_index("row")
-            .filter(pl.col("passage_id").is_in(self.passages.implode()))
-            .join(self.judged.lazy(), on=["query_id", "passage_id"], how="semi")
+            .filter(pl.col("passage_id").is_in(wanted["passage_id"].implode()))
+            .join(wanted.lazy(), on=["query_id", "passage_id"], how="semi")
             .collect()
             .sort("row")
         )
@@ -150,17 +148,19 @@ class _Ranker:
         return queries, hits
 
 
-def _find_repeats(
-    frame: pl.DataFrame, block: pl.Series, column: str, lines_before: int, faults: Faults
-) -> None:
+def _find_repeats(frame: pl.DataFrame, block: pl.Series, column: str, lines_before: int, faults: Faults) -> None:
     """Note each line whose value in ``column`` an earlier line of its query has."""
-    keys = frame.select(pl.struct(block.alias("block"), column).hash()).to_series()
+    keys = frame[column].hash() ^ (block.cast(pl.UInt64) * _ODD)
     if keys.n_unique() == frame.height:
         return
     lines = frame if "line" in frame.columns else frame.with_row_index("line", offset=lines_before + 1)
     repeats = lines.filter(~pl.struct("query_id", column).is_first_distinct()).sort("line")
     for line, query, value in repeats.select("line", "query_id", column).iter_rows():
         faults.add(line, f"{column.removesuffix('_id')} {value} comes twice for query {query}")
+
+
+_ODD = 0x9E3779B97F4A7C15
+"""Spreads block numbers over 64 bits, so that equal keys are equal pairs but for one chance in billions."""
 
 
 def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -197,8 +197,3 @@ def _greater_ids(
     greater = ids.gather(pairs["other"]) > ids.gather(pairs["row"])
     np.add.at(ahead, pairs["hit"].filter(greater).to_numpy(), 1)
     return ahead
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,6 +6,7 @@ A file whose bytes differ (another parquet writer) passes only if its *content* 
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit import hub
 from eval_kit.digests import file_sha256, release_digest, table_digest
 from eval_kit.errors import UserError
 from eval_kit.schemas import validate
@@ -22,6 +24,8 @@ from eval_kit.schemas import validate
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
 MANIFEST = "manifest.json"
+FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
+TIMEOUT_SECONDS = 10.0
 
 
 class ReleaseError(UserError):
@@ -193,9 +197,7 @@ def check_content(folder: Path, table: Mapping[str, Any]) -> None:
     name = f"{table['config']}/{table['split']}"
     frame = read_table(folder, table)
     if frame.height != table["rows"]:
-        raise ReleaseError(
-            f"{folder}: table {name} has {frame.height} rows, the manifest says {table['rows']}"
-        )
+        raise ReleaseError(f"{folder}: table {name} has {frame.height} rows, the manifest says {table['rows']}")
     if table_digest(frame, table["columns"]) != table["digest"]:
         raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
 
@@ -225,19 +227,50 @@ _KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl
 
 
 def _download(repository: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    """The folder of one commit of a dataset on the Hub, from the cache where it is whole there.
+
+    Without the Hub, only a revision that cannot have changed (a version's tag or a commit) is taken from the cache:
+    for anything else the cache may hold another state than the one asked for.
+    """
+    import httpx2
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
 
     named = repository if revision is None else f"{repository} at {revision}"
+    fixed = revision is not None and FIXED_REVISION.fullmatch(revision) is not None
     try:
-        return Path(snapshot_download(repository, repo_type="dataset", revision=revision))
-    except RepositoryNotFoundError as error:
-        raise ReleaseError(
-            f"{named}: neither a folder here nor a dataset on the Hub that you may read"
-        ) from error
-    except LocalEntryNotFoundError as error:
-        raise ReleaseError(
-            f"{named}: the Hub cannot be reached and the release is not in the local cache"
-        ) from error
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise ReleaseError(f"{named}: cannot be had from the Hub: {str(error).splitlines()[0]}") from error
+        try:
+            now = HfApi().dataset_info(repository, revision=revision, timeout=TIMEOUT_SECONDS).sha
+            folder = Path(snapshot_download(repository, repo_type="dataset", revision=revision if fixed else now))
+        except RevisionNotFoundError:
+            raise
+        except (HfHubHTTPError, httpx2.TransportError, ConnectionError, LocalEntryNotFoundError) as error:
+            if not fixed:
+                raise
+            folder = _cached(repository, str(revision), error)
+    except (httpx2.HTTPError, OSError, ValueError, RuntimeError) as error:
+        raise ReleaseError(f"{named}: cannot be had from the Hub: {_why(error, fixed)}") from error
+    version = read_manifest(folder)["version"]
+    if fixed and str(revision).startswith("v") and revision != f"v{version}":
+        raise ReleaseError(f"{named}: the Hub holds version {version} under that tag; name another revision")
+    return folder
+
+
+def _cached(repository: str, revision: str, error: Exception) -> Path:
+    """The whole snapshot of a fixed revision in the local cache, or else the error that kept us from the Hub."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True))
+    except LocalEntryNotFoundError:
+        raise error from None
+
+
+def _why(error: Exception, fixed: bool) -> str:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    why = hub.reason(error) or str(error).splitlines()[0]
+    if isinstance(error, RepositoryNotFoundError):
+        return f"{why}; a release folder of that name is not here either"
+    return why if fixed else f"{why}, or name a version that is in the local cache with --revision"

@@ -1,6 +1,6 @@
 """Score runs on the test sets they cover: every figure with its n, its missing queries and its ties."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import polars as pl
 from eval_kit import __version__
 from eval_kit.coverage import Coverage, covered
 from eval_kit.errors import UserError
-from eval_kit.measures import Measure, parse, per_query, with_ties_resolved
+from eval_kit.measures import Measure, parse, per_query, value_of_nothing, with_ties_resolved
 from eval_kit.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.release import Release, TestSet
 
@@ -96,8 +96,9 @@ def score(
         ranked = rank_judged(run, judged, cutoffs)
         held = ranked.queries["query_id"]
         coverage = covered(run, held, test_sets, release.known_queries, allow_missing)
+        values = _Values(ranked, qrels)
         for test_set in coverage.test_sets:
-            figures += _figures(name, ranked, test_set, qrels[test_set.qrels])
+            figures += _figures(name, values, test_set)
         sources.append(_source(name, ranked, coverage))
     provenance = {
         "kit_version": __version__,
@@ -113,48 +114,71 @@ def score(
     return Scores(figures, provenance)
 
 
-def _figures(run: str, ranked: RankedRun, test_set: TestSet, qrels: pl.DataFrame) -> Iterator[Figure]:
-    wanted = test_set.queries.implode()
-    judged = qrels.filter(pl.col("query_id").is_in(wanted)).join(
-        ranked.judged, on=["query_id", "passage_id"], how="left"
-    )
-    held = ranked.queries.filter(pl.col("query_id").is_in(wanted))
-    missing = len(test_set.queries) - held.height
+class _Values:
+    """Per-query values of one run, computed once for each split of the judgements, whichever test sets share it."""
+
+    def __init__(self, ranked: RankedRun, qrels: Mapping[str, pl.DataFrame]) -> None:
+        self.queries = ranked.queries
+        self._ranks = ranked.judged
+        self._qrels = qrels
+        self._judged: dict[str, pl.DataFrame] = {}
+        self._values: dict[tuple[str, Measure, str], pl.DataFrame] = {}
+
+    def of(self, split: str, measure: Measure, ties: str = "") -> pl.DataFrame:
+        """``query_id`` and ``value`` of every judged query; ``ties`` across the cutoff: as they are, worst or best."""
+        key = (split, measure, ties)
+        if key not in self._values:
+            if split not in self._judged:
+                on = ["query_id", "passage_id"]
+                self._judged[split] = self._qrels[split].join(self._ranks, on=on, how="left")
+            judged = self._judged[split]
+            queries = judged["query_id"].unique()
+            if ties and measure.cutoff is not None:
+                judged = with_ties_resolved(judged, measure.cutoff, best=ties == "best")
+            values = per_query(measure, judged, queries)
+            self._values[key] = pl.DataFrame({"query_id": queries, "value": values})
+        return self._values[key]
+
+
+def _figures(run: str, values: _Values, test_set: TestSet) -> Iterator[Figure]:
+    held = values.queries.filter(pl.col("query_id").is_in(test_set.queries.implode()))
     for name in test_set.measures:
         measure = parse(name)
-        values = per_query(measure, judged, test_set.queries)
-        ties, worst, best = _ties(measure, judged, held, test_set.queries)
+        mine = _of_test_set(values.of(test_set.qrels, measure), measure, test_set)
+        ties = _ties(measure, held)
+        worst, best = (
+            _mean(_of_test_set(values.of(test_set.qrels, measure, how), measure, test_set)) if ties else None
+            for how in ("worst", "best")
+        )
         yield Figure(
             run=run,
             test_set=test_set.name,
             measure=name,
-            value=_mean(values),
+            value=_mean(mine),
             queries=len(test_set.queries),
-            missing=missing,
+            missing=len(test_set.queries) - held.height,
             ties_at_cutoff=ties,
             worst=worst,
             best=best,
-            per_query=pl.DataFrame({"query_id": test_set.queries, "value": values}),
+            per_query=mine,
         )
 
 
-def _ties(
-    measure: Measure, judged: pl.DataFrame, held: pl.DataFrame, queries: pl.Series
-) -> tuple[int, float | None, float | None]:
-    """How many queries are tied across the measure's cutoff, and the worst and best mean that could come of it."""
+def _of_test_set(values: pl.DataFrame, measure: Measure, test_set: TestSet) -> pl.DataFrame:
+    """The values of the test set's own queries; a query that nobody judged has the value of an empty result."""
+    own = test_set.queries.to_frame("query_id").join(values, on="query_id", how="left", maintain_order="left")
+    return own.with_columns(pl.col("value").fill_null(value_of_nothing(measure)))
+
+
+def _ties(measure: Measure, held: pl.DataFrame) -> int:
+    """In how many of the run's queries passages with one score stand on both sides of the measure's cutoff."""
     if measure.cutoff is None or measure.kind == "ASL":
-        return 0, None, None
-    ties = int(held[f"tied_across_{measure.cutoff}"].sum())
-    if not ties:
-        return 0, None, None
-    worst, best = (
-        _mean(per_query(measure, with_ties_resolved(judged, measure.cutoff, best), queries)) for best in (False, True)
-    )
-    return ties, worst, best
+        return 0
+    return int(held[f"tied_across_{measure.cutoff}"].sum())
 
 
-def _mean(values: pl.Series) -> float:
-    return float(values.sum()) / len(values)
+def _mean(values: pl.DataFrame) -> float:
+    return float(values["value"].sum()) / values.height
 
 
 def _source(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any]:

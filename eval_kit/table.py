@@ -47,11 +47,15 @@ def _number(figure: Figure) -> str:
 
 def _notes(scores: Scores) -> list[str]:
     notes = []
-    missing = {(one.run, one.test_set): one for one in scores.figures if one.missing}
-    for one in missing.values():
-        notes.append(
-            f"{one.run}: {one.missing:,} of the {one.queries:,} queries of {one.test_set} are missing (scored 0)"
-        )
+    for run in dict.fromkeys(one.run for one in scores.figures):
+        lacking = {one.test_set: one for one in scores.figures if one.run == run and one.missing}
+        if lacking:
+            most = max(lacking.values(), key=lambda one: (one.missing, one.queries))
+            others = f"; {len(lacking) - 1} other test sets lack some too" if len(lacking) > 1 else ""
+            notes.append(
+                f"{run}: {most.missing:,} of the {most.queries:,} queries of {most.test_set} are missing "
+                f"(scored as empty){others}"
+            )
     for source in scores.provenance["runs"]:
         if source["unjudged_queries"]:
             notes.append(f"{source['run']}: {source['unjudged_queries']:,} queries that nobody judged were left out")
