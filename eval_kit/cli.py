@@ -41,11 +41,8 @@ def score(
     from eval_kit.score import score as score_runs
     from eval_kit.table import print_scores
 
-    errors = Console(stderr=True)
     opened = open_release(release, revision)
-    if opened.missing:
-        errors.print(f"partial release: it lacks {len(opened.missing)} parts, see its README.md", highlight=False)
-    with errors.status("reading runs") as status:
+    with Console(stderr=True).status("reading runs") as status:
         scores = score_runs(runs, opened, allow_missing, lambda run: status.update(f"reading {run.name}"))
     document = scores.as_json()
     validate("scores", document)

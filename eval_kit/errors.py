@@ -1,6 +1,7 @@
 """The one exception that a user is meant to read, and how a command line shows it."""
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,8 +16,10 @@ class UserError(Exception):
 def reported(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
 
-    A closed pipe (``| head``) ends quietly, and Ctrl-C ends with the shell's usual status 130.
+    Warnings are shown in the same plain form. A closed pipe (``| head``) ends quietly, and Ctrl-C ends with the
+    shell's usual status 130.
     """
+    warnings.showwarning = lambda message, *_: print(f"{program}: {message}", file=sys.stderr)
     try:
         yield
     except UserError as error:

@@ -11,7 +11,7 @@ XET_STATUS = re.compile(r"HTTP status \w+ error \((\d{3})")
 HIDDEN = "the Hub shows no such dataset without a valid token; log in with 'hf auth login', and check the name"
 REFUSALS = {
     401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
-    403: "the token may not do that; get write access from the owner, or name a dataset of your own",
+    403: "the token may not do that; get access from its owner, or name a dataset of your own",
     404: "there is no such dataset, or the token may not see it; check the name and the token",
     409: "the Hub reports a conflict with another change; wait until that is done and try again",
     412: "somebody else changed the dataset meanwhile; look at what changed and try again",
@@ -71,7 +71,8 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, HFValidationError):
         return "that is not the name of a dataset; it is written NAMESPACE/NAME"
     if isinstance(error, LocalEntryNotFoundError):
-        return "it is not whole in the local cache, and the Hub cannot be reached; try again with a network"
+        why = reason(error.__cause__) if error.__cause__ else None
+        return why or "it is not whole in the local cache, and the Hub cannot be reached; try again with a network"
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
         return "the Hub did not answer in time; check the network and try again"
     if isinstance(error, httpx2.ConnectError):

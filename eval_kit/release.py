@@ -7,6 +7,7 @@ A file whose bytes differ (another parquet writer) passes only if its *content* 
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ TIMEOUT_SECONDS = 10.0
 
 class ReleaseError(UserError):
     """A release that cannot be found, is damaged, or does not hold what is asked of it."""
+
+
+class PartialRelease(UserWarning):
+    """The opened release lacks parts that could not be had when it was built."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,9 @@ def open(source: str | os.PathLike[str] | None = None, revision: str | None = No
             variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here.
         revision: tag or commit on the Hub; a folder has none.
 
+    Warns:
+        PartialRelease: the release lacks something, which its manifest names.
+
     Raises:
         ReleaseError: nothing there, not a release, a damaged table, or a revision that cannot be had.
     """
@@ -147,7 +155,13 @@ def open(source: str | os.PathLike[str] | None = None, revision: str | None = No
         folder = _download(where, revision)
     elif revision is not None:
         raise ReleaseError(f"{folder}: a folder has no revision {revision!r}; leave it out")
-    return Release(folder, verified_manifest(folder))
+    release = Release(folder, verified_manifest(folder))
+    if release.missing:
+        more = f" and {len(release.missing) - 1} more parts" if len(release.missing) > 1 else ""
+        warnings.warn(
+            f"{where} is a partial release: it lacks {release.missing[0]}{more}", PartialRelease, stacklevel=2
+        )
+    return release
 
 
 def verified_manifest(folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from builder import planted
 from builder import release as releases
 from builder.sources import published
-from eval_kit.release import Release
+from eval_kit.release import PartialRelease, Release
 from eval_kit.release import open as open_release
 
 ROOT = Path(__file__).parent.parent
@@ -29,19 +29,12 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def no_ir_datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An ``IR_DATASETS_HOME`` in which msmarco-passage cannot be had, with or without a network."""
-    home = tmp_path_factory.mktemp("no-ir-datasets")
-    (home / "msmarco-passage").write_text("a file where ir_datasets wants a folder")
-    return home
-
-
-@pytest.fixture(scope="session")
 def published_release(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The partial canonical release, built from the authors' files at hand."""
     folder = tmp_path_factory.mktemp("published") / "ms-marco-shift"
     releases.write(published.draft(shared / "upstream", allow_partial=True), folder)
-    return open_release(folder)
+    with pytest.warns(PartialRelease):
+        return open_release(folder)
 
 
 @pytest.fixture(scope="session")
