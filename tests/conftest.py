@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,16 @@ def shared() -> Path:
     if not (SHARED / "upstream").is_dir():
         pytest.skip(f"REAL DATA ABSENT: {SHARED}/upstream is not there; golden values were NOT checked")
     return SHARED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_ir_datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An ``IR_DATASETS_HOME`` in which msmarco-passage cannot be had, with or without a network."""
+    home = tmp_path_factory.mktemp("no-ir-datasets")
+    (home / "msmarco-passage").write_text("a file where ir_datasets wants a folder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IR_DATASETS_HOME", str(home))
+        yield home
 
 
 @pytest.fixture(scope="session")
