@@ -19,6 +19,7 @@ from eval_kit.release import open as open_release
 DUMP = """
 import json, sys, warnings
 warnings.simplefilter("error")
+warnings.filterwarnings("ignore", ".*is a partial release")
 import ir_datasets, eval_kit.irds, eval_kit.irds as again
 from importlib import reload
 def dump(name):
