@@ -1,0 +1,135 @@
+"""k-means (Lloyd's) whose result depends on the seed alone, not on the number of threads.
+
+faiss' own ``Kmeans`` leaves the blocking of its matrix products to the BLAS, which differs with the number of threads:
+distances then differ in their last bits, and members with them. Here the vectors are cut into blocks of a fixed
+size; each is searched by faiss and summed on one thread, and the blocks' sums are added in their order. Threads only
+share out the blocks. All vectors train (faiss would draw 256 a cluster).
+
+Another processor, or another version of the BLAS, may still round differently.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.encode import Vectors, progress
+from eval_kit.errors import UserError
+
+type Ints = NDArray[np.int64]
+
+BLOCK = 2_048
+SEEDING = 256
+"""Vectors a cluster, drawn at random, among which k-means++ chooses the first centroids."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What k-means found.
+
+    Attributes:
+        labels: (n,) the cluster of each vector: the nearest centroid, the lowest of equals.
+        centroids: (k, d) float32.
+        inertia: sum of the squared L2 distances of the vectors to their centroids.
+        iterations: how many were run until nothing moved, or the limit.
+    """
+
+    labels: Ints
+    centroids: Vectors
+    inertia: float
+    iterations: int
+
+    @property
+    def sizes(self) -> Ints:
+        """(k,) how many vectors each cluster has."""
+        return np.bincount(self.labels, minlength=len(self.centroids))
+
+
+def kmeans(vectors: Vectors, k: int, seed: int, iterations: int = 25, threads: int | None = None) -> Clusters:
+    """Cluster ``vectors``.
+
+    Args:
+        vectors: (n, d) float32, finite; a memory map will do.
+        k: how many clusters.
+        seed: of the first centroids (k-means++) and of what replaces an empty cluster.
+        iterations: at most; fewer if no vector changes its cluster.
+        threads: how many to use (all the processor has); without influence on the result.
+
+    Raises:
+        UserError: k is less than 1, or greater than the number of vectors.
+    """
+    import faiss
+    from faiss.contrib.clustering import reassign_centroids
+    from threadpoolctl import threadpool_limits
+
+    if not 1 <= k <= len(vectors):
+        raise UserError(f"k-means with k = {k:,} needs at least as many queries; there are {len(vectors):,}")
+    workers = threads or faiss.omp_get_max_threads()
+    rng = np.random.RandomState(seed)
+    with threadpool_limits(1), ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
+        centroids = _first(vectors, k, rng)
+        labels = np.full(len(vectors), -1)
+        with progress(f"k-means (k = {k})", iterations + 1) as advance:
+            for done in range(iterations + 1):
+                found, sums, inertia = _assign(pool, vectors, centroids, summed=done < iterations)
+                advance(1)
+                moved = not np.array_equal(found, labels)
+                labels = found
+                if not moved or done == iterations:
+                    return Clusters(labels, centroids, inertia, done)
+                sizes = np.bincount(labels, minlength=k)
+                centroids = (sums / np.maximum(sizes, 1)[:, None]).astype(np.float32)
+                reassign_centroids(sizes, centroids, rng)  # type: ignore[no-untyped-call]
+    raise AssertionError("unreachable")
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Rows 0 to ``count`` in slices of a fixed size."""
+    return (slice(start, start + BLOCK) for start in range(0, count, BLOCK))
+
+
+def _one_thread() -> None:
+    """OpenMP's number of threads is a setting of the calling thread."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+
+
+def _first(vectors: Vectors, k: int, rng: np.random.RandomState) -> Vectors:
+    from sklearn.cluster import kmeans_plusplus
+
+    drawn = vectors
+    if len(vectors) > k * SEEDING:
+        drawn = vectors[np.sort(rng.choice(len(vectors), k * SEEDING, replace=False))]
+    return np.ascontiguousarray(kmeans_plusplus(np.asarray(drawn), k, random_state=rng)[0], np.float32)
+
+
+def _assign(
+    pool: ThreadPoolExecutor, vectors: Vectors, centroids: Vectors, summed: bool
+) -> tuple[Ints, NDArray[np.float64], float]:
+    """Each vector's cluster, the sum of each cluster's vectors (k, d) and the inertia."""
+    import faiss
+    from scipy.sparse import csr_array
+
+    k = len(centroids)
+
+    def one(rows: slice) -> tuple[Ints, Vectors | None, float]:
+        part = np.ascontiguousarray(vectors[rows], np.float32)
+        distances, found = faiss.knn(part, centroids, 1)
+        labels = found[:, 0]
+        sums = None
+        if summed:
+            count = len(part)
+            member = csr_array((np.ones(count, np.float32), (labels, np.arange(count))), shape=(k, count))
+            sums = member @ part
+        return labels, sums, float(distances.sum(dtype=np.float64))
+
+    labels, sums, inertia = [], np.zeros(centroids.shape), 0.0
+    for found, part_sums, part_inertia in pool.map(one, blocks(len(vectors))):
+        labels.append(found)
+        inertia += part_inertia
+        if part_sums is not None:
+            sums += part_sums
+    return np.concatenate(labels), sums, inertia

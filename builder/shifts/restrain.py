@@ -1,0 +1,163 @@
+"""ReSTrain: training queries near to, and far from, the test queries (CIKM 2022 §4.1.2).
+
+The interpolation set is the union of every test query's top-I training queries; the extrapolation set is what is in
+no test query's top-E. "We can tune I and E to explore the influence of training set size": they are solved for here.
+
+A training query's *depth* is the best rank that any test query gives it, so the union of the top-I is depth <= I and
+what the top-E leave is depth > E: both are found exactly by binary search in the sorted depths, at every size.
+
+The released sets are nested (14k in 45k in 200k, in both regimes) and no query is in both regimes at any two sizes.
+That is what this rule gives, and what sampling from all but a small top-E would not give.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from builder.encode import Embedded, Vectors, progress
+from builder.shifts.kmeans import Ints, blocks
+from eval_kit.errors import UserError
+
+RULE = (
+    "interpolate: in the top-I of a test query, I such that the set comes nearest to the size (the smaller I of two); "
+    "extrapolate: in no test query's top-E, E the greatest that leaves enough, sampled (seeded) to the same number "
+    "among the queries of depth E + 1; similarity is the inner product, equals ranked by training query id"
+)
+SOURCE = "CIKM 2022 §4.1.2"
+REGIMES = ("interpolate", "extrapolate")
+TESTS_AT_ONCE = 64
+TOLERANCE = 0.1
+"""How far, as a share of it, a set may stay from its target size."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The paper's three sizes (in queries); the seed is ours."""
+
+    sizes: Mapping[str, int] = field(
+        default_factory=lambda: MappingProxyType({"14k": 14_000, "45k": 45_000, "200k": 200_000})
+    )
+    seed: int = 13
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The I and E that give a size, and how many queries each regime then has."""
+
+    size: str
+    top_i: int
+    top_e: int
+    queries: int
+
+
+def assign(
+    train: Embedded, tests: Embedded, parameters: Parameters | None = None, threads: int | None = None
+) -> pl.DataFrame:
+    """The regime of each training query at each size.
+
+    Args:
+        train: the training queries.
+        tests: the test queries of all test sets together (DL 2019 and 2020: 97).
+        parameters: sizes, seed.
+        threads: how many to use; without influence on the result.
+
+    Returns:
+        ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither), in the
+        order of ``train``.
+
+    Raises:
+        UserError: vectors of different width, no test queries, a size that cannot be reached.
+    """
+    parameters = parameters or Parameters()
+    depth = depths(train, tests, threads)
+    draw = np.random.Generator(np.random.PCG64(parameters.seed)).permutation(len(train))
+    draw = draw[_places(train.query_ids)]
+    near_to_far = np.argsort(depth, kind="stable")
+    far_to_near = np.lexsort((draw, -depth))
+    columns: dict[str, pl.Series] = {"query_id": train.query_ids}
+    for one in solve(depth, parameters.sizes):
+        regime = np.full(len(train), -1)
+        regime[near_to_far[: one.queries]] = 0
+        regime[far_to_near[: one.queries]] = 1
+        columns[f"regime_{one.size}"] = pl.Series([*REGIMES, None]).gather(regime % 3).cast(pl.Enum(REGIMES))
+    return pl.DataFrame(columns)
+
+
+def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
+    """I and E for each size.
+
+    Args:
+        depth: (n,) from :func:`depths`.
+        sizes: name -> number of queries wanted in each regime.
+
+    Raises:
+        UserError: a size that no I comes within 10 % of, or that leaves too few for extrapolation.
+    """
+    ordered = np.sort(depth)
+    reached = np.searchsorted(ordered, np.arange(ordered[-1] + 1), side="right")  # by I: queries in the union
+    solved = []
+    for name, size in sizes.items():
+        top_i = int(np.abs(reached - size).argmin())
+        queries = int(reached[top_i])
+        if size < 1 or top_i == 0 or abs(queries - size) > TOLERANCE * size:
+            raise UserError(
+                f"ReSTrain size {name} ({size:,}) cannot be reached: the nearest there is are {queries:,} of "
+                f"{len(depth):,} training queries"
+            )
+        if 2 * queries > len(depth):
+            raise UserError(
+                f"ReSTrain size {name} ({size:,}) cannot be reached twice without overlap: there are "
+                f"{len(depth):,} training queries"
+            )
+        top_e = int(np.searchsorted(reached, len(depth) - queries, side="right")) - 1
+        solved.append(Solved(name, top_i, top_e, queries))
+    return solved
+
+
+def depths(train: Embedded, tests: Embedded, threads: int | None = None) -> Ints:
+    """(n,) the best rank, from 1, that any test query gives to each training query by inner product (exact)."""
+    import faiss
+    from threadpoolctl import threadpool_limits
+
+    if not len(tests) or not len(train):
+        raise UserError("ReSTrain needs training and test queries; one of them has none")
+    if train.vectors.shape[1] != tests.vectors.shape[1]:
+        raise UserError(
+            f"training and test queries need vectors of one width, not {train.vectors.shape[1]} and "
+            f"{tests.vectors.shape[1]}"
+        )
+    by_id = np.argsort(_places(train.query_ids))
+    best = np.full(len(train), len(train))
+    ranks = np.arange(1, len(train) + 1)
+    with (
+        threadpool_limits(1),
+        ThreadPoolExecutor(threads or faiss.omp_get_max_threads()) as pool,
+        progress("ranking training queries", len(tests)) as advance,
+    ):
+        for start in range(0, len(tests), TESTS_AT_ONCE):
+            scores = _similarities(pool, train.vectors, tests.vectors[start : start + TESTS_AT_ONCE])
+            for order in pool.map(lambda row: by_id[np.argsort(-row[by_id], kind="stable")], scores):
+                best[order] = np.minimum(best[order], ranks)
+                advance(1)
+    return best
+
+
+def _similarities(pool: ThreadPoolExecutor, train: Vectors, tests: Vectors) -> NDArray[np.float32]:
+    """(tests, n) inner products; blocks of a fixed size, each on one thread, for equal bits on any number of them."""
+    scores = np.empty((len(tests), len(train)), np.float32)
+
+    def one(rows: slice) -> None:
+        scores[:, rows] = np.asarray(tests) @ np.asarray(train[rows]).T
+
+    list(pool.map(one, blocks(len(train))))
+    return scores
+
+
+def _places(ids: pl.Series) -> Ints:
+    """(n,) the place of each id among all, sorted, so that the order of the input does not matter."""
+    return ids.rank("ordinal").to_numpy().astype(np.int64) - 1

@@ -1,0 +1,61 @@
+"""ReSTTest: training and test queries in buckets of similar queries (CIKM 2022 §4.1.3).
+
+"ReSTTest clusters training queries and test queries into k buckets with k-means. [...] In this paper, k is set to 5."
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from builder.encode import Embedded
+from builder.shifts.kmeans import kmeans
+from eval_kit.errors import UserError
+
+RULE = "the bucket that k-means over the training and test queries together puts the query in, largest bucket first"
+SOURCE = "CIKM 2022 §4.1.3"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The paper's k; seed and iterations are ours, the paper does not give them."""
+
+    k: int = 5
+    seed: int = 13
+    iterations: int = 25
+
+
+def assign(
+    splits: Mapping[str, Embedded], parameters: Parameters | None = None, threads: int | None = None
+) -> dict[str, pl.DataFrame]:
+    """The bucket of every query of every split.
+
+    Args:
+        splits: name -> queries, as ``train``, ``dev``, ``dl19``; all of one width.
+        parameters: k, seed.
+        threads: how many to use; without influence on the result.
+
+    Returns:
+        For each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
+
+    Raises:
+        UserError: no splits, splits of different width, more buckets than queries.
+    """
+    parameters = parameters or Parameters()
+    widths = {queries.vectors.shape[1] for queries in splits.values()}
+    if len(widths) != 1:
+        raise UserError(f"the splits {', '.join(splits) or '(none)'} need vectors of one width, not of {len(widths)}")
+    vectors = np.concatenate([queries.vectors for queries in splits.values()])
+    clusters = kmeans(vectors, parameters.k, parameters.seed, parameters.iterations, threads)
+    place = np.empty(parameters.k, np.int64)
+    place[np.argsort(-clusters.sizes, kind="stable")] = np.arange(parameters.k)
+    names = pl.Series([f"b{i + 1}" for i in range(parameters.k)])
+    buckets = names.gather(place[clusters.labels]).cast(pl.Enum(names))
+    assigned = {}
+    start = 0
+    for split, queries in splits.items():
+        columns = {"query_id": queries.query_ids, "bucket": buckets.slice(start, len(queries))}
+        assigned[split] = pl.DataFrame(columns)
+        start += len(queries)
+    return assigned

@@ -1,0 +1,325 @@
+"""The topic shift: five groups of queries, as far from each other as can be (ECIR 2023 §3.1, "Query Topics").
+
+(i) k-means into 100 clusters; (ii) the five of them "that maximize the sum of pairwise l2 distances between their
+respective centroids"; (iii) "expand those five native clusters by joining nearest clusters, until we have groups of
+about 25k queries (without overlap)"; then a split of each into train and test.
+
+The papers leave open: seeds, the order of joining, and the size. ECIR 2023 says 25k a group, arXiv 2205.02870 §3.1
+says 30k, split 26,000/6,200; the released test sets (5,868 to 6,595 queries, about a fifth) fit the latter.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from builder.encode import Embedded, Vectors
+from builder.shifts.kmeans import Clusters, Ints, kmeans
+from eval_kit.errors import UserError
+
+type Floats = NDArray[np.float64]
+
+RULE = (
+    "k-means into k clusters; the topics' native clusters have the greatest sum of pairwise L2 distances of centroids "
+    "(exact), the largest cluster first; in turn, each topic joins the free cluster nearest to its native centroid as "
+    "long as that brings it nearer to the size (while it is more than 25 % from it, the nearest one that does); each "
+    "is then split at random (seeded)"
+)
+SOURCE = "ECIR 2023 §3.1"
+SPLITS = ("train", "test")
+TOLERANCE = 0.25
+"""How far, as a share of it, a topic may stay from the target size."""
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The paper's numbers of clusters, topics and queries; the released lists' share of test queries; our seed."""
+
+    k: int = 100
+    topics: int = 5
+    size: int = 25_000
+    test_share: float = 0.2
+    seed: int = 13
+    iterations: int = 25
+
+
+def assign(queries: Embedded, parameters: Parameters | None = None, threads: int | None = None) -> pl.DataFrame:
+    """Topic and split of the queries that are in a topic.
+
+    Args:
+        queries: of the whole training set.
+        parameters: as in the paper, if not given.
+        threads: how many to use; without influence on the result.
+
+    Returns:
+        ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
+        queries of no topic are left out.
+
+    Raises:
+        UserError: parameters that make no sense, k larger than the number of queries, a size that cannot be reached.
+    """
+    parameters = parameters or Parameters()
+    if not 2 <= parameters.topics <= parameters.k:
+        raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
+    if not 0 < parameters.test_share < 1:
+        raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
+    clusters = kmeans(queries.vectors, parameters.k, parameters.seed, parameters.iterations, threads)
+    topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
+    test = _test(queries.query_ids, topic, parameters)
+    names = [f"c{i}" for i in range(parameters.topics)]
+    return pl.DataFrame(
+        {
+            "query_id": queries.query_ids,
+            "cluster": pl.Series([*names, None]).gather(topic % (parameters.topics + 1)).cast(pl.Enum(names)),
+            "split": pl.Series(SPLITS).gather(test.astype(np.int64)).cast(pl.Enum(SPLITS)),
+        }
+    ).filter(pl.col("cluster").is_not_null())
+
+
+def topics(clusters: Clusters, count: int, size: int) -> Ints:
+    """The topic of each cluster: (k,) from 0 to ``count`` - 1, and -1 for none.
+
+    Raises:
+        UserError: a topic that stays more than 25 % from ``size``, or fewer non-empty clusters than topics.
+    """
+    held = np.flatnonzero(clusters.sizes)
+    if len(held) < count:
+        raise UserError(f"there are only {len(held)} distinct clusters for {count} topics: the vectors are too alike")
+    distances = _distances(clusters.centroids)
+    native = held[list(farthest(distances[np.ix_(held, held)], count))]
+    native = native[np.argsort(-clusters.sizes[native], kind="stable")]
+    topic = expanded(distances[native], clusters.sizes, native, size)
+    got = np.bincount(topic[topic >= 0], weights=clusters.sizes[topic >= 0], minlength=count).astype(int)
+    worst = int(np.abs(got - size).argmax())
+    if abs(got[worst] - size) > TOLERANCE * size:
+        raise UserError(
+            f"topics of about {size:,} queries cannot be reached: c{worst} would have {got[worst]:,} of the "
+            f"{len(clusters.labels):,} queries; another size or k is needed"
+        )
+    return topic
+
+
+def farthest(distances: Floats, count: int) -> tuple[int, ...]:
+    """The ``count`` points with the greatest sum of pairwise distances: the optimum over all choices.
+
+    Branch and bound. A choice is a strictly increasing tuple of points; the search extends prefixes in lexicographic
+    order and leaves one aside only if a bound shows that nothing below it is better than the best choice known.
+
+    The bound: let P be the prefix, r how many points are still to come, and C those after its last one. A set R of r
+    points of C adds ``sum over i in R of (v(i) + h(R, i))``, with v(i) the sum of i's distances to P, and h(R, i) half
+    the sum of its distances to the rest of R, as each pair in R is then counted twice by half. h(R, i) is at most
+    h(i): half the sum of i's r - 1 greatest distances to any point. So R adds at most the sum of the r greatest
+    values of v(i) + h(i) over C. The last two points are not searched one by one: all their pairs are evaluated at
+    once. Hence every one of the C(k, count) choices is either evaluated or shown to be no better; bounds are compared
+    with a margin (1e-9 of the total) far above the rounding of float64 sums, far below any difference that matters.
+
+    The best choice known at the start comes from :func:`_good_choice`; it only decides how much is left aside.
+
+    Args:
+        distances: (k, k), symmetric, zero on the diagonal.
+        count: 2 to k.
+
+    Returns:
+        The points, increasing; of equal sums, one and the same at every call.
+    """
+    k = len(distances)
+    best = _good_choice(distances, count)
+    best_total = _total(distances, best)
+    greatest = -np.sort(-distances, axis=1)
+    half = np.concatenate([np.zeros((1, k)), np.cumsum(greatest, axis=1).T / 2])  # by r - 1, by point
+
+    def search(prefix: tuple[int, ...], total: float, to_prefix: Floats) -> None:
+        nonlocal best, best_total
+        first = prefix[-1] + 1 if prefix else 0
+        left = count - len(prefix)
+        if left == 2:
+            near = to_prefix[first:]
+            pairs = np.triu(distances[first:, first:] + near[:, None] + near[None, :], 1)
+            at = int(pairs.argmax())
+            if total + pairs.flat[at] > best_total:
+                one, two = divmod(at, k - first)
+                best, best_total = (*prefix, first + one, first + two), float(total + pairs.flat[at])
+            return
+        margin = ROUNDING * best_total
+        for point in range(first, k - left + 1):
+            gain = to_prefix[point:] + half[left - 1][point:]
+            if total + np.partition(gain, len(gain) - left)[-left:].sum() < best_total - margin:
+                return  # the later points of C are no better: C only shrinks
+            after = to_prefix + distances[point]
+            gain = after[point + 1 :] + half[left - 2][point + 1 :]
+            bound = np.partition(gain, len(gain) - left + 1)[1 - left :].sum()
+            if total + to_prefix[point] + bound >= best_total - margin:
+                search((*prefix, point), total + float(to_prefix[point]), after)
+
+    search((), 0.0, np.zeros(k))
+    return best
+
+
+def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
+    """Let each topic join its nearest clusters, in turn.
+
+    In each round every topic, in order, looks at the free cluster whose centroid is nearest to the topic's *native*
+    centroid (the lowest of equals) and joins it if that brings the topic's size nearer to ``size``. If it does not, the
+    topic is done, unless it is still more than 25 % from ``size``: then it passes over that cluster (a huge one) to the
+    nearest that does, and is done when there is none.
+
+    Args:
+        distances: (topics, k) from the native centroids to all centroids.
+        sizes: (k,) queries in each cluster.
+        native: (topics,) the native cluster of each topic.
+        size: the target.
+
+    Returns:
+        (k,) the topic of each cluster, -1 for none.
+    """
+    topic = np.full(len(sizes), -1)
+    topic[native] = np.arange(len(native))
+    got = sizes[native].copy()
+    growing = list(range(len(native)))
+    while growing:
+        for one in list(growing):
+            off = abs(got[one] - size)
+            free = np.where((topic < 0) & (sizes > 0), distances[one], np.inf)
+            better = np.where(abs(got[one] + sizes - size) < off, free, np.inf)
+            nearest = int((free if off <= TOLERANCE * size else better).argmin())
+            if np.isinf(better[nearest]):
+                growing.remove(one)
+                continue
+            topic[nearest] = one
+            got[one] += sizes[nearest]
+    return topic
+
+
+def described(texts: pl.DataFrame, assigned: pl.DataFrame, count: int = 10, seed: int = 13) -> pl.DataFrame:
+    """What the topics are about (Table 1): the words that set each apart, and queries drawn from it.
+
+    A word's weight in a topic is its share of the topic's words times the log of (1 + the mean number of words of a
+    topic / its number in all topics) (class-based TF-IDF); English stop words are left out.
+
+    Args:
+        texts: ``query_id``, ``text``.
+        assigned: ``query_id``, ``cluster``, as from :func:`assign`.
+        count: how many words, and how many queries.
+        seed: of the draw.
+
+    Returns:
+        ``cluster``, ``queries`` (number), ``terms`` and ``samples`` (lists of strings), one row a topic.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    joined = assigned.join(texts.select("query_id", "text"), on="query_id", how="inner").sort("query_id")
+    by_topic = joined.group_by("cluster").agg(pl.len().alias("queries"), pl.col("text")).sort("cluster")
+    vectorizer = CountVectorizer(stop_words="english")
+    try:
+        counts = vectorizer.fit_transform(by_topic["text"].list.join("\n").to_list()).toarray()
+    except ValueError as error:
+        raise UserError(f"the topics' queries hold no words to describe them by: {error}") from error
+    words = vectorizer.get_feature_names_out()
+    per_topic = counts.sum(axis=1, keepdims=True)
+    weight = counts / np.maximum(per_topic, 1) * np.log1p(per_topic.mean() / counts.sum(axis=0))
+    terms = [words[row[:count]].tolist() for row in np.argsort(-weight, axis=1, kind="stable")]
+    drawn = []
+    for place, held in enumerate(by_topic["text"]):
+        rng = np.random.Generator(np.random.PCG64([seed, place]))
+        drawn.append(held.gather(rng.permutation(len(held))[:count]).to_list())
+    return by_topic.select("cluster", pl.col("queries").cast(pl.Int64)).with_columns(
+        terms=pl.Series(terms, dtype=pl.List(pl.String)), samples=pl.Series(drawn, dtype=pl.List(pl.String))
+    )
+
+
+def picture(
+    queries: Embedded,
+    assigned: pl.DataFrame,
+    path: Path,
+    method: Literal["pca", "tsne"] = "tsne",
+    points: int = 5_000,
+    seed: int = 13,
+) -> None:
+    """Draw the topics in two dimensions (Figure 1) as a PNG.
+
+    Args:
+        queries: with their vectors.
+        assigned: ``query_id``, ``cluster``.
+        path: the file to write.
+        method: t-SNE on the first 50 principal components, as the paper's figure, or the first two.
+        points: at most so many queries are drawn, at random (seeded).
+        seed: of the draw and of t-SNE.
+
+    Raises:
+        UserError: no assigned query among ``queries``; a file that cannot be written.
+    """
+    from matplotlib.figure import Figure
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    held = queries.query_ids.to_frame("query_id").with_row_index("row").join(assigned, on="query_id")
+    held = held.sample(min(points, held.height), seed=seed, shuffle=True)
+    if held.height < 3:
+        raise UserError("a picture of the topics needs three queries at least")
+    vectors = np.asarray(queries.vectors[np.sort(held["row"].to_numpy())])
+    labels = held.sort("row")["cluster"]
+    kept = 2 if method == "pca" else min(50, *vectors.shape)
+    flat = PCA(kept, random_state=seed).fit_transform(vectors)
+    if method == "tsne":
+        flat = TSNE(random_state=seed, perplexity=min(30, (len(flat) - 1) / 3)).fit_transform(flat)
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    axes = figure.subplots()
+    for name in labels.unique().sort():
+        here = (labels == name).to_numpy()
+        axes.scatter(flat[here, 0], flat[here, 1], s=3, linewidths=0, label=str(name))
+    axes.set(xticks=[], yticks=[], title=f"Query topics ({'t-SNE' if method == 'tsne' else 'PCA'})")
+    axes.legend(markerscale=4, frameon=False)
+    try:
+        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _distances(centroids: Vectors) -> Floats:
+    from scipy.spatial.distance import cdist
+
+    exact = centroids.astype(np.float64)
+    return np.asarray(cdist(exact, exact))
+
+
+def _good_choice(distances: Floats, count: int) -> tuple[int, ...]:
+    """A good choice: the farthest pair, then greedily the point farthest from those chosen, then single swaps."""
+    chosen = list(divmod(int(distances.argmax()), len(distances)))
+    if chosen[0] == chosen[1]:  # all points are one
+        return tuple(range(count))
+    while len(chosen) < count:
+        gain = distances[chosen].sum(axis=0)
+        gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+    improved = True
+    while improved:
+        improved = False
+        for place in range(count):
+            rest = [*chosen[:place], *chosen[place + 1 :]]
+            gain = distances[rest].sum(axis=0)
+            gain[rest] = -np.inf
+            better = int(gain.argmax())
+            if gain[better] > gain[chosen[place]] * (1 + ROUNDING):
+                chosen[place] = better
+                improved = True
+    return tuple(sorted(chosen))
+
+
+def _total(distances: Floats, chosen: tuple[int, ...]) -> float:
+    return float(distances[np.ix_(chosen, chosen)].sum() / 2)
+
+
+def _test(query_ids: pl.Series, topic: Ints, parameters: Parameters) -> NDArray[np.bool_]:
+    """Which queries are test queries: the same share of each topic, drawn by id, whatever the order of the input."""
+    by_id = query_ids.arg_sort().to_numpy()
+    test = np.zeros(len(topic), np.bool_)
+    for one in range(parameters.topics):
+        members = by_id[topic[by_id] == one]
+        rng = np.random.Generator(np.random.PCG64([parameters.seed, one]))
+        drawn = rng.permutation(len(members))[: round(parameters.test_share * len(members))]
+        test[members[drawn]] = True
+    return test
