@@ -96,7 +96,7 @@ def _synthesise(folder: Path, queries: int, only_dev: bool) -> tuple[Path, Path,
             scores = np.sort(rng.random(DEPTH) * 50)[::-1]
             file.writelines(
                 f"{query} Q0 {passage} {rank} {score:.6f} synthetic\n"
-                for rank, (passage, score) in enumerate(zip(dict.fromkeys(passages), scores), start=1)
+                for rank, (passage, score) in enumerate(zip(dict.fromkeys(passages), scores, strict=False), start=1)
             )
     qrels = folder / "qrels.txt"
     qrels.write_text("".join(f"{query} 0 {passage} {grade}\n" for query, passage, grade in judged.iter_rows()))

@@ -97,11 +97,12 @@ def features(columns: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def sample(tables: Sequence[Table], config: str) -> str:
-    """The first row of a config, as JSON on one line; what is long is cut."""
-    frame = next((table.frame for table in tables if table.config == config and table.frame.height), None)
-    if frame is None:
+    """The first whole row of a config, as JSON on one line; what is long is cut."""
+    rows = (table.frame.drop_nulls().head(1).to_dicts() for table in tables if table.config == config)
+    row = next((found[0] for found in rows if found), None)
+    if row is None:
         return ""
-    cut = {name: _cut(value) for name, value in frame.row(0, named=True).items()}
+    cut = {name: _cut(value) for name, value in row.items()}
     return json.dumps(cut, ensure_ascii=False).replace("```", "'''")
 
 

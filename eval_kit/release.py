@@ -258,10 +258,11 @@ def _download(repository: str, revision: str | None) -> Path:
             folder = Path(snapshot_download(repository, repo_type="dataset", revision=revision if fixed else now))
         except RevisionNotFoundError:
             raise
-        except (HfHubHTTPError, httpx2.TransportError, ConnectionError, LocalEntryNotFoundError) as error:
-            if not fixed:
+        except (HfHubHTTPError, httpx2.TransportError, ConnectionError, LocalEntryNotFoundError):
+            cached = _cached(repository, str(revision)) if fixed else None
+            if cached is None:
                 raise
-            folder = _cached(repository, str(revision), error)
+            folder = cached
     except (httpx2.HTTPError, OSError, ValueError, RuntimeError) as error:
         raise ReleaseError(f"{named}: cannot be had from the Hub: {_why(error, fixed)}") from error
     version = read_manifest(folder)["version"]
@@ -270,15 +271,15 @@ def _download(repository: str, revision: str | None) -> Path:
     return folder
 
 
-def _cached(repository: str, revision: str, error: Exception) -> Path:
-    """The whole snapshot of a fixed revision in the local cache, or else the error that kept us from the Hub."""
+def _cached(repository: str, revision: str) -> Path | None:
+    """The whole snapshot of a fixed revision in the local cache, if it is there."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True))
     except LocalEntryNotFoundError:
-        raise error from None
+        return None
 
 
 def _why(error: Exception, fixed: bool) -> str:

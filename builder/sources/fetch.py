@@ -30,7 +30,7 @@ WORKERS = 4
 type Advance = Callable[[int], object]
 
 
-class Unavailable(UserError):
+class UnavailableError(UserError):
     """A declared file that cannot be had, with the reason."""
 
 
@@ -116,14 +116,14 @@ def obtain(
     ):
         task = progress.add_task("authors' files", total=None)
 
-        def get(file: SourceFile) -> Path | Unavailable:
+        def get(file: SourceFile) -> Path | UnavailableError:
             try:
                 return download(file, folder, lambda count: progress.advance(task, count))
-            except Unavailable as error:
+            except UnavailableError as error:
                 return error
 
         for file, result in zip(wanted, pool.map(get, wanted), strict=True):
-            if isinstance(result, Unavailable):
+            if isinstance(result, UnavailableError):
                 lacking[file.id] = str(result)
             else:
                 have[file.id] = result
@@ -134,7 +134,7 @@ def download(file: SourceFile, cache: Path, advance: Advance = lambda count: Non
     """Download one file into the cache, or find it there; resumes a part left by an earlier try.
 
     Raises:
-        Unavailable: no connection, a refusal (404 …), or bytes that are not the declared ones.
+        UnavailableError: no connection, a refusal (404 …), or bytes that are not the declared ones.
         UserError: the cache cannot be written.
     """
     target = cache / file.repository / file.commit / file.path
@@ -152,7 +152,7 @@ def download(file: SourceFile, cache: Path, advance: Advance = lambda count: Non
                     _download_part(file, part, advance)
                 if (found := git_blob_id(part)) != file.git_blob:
                     part.unlink()
-                    raise Unavailable(
+                    raise UnavailableError(
                         f"{file.url}: is not the declared file: git blob {found}, expected {file.git_blob}"
                     )
                 part.replace(target)
@@ -193,11 +193,11 @@ def _download_part(file: SourceFile, part: Path, advance: Advance) -> None:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 return
             if not response.ok:
-                raise Unavailable(f"{file.url}: HTTP {response.status_code} {response.reason}")
+                raise UnavailableError(f"{file.url}: HTTP {response.status_code} {response.reason}")
             resumed = response.status_code == requests.codes.partial_content
             with part.open("ab" if resumed else "wb") as out:
                 for chunk in response.iter_content(CHUNK_BYTES):
                     out.write(chunk)
                     advance(len(chunk))
     except requests.RequestException as error:
-        raise Unavailable(f"{file.url}: cannot be downloaded ({type(error).__name__})") from error
+        raise UnavailableError(f"{file.url}: cannot be downloaded ({type(error).__name__})") from error

@@ -8,7 +8,7 @@ from builder.sources.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.errors import UserError
 
 
-class Unavailable(UserError):
+class UnavailableError(UserError):
     """ir_datasets cannot deliver: no such id, no connection, a refused download."""
 
 
@@ -16,7 +16,7 @@ def queries(dataset_id: str) -> pl.DataFrame:
     """All queries of a dataset: ``query_id`` and ``text``, in its order.
 
     Raises:
-        Unavailable: with ir_datasets' own reason.
+        UnavailableError: with ir_datasets' own reason.
     """
     rows = _rows(dataset_id, "queries_iter", lambda query: (query.query_id, query.default_text()))
     return pl.DataFrame(rows, QUERIES_SCHEMA, orient="row")
@@ -26,7 +26,7 @@ def qrels(dataset_id: str) -> pl.DataFrame:
     """All judgements of a dataset: ``query-id``, ``corpus-id``, ``score``, in its order.
 
     Raises:
-        Unavailable: with ir_datasets' own reason.
+        UnavailableError: with ir_datasets' own reason.
     """
     rows = _rows(dataset_id, "qrels_iter", lambda qrel: (qrel.query_id, qrel.doc_id, qrel.relevance))
     return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
@@ -40,4 +40,4 @@ def _rows(dataset_id: str, iterator: str, row: Any) -> list[tuple[Any, ...]]:
     except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
         reason = str(error).split("\n")[0]
         short = f": {reason}" if 0 < len(reason) < 100 else ""
-        raise Unavailable(f"ir_datasets {dataset_id} cannot be read ({type(error).__name__}{short})") from error
+        raise UnavailableError(f"ir_datasets {dataset_id} cannot be read ({type(error).__name__}{short})") from error

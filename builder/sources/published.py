@@ -122,7 +122,7 @@ class _Gathering:
         try:
             self.train_queries = irds.queries(TRAIN)
             frame = by_id(irds.qrels(TRAIN), "query-id", "corpus-id")
-        except irds.Unavailable as error:
+        except irds.UnavailableError as error:
             self._miss("qrels/train", str(error))
             return
         rule = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.sources.fetch import SourceFile, Unavailable, download, git_blob_id, obtain
+from builder.sources.fetch import SourceFile, UnavailableError, download, git_blob_id, obtain
 from eval_kit.errors import UserError
 
 CONTENT = random.Random(1).randbytes(300_000) + b"the end\n" * 1_000
@@ -106,7 +106,7 @@ def test_download_and_reuse(server: Server, tmp_path: Path) -> None:
 
 def test_resumes_where_it_broke_off(server: Server, tmp_path: Path) -> None:
     server.breaks_after = 100_000
-    with pytest.raises(Unavailable, match="cannot be downloaded"):
+    with pytest.raises(UnavailableError, match="cannot be downloaded"):
         download(source(server), tmp_path)
     (part,) = files(tmp_path)
     assert part.suffix == ".part"
@@ -126,7 +126,7 @@ def test_resumes_from_an_awkward_server(server: Server, tmp_path: Path, misbehav
     try:
         path = download(source(server), tmp_path)
         path.rename(path.with_name(path.name + ".part"))
-    except Unavailable:
+    except UnavailableError:
         assert misbehaviour != "was complete"
     assert download(source(server), tmp_path).read_bytes() == CONTENT
     assert len(server.requests) == 2 and server.requests[1] is not None
@@ -135,14 +135,14 @@ def test_resumes_from_an_awkward_server(server: Server, tmp_path: Path, misbehav
 @pytest.mark.parametrize("status", [404, 503])
 def test_refusal_is_named(server: Server, tmp_path: Path, status: int) -> None:
     server.status = status
-    with pytest.raises(Unavailable, match=f"list.tsv: HTTP {status}"):
+    with pytest.raises(UnavailableError, match=f"list.tsv: HTTP {status}"):
         download(source(server), tmp_path)
     assert files(tmp_path) == []
 
 
 def test_wrong_bytes_are_not_kept(server: Server, tmp_path: Path) -> None:
     server.content = CONTENT[:-1] + b"!"
-    with pytest.raises(Unavailable, match="is not the declared file"):
+    with pytest.raises(UnavailableError, match="is not the declared file"):
         download(source(server), tmp_path)
     assert files(tmp_path) == []
     server.content = CONTENT
@@ -179,7 +179,7 @@ def test_unwritable_cache(server: Server, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(UserError, match="cannot be written") as caught:
         download(source(server), tmp_path / "cache")
-    assert not isinstance(caught.value, Unavailable) and server.requests == []
+    assert not isinstance(caught.value, UnavailableError) and server.requests == []
     with pytest.raises(UserError, match="cannot be written"):
         obtain([source(server)], cache=tmp_path / "cache")
 
