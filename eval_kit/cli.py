@@ -98,6 +98,63 @@ def protocol(
     found.print(Console())
 
 
+@app.command()
+def slices(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")],
+    by: Annotated[
+        list[str] | None, typer.Option(help="length, bucket, chameleons10 to chameleons50; repeat for a cross-table.")
+    ] = None,
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Dev-small by length, ReSTTest bucket and Chameleons level, and their cross-tables."""
+    import json
+
+    from rich.console import Console
+
+    from eval_kit.release import open as open_release
+    from eval_kit.score import score as score_runs
+    from eval_kit.slices import cross_table, layout
+
+    opened = open_release(release)
+    names = by or ["length"]
+    found = cross_table(score_runs(runs, opened).per_query(), opened, names)
+    if as_json:
+        typer.echo(json.dumps({"slices": found.to_dicts(), "release": opened.digest}, ensure_ascii=False))
+    else:
+        Console().print(layout(found, names))
+
+
+@app.command()
+def chameleons(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")],
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Obstinate queries: AP, nDCG, RR@10 and how many are solved, beside the published rankers."""
+    import json
+
+    from rich.console import Console
+
+    from eval_kit import obstinate
+    from eval_kit.release import open as open_release
+    from eval_kit.score import score as score_runs
+
+    opened = open_release(release)
+    found = obstinate.chameleons(score_runs(runs, opened).per_query())
+    comparable = opened.manifest["kind"] == "published"
+    places = obstinate.standing(found) if comparable else found.clear()
+    if as_json:
+        document = {"chameleons": found.to_dicts(), "standing": places.to_dicts(), "release": opened.digest}
+        typer.echo(json.dumps(document, ensure_ascii=False))
+        return
+    console = Console()
+    console.print(obstinate.layout(found, comparable))
+    for row in places.iter_rows(named=True):
+        text = f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"
+        console.print(text, highlight=False)
+
+
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2."""
     with reported("eval_kit"):

@@ -32,6 +32,12 @@ def test_the_wheel_holds_one_package_with_the_schemas_inside(unpacked: Path):
     }
 
 
+def test_the_wheel_holds_the_published_tables(unpacked: Path):
+    assert {path.name for path in (unpacked / "eval_kit/reference_files").iterdir()} == {
+        path.name for path in (ROOT / "baselines/reference").glob("*.json")
+    }
+
+
 def test_the_wheel_scores_a_run(unpacked: Path, mini_release: Release, tmp_path: Path):
     run = tmp_path / "one.trec"
     lines = (f"{query} Q0 p 1 1.0 t\n" for query in mini_release.test_sets["dl19"].queries)

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from baselines import reference
+from eval_kit import reference
 from eval_kit.schemas import SchemaError, validate
 
 Cell = dict[str, Any]
 Interval = tuple[Fraction, Fraction]
 
 IDS = reference.ids()
-FOLDER = Path(reference.__file__).parent
+FOLDER = reference._folder()
 TOPICS = [f"topic.c{number}" for number in range(5)]
 
 # Cells; the sum of their values, added up from the papers' text apart from the transcription; and the sum
