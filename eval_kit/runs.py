@@ -110,7 +110,7 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | Non
                     yield frame
             elif not _find_faults(piece, columns, line, faults):
                 faults.add(line, "cannot be read from this line on")
-            line += piece.count(b"\n")
+            line += piece.count(b"\n") if frame is None else frame.height
     except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError):
         faults.add(line, "the compressed file is truncated or damaged from about this line on")
     except OSError as error:
@@ -138,14 +138,12 @@ def _parse(piece: bytes, columns: int) -> pl.DataFrame | None:
     """The rows of a piece, or None if a single one of them is in doubt."""
     if b"\r" in piece or b"\0" in piece or (_BYTE_ORDER_MARK[:1] in piece and _BYTE_ORDER_MARK in piece):
         return None  # the first byte alone is sought first: that is many times faster
-    lines = piece.count(b"\n") + (not piece.endswith(b"\n"))
+    if not piece.endswith(b"\n") and not piece[piece.rfind(b"\n") + 1 :].strip(b" \t"):
+        return None  # blanks at the end of the file are a line too, which the parser would pass over
     tabs, spaces = b"\t" in piece, b" " in piece
-    frame = None
-    if not (tabs and spaces):
-        frame = _parse_separated(piece, "\t" if tabs else " ", columns)
-    if frame is None:
-        frame = _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", columns)
-    return frame if frame is not None and frame.height == lines else None
+    if not (tabs and spaces) and (frame := _parse_separated(piece, "\t" if tabs else " ", columns)) is not None:
+        return frame
+    return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", columns)
 
 
 def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame | None:
