@@ -9,6 +9,8 @@ EXTRAS := --extra builder --extra baselines --extra dev
 
 UPSTREAM ?=
 RELEASE ?= ms-marco-shift
+REPO ?=
+TAG ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format release baselines publish bench lock clean
@@ -51,6 +53,12 @@ baselines: $(READY)  ## the reference systems on RELEASE (default: a mini releas
 	@test -e "$(RELEASE)" || $(BIN)/python -m builder build --from mini --out "$(RELEASE)"
 	@$(BIN)/python -m baselines search bm25 --release "$(RELEASE)" --out runs
 	@$(BIN)/eval_kit score runs/bm25.trec --release "$(RELEASE)"
+
+publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1.0.0 (FLAGS=--dry-run)
+	@test -n "$(REPO)" -a -n "$(TAG)" || { echo "make publish: say where and what: REPO=ORG/ms-marco-shift TAG=v1.0.0" >&2; exit 2; }
+	@changes="$$(git status --porcelain)" || exit 2; test -z "$$changes" || \
+		{ echo "make publish: commit or put aside what has changed in the git tree first" >&2; exit 2; }
+	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
 bench: $(READY)  ## speed of eval_kit score beside its peers, on synthetic runs
 	@$(BIN)/python -m bench.scoring

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from builder.features import features
 from builder.release import Table
 from eval_kit.errors import UserError
 
@@ -81,19 +82,6 @@ def check_card(path: Path, manifest: Mapping[str, Any]) -> None:
         for config, splits in _configs(manifest).items()
     }:
         raise UserError(f"{path}: its dataset_info is not that of the release; build the release again")
-
-
-def features(columns: Sequence[Mapping[str, Any]]) -> Any:
-    """The ``datasets.Features`` of the manifest's columns: ClassLabel for labels, so that they keep their names."""
-    from datasets import ClassLabel, Features, List, Value
-
-    kinds = {"string": Value("string"), "int64": Value("int64"), "list<string>": List(Value("string"))}
-    return Features(
-        {
-            column["name"]: ClassLabel(names=column["labels"]) if column["type"] == "label" else kinds[column["type"]]
-            for column in columns
-        }
-    )
 
 
 def sample(tables: Sequence[Table], config: str) -> str:

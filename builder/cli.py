@@ -1,13 +1,14 @@
-"""``python -m builder``: build, verify, diff and export releases. Every command only calls the library."""
+"""``python -m builder``: build, verify, diff, export and publish releases. Every command only calls the library."""
 
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from builder.publish_cli import change_lines, publish
 from eval_kit.errors import reported
 
 app = typer.Typer(
@@ -114,11 +115,8 @@ def diff(
     if as_json:
         typer.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
     for one in changes if not as_json else []:
-        name = f"{one.config}/{one.split}"
-        typer.echo(f"{name}: {one.whole or _counted(one.entered, one.left, one.moved)}")
-        for sign, rows in (("+", one.entered), ("-", one.left), ("~", one.moved)):
-            for row in rows:
-                typer.echo(f"  {sign} {row}")
+        for line in change_lines(one):
+            typer.echo(line)
     if changes:
         raise typer.Exit(1)
     if not as_json:
@@ -142,8 +140,7 @@ def export(
         typer.echo(f"  no corpus.jsonl: the passages are ir_datasets {opened.manifest['collection']}")
 
 
-def _counted(entered: list[Any], left: list[Any], moved: list[Any]) -> str:
-    return f"{len(entered)} entered, {len(left)} left, {len(moved)} moved"
+app.command()(publish)
 
 
 def main() -> None:

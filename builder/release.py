@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 from filelock import FileLock
 
+from builder.features import features
 from eval_kit import __version__, atomic
 from eval_kit.digests import file_sha256, release_digest, table_digest
 from eval_kit.errors import UserError
@@ -196,20 +197,7 @@ def _write_parquet(table: Table, path: Path) -> None:
         for name, dtype in table.frame.schema.items()
         if isinstance(dtype, pl.Enum)
     )
-    pq.write_table(codes.to_arrow().cast(features(table).arrow_schema), path, compression="zstd")
-
-
-def features(table: Table) -> Any:
-    """The ``datasets.Features`` of a table: ClassLabel for labels, so that they survive ``load_dataset``."""
-    from datasets import ClassLabel, Features, List, Value
-
-    kinds = {"string": Value("string"), "int64": Value("int64"), "list<string>": List(Value("string"))}
-    return Features(
-        {
-            column["name"]: ClassLabel(names=column["labels"]) if column["type"] == "label" else kinds[column["type"]]
-            for column in table.columns
-        }
-    )
+    pq.write_table(codes.to_arrow().cast(features(table.columns).arrow_schema), path, compression="zstd")
 
 
 def _test_set(test_set: TestSet, frame: pl.DataFrame) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def obtain(
         for file in wanted:
             path = upstream / file.id
             if not path.is_file():
-                lacking[file.id] = f"{file.id} is not in {upstream}"
+                lacking[file.id] = f"{file.id} is not in the upstream folder"
             elif (found := git_blob_id(path)) != file.git_blob:
                 raise UserError(f"{path}: is not the declared file: git blob {found}, expected {file.git_blob}")
             else:

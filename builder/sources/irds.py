@@ -38,6 +38,4 @@ def _rows(dataset_id: str, iterator: str, row: Any) -> list[tuple[Any, ...]]:
     try:
         return [row(item) for item in getattr(ir_datasets.load(dataset_id), iterator)()]
     except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
-        reason = str(error).split("\n")[0]
-        short = f": {reason}" if 0 < len(reason) < 100 else ""
-        raise UnavailableError(f"ir_datasets {dataset_id} cannot be read ({type(error).__name__}{short})") from error
+        raise UnavailableError(f"ir_datasets {dataset_id} cannot be read ({type(error).__name__})") from error

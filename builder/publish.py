@@ -1,0 +1,340 @@
+"""Publish a release folder on the Hugging Face Hub: whole, checked and tagged, or not at all.
+
+In this order, so that a failure at any point leaves nothing half-done that a reader could take for the release:
+check the folder → create the dataset → read its head and tags → refuse a tag that stands for other content → one
+commit with all additions and removals, on that head → compare the remote checksums → tag. The same command again
+finishes what was interrupted, or finds nothing to do.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.card import check_card
+from builder.diff import TableDiff, diff
+from builder.release import NAME
+from builder.verify import verify
+from eval_kit import hub
+from eval_kit.errors import UserError
+from eval_kit.release import MANIFEST, Release, read_manifest
+from eval_kit.release import open as open_release
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+CARD = "README.md"
+EXTRA_FOLDERS = ("reports", "pictures")
+HUB_FILES = {".gitattributes"}  # the Hub's own; neither ours to delete nor a difference
+TIMEOUT_SECONDS = 120.0
+
+UNCHANGED = "nothing was changed"
+COMMITTING = "main is as it was, or holds the whole release, and nothing is tagged; the same command again finishes"
+COMMITTED = "main holds the release, without the tag; the same command again finishes"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How a folder differs from a commit, file by file."""
+
+    added: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    removed: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+    @property
+    def uploads(self) -> list[str]:
+        """The files to be sent."""
+        return sorted([*self.added, *self.changed])
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What was published, or, in a dry run, what would be.
+
+    ``done`` says that the tag stood for this content already; then nothing was or would be sent. ``tables`` (dry runs
+    only) is how the tables differ from those on main, query by query.
+    """
+
+    repo_id: str
+    tag: str
+    commit: str | None
+    changes: Changes = field(default_factory=Changes)
+    uploaded_bytes: int = 0
+    seconds: float = 0.0
+    done: bool = False
+    creates: bool = False
+    tables: Sequence[TableDiff] = ()
+    remarks: Sequence[str] = ()
+
+
+def publish(
+    folder: Path,
+    repo_id: str,
+    tag: str,
+    *,
+    dry_run: bool = False,
+    private: bool = False,
+    allow_partial: bool = False,
+    timeout: float = TIMEOUT_SECONDS,
+) -> Publication:
+    """Put the release in ``folder`` on the Hub as dataset ``repo_id``, and ``tag`` it.
+
+    Args:
+        folder: a release folder.
+        repo_id: ``namespace/name``; created if it is not there.
+        tag: ``v`` and the release's version.
+        dry_run: change nothing, tell what would change.
+        private: create the dataset as private; an existing one must be private already.
+        allow_partial: publish a release that lacks parts.
+        timeout: seconds without an answer after which a request is given up.
+
+    Raises:
+        UserError: why it cannot be published, what is on the Hub now, and what to do.
+    """
+    manifest = check_folder(folder, tag, allow_partial)
+    api = _api(timeout)
+    with _explained(repo_id, UNCHANGED):
+        if not dry_run:
+            _create(api, repo_id, private)
+        plan = _plan(api, folder, repo_id, tag, private, dry_run, manifest)
+    if plan.done:
+        return plan
+    if dry_run:
+        with _explained(repo_id, UNCHANGED):
+            return replace(plan, tables=_table_changes(folder, manifest, plan))
+    started = time.monotonic()
+    commit = str(plan.commit)
+    if plan.changes:
+        with _explained(repo_id, COMMITTING):
+            commit = _commit(api, folder, plan, manifest)
+    with _explained(repo_id, COMMITTED):
+        if differing := compare(api, folder, repo_id, commit):
+            raise UserError(
+                f"{repo_id}: what the Hub holds at commit {commit} is not what was sent ({_named(differing)}); "
+                "it is not tagged; the same command again sends those files"
+            )
+        _tag(api, folder, plan, commit)
+    return replace(plan, commit=commit, seconds=time.monotonic() - started)
+
+
+def check_folder(folder: Path, tag: str, allow_partial: bool) -> dict[str, Any]:
+    """Check, without the Hub, that the folder is a release fit to be published under ``tag``.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: the first thing that is not as it must be.
+    """
+    manifest = read_manifest(folder)
+    if tag != f"v{manifest['version']}":
+        raise UserError(
+            f"{folder}: holds version {manifest['version']}, so its tag is v{manifest['version']}, not {tag}"
+        )
+    if manifest["missing"] and not allow_partial:
+        raise UserError(
+            f"{folder}: the release is partial, it lacks {len(manifest['missing'])} parts (first "
+            f"{manifest['missing'][0]['what']}); build it whole, or publish it as it is with --allow-partial"
+        )
+    faults = [check for check in verify(folder) if check.fault]
+    if faults:
+        raise UserError(
+            f"{folder}: {len(faults)} checks fail, first {faults[0].what}: {faults[0].fault}; build it again"
+        )
+    expected = {CARD, MANIFEST, *(table["path"] for table in manifest["tables"])}
+    strangers = sorted(
+        name
+        for path in folder.rglob("*")
+        if not path.is_dir() and (name := path.relative_to(folder).as_posix()) not in expected
+        if name.split("/")[0] not in EXTRA_FOLDERS or "/." in name
+    )
+    if strangers:
+        raise UserError(
+            f"{folder / strangers[0]}: is no part of the release; remove it (and {len(strangers) - 1} more)"
+        )
+    check_card(folder / CARD, manifest)
+    return manifest
+
+
+def compare(api: "HfApi", folder: Path, repo_id: str, revision: str) -> Changes:
+    """How the folder differs from what the Hub holds, by the checksums of both."""
+    found = api.verify_repo_checksums(repo_id, repo_type="dataset", revision=revision, local_dir=folder)
+    return Changes(
+        added=found.extra_paths,
+        changed=sorted(one["path"] for one in found.mismatches),
+        removed=[path for path in found.missing_paths if path not in HUB_FILES],
+    )
+
+
+def _create(api: "HfApi", repo_id: str, private: bool) -> None:
+    from huggingface_hub import get_token
+
+    if get_token() is None:
+        raise UserError(
+            f"{repo_id}: there is no token to publish with; log in with 'hf auth login', or set HF_TOKEN; {UNCHANGED}"
+        )
+    if repo_id.count("/") != 1:
+        raise UserError(f"{repo_id}: that is not the name of a dataset; it is written NAMESPACE/NAME")
+    api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True)
+
+
+def _plan(
+    api: "HfApi", folder: Path, repo_id: str, tag: str, private: bool, dry_run: bool, manifest: Mapping[str, Any]
+) -> Publication:
+    """Compare the folder with main and with the tag; refuse what must not be replaced."""
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        if private and not api.dataset_info(repo_id).private:
+            raise UserError(f"{repo_id}: is public already; make it private in its settings, or leave out --private")
+        refs = api.list_repo_refs(repo_id, repo_type="dataset")
+    except RepositoryNotFoundError:
+        if not dry_run:
+            raise
+        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        plan = Publication(repo_id, tag, None, Changes(added=files), creates=True)
+        return replace(plan, uploaded_bytes=_size(folder, files))
+    tags = {one.name: one.target_commit for one in refs.tags}
+    if tag in tags:
+        remark = _settled(api, folder, repo_id, tag, tags[tag], manifest)
+        return Publication(repo_id, tag, tags[tag], done=True, remarks=[remark] if remark else [])
+    head = next(one.target_commit for one in refs.branches if one.name == "main")
+    changes = compare(api, folder, repo_id, head)
+    _refuse_to_replace(api, repo_id, head, changes, manifest)
+    return Publication(repo_id, tag, head, changes, uploaded_bytes=_size(folder, changes.uploads))
+
+
+def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, manifest: Mapping[str, Any]) -> str:
+    """What differs, if only in bytes, from the content that the existing tag stands for.
+
+    Raises:
+        UserError: the tag stands for other content.
+    """
+    differing = compare(api, folder, repo_id, commit)
+    if not differing:
+        return ""
+    published = _remote_manifest(api, repo_id, commit)
+    if published is None or published.get("digest") != manifest["digest"]:
+        raise UserError(
+            f"{repo_id}: {tag} is published with other content ({_named(differing)}); a published version never "
+            f"changes: give the release a new version; {UNCHANGED}"
+        )
+    return f"the same content in other bytes ({_named(differing)}) is published, and stays as it is"
+
+
+def _refuse_to_replace(api: "HfApi", repo_id: str, head: str, changes: Changes, manifest: Mapping[str, Any]) -> None:
+    """A commit removes what is not in the release; so nobody else's files, and no newer release, may be there."""
+    published = _remote_manifest(api, repo_id, head)
+    if published is None:
+        if others := [path for path in changes.removed if path != CARD]:
+            raise UserError(
+                f"{repo_id}: holds something else ({_some(others)}) that publishing would remove; "
+                f"name another dataset; {UNCHANGED}"
+            )
+    elif _number(published["version"]) > _number(manifest["version"]):
+        raise UserError(
+            f"{repo_id}: holds version {published['version']} already, which is newer than {manifest['version']}; "
+            f"give the release a higher version; {UNCHANGED}"
+        )
+
+
+def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] | None:
+    """The manifest of one of our releases at a commit; None where there is none."""
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    try:
+        path = api.hf_hub_download(repo_id, MANIFEST, repo_type="dataset", revision=commit)
+        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (RemoteEntryNotFoundError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and manifest.get("name") == NAME else None
+
+
+def _table_changes(folder: Path, manifest: Mapping[str, Any], plan: Publication) -> list[TableDiff]:
+    """Query by query, how the release differs from the one on main; nothing if there is none."""
+    if plan.creates or MANIFEST in plan.changes.added:
+        return []
+    return diff(open_release(plan.repo_id, plan.commit), Release(folder, manifest))
+
+
+def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Mapping[str, Any]) -> str:
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    operations: list[Any] = [
+        *(CommitOperationAdd(path, folder / path) for path in plan.changes.uploads),
+        *(CommitOperationDelete(path) for path in plan.changes.removed),
+    ]
+    return api.create_commit(
+        plan.repo_id,
+        operations,
+        commit_message=f"Release {manifest['version']}",
+        commit_description=f"Content digest {manifest['digest']}.",
+        repo_type="dataset",
+        parent_commit=plan.commit,
+        num_threads=1,  # several threads do not always survive a server's restart
+    ).oid
+
+
+def _tag(api: "HfApi", folder: Path, plan: Publication, commit: str) -> None:
+    try:
+        api.create_tag(plan.repo_id, tag=plan.tag, revision=commit, repo_type="dataset")
+    except OSError as error:
+        if hub.status(error) != 409:
+            raise
+        if differing := compare(api, folder, plan.repo_id, plan.tag):
+            raise UserError(
+                f"{plan.repo_id}: somebody else published other content as {plan.tag} meanwhile ({_named(differing)}); "
+                "give the release a new version"
+            ) from error
+
+
+def _api(timeout: float) -> "HfApi":
+    """The client, which without a timeout waits for a silent server for ever."""
+    from huggingface_hub import HfApi, set_client_factory
+    from huggingface_hub.utils import logging
+    from huggingface_hub.utils._http import default_client_factory
+
+    def client() -> Any:
+        made = default_client_factory()
+        made.timeout = timeout
+        return made
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its notices of retries show signed addresses
+    set_client_factory(client)
+    return HfApi(library_name=NAME)
+
+
+@contextmanager
+def _explained(repo_id: str, state: str) -> Iterator[None]:
+    """Turn what the Hub, the network or the disk did into one sentence, with the state that things are left in."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if (why := hub.reason(error)) is None:
+            raise
+        raise UserError(f"{repo_id}: {why}; {state}") from error
+
+
+def _size(folder: Path, files: Sequence[str]) -> int:
+    return sum((folder / path).stat().st_size for path in files)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _named(changes: Changes) -> str:
+    files = [*changes.uploads, *changes.removed]
+    return f"{len(files)} files differ, first {files[0]}"
+
+
+def _some(files: Sequence[str]) -> str:
+    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
