@@ -6,6 +6,7 @@ is needed for it: a passage's rank is one more than the number of passages befor
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,16 +62,31 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
             for a query.
     """
     ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
-    digest = hashlib.sha256()
+    digest = _Sha256()
     pieces = read_pieces(path, digest=digest)
     try:
         queries, hits, lines = ranker.rank(_whole_queries(pieces))
     except _ScatteredError:
         pieces.close()
-        digest = hashlib.sha256()
+        digest = _Sha256()
         whole = pl.concat(read_pieces(path, digest=digest)).with_row_index("line", offset=1)
         queries, hits, lines = ranker.rank(iter([whole.sort("query_id", maintain_order=True)]))
     return RankedRun(path, digest.hexdigest(), lines, queries, hits)
+
+
+class _Sha256:
+    """A sha256 that is computed beside the reading, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._thread = ThreadPoolExecutor(1)
+
+    def update(self, data: bytes, /) -> None:
+        self._thread.submit(self._digest.update, data)
+
+    def hexdigest(self) -> str:
+        self._thread.shutdown()
+        return self._digest.hexdigest()
 
 
 class _ScatteredError(Exception):
@@ -87,23 +103,28 @@ class _Ranker:
         queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
         hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
         seen: set[str] = set()
-        faults = Faults(self.path)
         lines = 0
-        for frame in frames:
-            block = frame["query_id"].rle_id()
-            starts = _starts(block.to_numpy())
-            names = frame["query_id"].gather(starts)
-            before = len(seen)
-            seen.update(names)
-            if len(seen) - before < len(names):
-                raise _ScatteredError
-            for column in ("passage_id", "rank"):
-                if column in frame.columns:
-                    _find_repeats(frame, block, column, lines, faults)
-            queries_here, hits_here = self._rank_frame(frame, block, starts, names)
-            queries.append(queries_here)
-            hits.append(hits_here)
-            lines += frame.height
+        repeats: list[Future[list[tuple[int, str]]]] = []
+        with ThreadPoolExecutor(1) as beside:
+            for frame in frames:
+                block = frame["query_id"].rle_id()
+                starts = _starts(block.to_numpy())
+                names = frame["query_id"].gather(starts)
+                before = len(seen)
+                seen.update(names)
+                if len(seen) - before < len(names):
+                    raise _ScatteredError
+                for column in ("passage_id", "rank"):
+                    if column in frame.columns:
+                        repeats.append(beside.submit(_repeats, frame, block, column, lines))
+                queries_here, hits_here = self._rank_frame(frame, block, starts, names)
+                queries.append(queries_here)
+                hits.append(hits_here)
+                lines += frame.height
+        faults = Faults(self.path)
+        for found in repeats:
+            for line, what in found.result():
+                faults.add(line, what)
         faults.raise_any()
         return pl.concat(queries), pl.concat(hits), lines
 
@@ -148,15 +169,18 @@ class _Ranker:
         return queries, hits
 
 
-def _find_repeats(frame: pl.DataFrame, block: pl.Series, column: str, lines_before: int, faults: Faults) -> None:
-    """Note each line whose value in ``column`` an earlier line of its query has."""
+def _repeats(frame: pl.DataFrame, block: pl.Series, column: str, lines_before: int) -> list[tuple[int, str]]:
+    """Each line whose value in ``column`` an earlier line of its query has, and what to say of it."""
     keys = frame[column].hash() ^ (block.cast(pl.UInt64) * _ODD)
     if keys.n_unique() == frame.height:
-        return
+        return []
     lines = frame if "line" in frame.columns else frame.with_row_index("line", offset=lines_before + 1)
     repeats = lines.filter(~pl.struct("query_id", column).is_first_distinct()).sort("line")
-    for line, query, value in repeats.select("line", "query_id", column).iter_rows():
-        faults.add(line, f"{column.removesuffix('_id')} {value} comes twice for query {query}")
+    name = column.removesuffix("_id")
+    return [
+        (line, f"{name} {value} comes twice for query {query}")
+        for line, query, value in repeats.select("line", "query_id", column).iter_rows()
+    ]
 
 
 _ODD = 0x9E3779B97F4A7C15
