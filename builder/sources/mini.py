@@ -125,13 +125,19 @@ class Mini:
             raise ValueError(f"unknown shift {shift!r}: expected one of {', '.join(CLUSTERS)}")
         if held_out not in (None, *(clusters := CLUSTERS[shift])):
             raise ValueError(f"unknown {shift} cluster {held_out!r}: expected one of {', '.join(clusters)}")
+        if held_out is None:
+            return self.oracle_taught(self.queries["query_id"], query_ids, depth)
+        training = self.queries.filter(~pl.col("test"), pl.col(shift) != held_out, population="train")
+        return self.oracle_taught(training["query_id"], query_ids, depth)
+
+    def oracle_taught(self, training: pl.Series, query_ids: Iterable[str], depth: int = 100) -> pl.DataFrame:
+        """As :meth:`oracle`, knowing the synonyms of the queries whose ids are in `training`."""
         wanted = pl.Series("query_id", list(query_ids), pl.String).unique(maintain_order=True)
         if unknown := wanted.filter(~wanted.is_in(self.queries["query_id"].implode())).to_list():
             raise ValueError(f"unknown query id {unknown[0]!r} (and {len(unknown) - 1} more)")
 
-        everything = taught = self.queries.hstack(self._asked).with_row_index("row")
-        if held_out is not None:
-            taught = taught.filter(~pl.col("test"), pl.col(shift) != held_out, population="train")
+        everything = self.queries.hstack(self._asked).with_row_index("row")
+        taught = everything.filter(pl.col("query_id").is_in(training.implode()))
         known = pl.col("literal") | pl.col("word").is_in(taught["word"].unique().implode())
         asked = everything.filter(pl.col("query_id").is_in(wanted.implode())).select(
             "row", "head", "tail", wants=pl.when(known).then("aspect")

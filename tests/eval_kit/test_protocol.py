@@ -142,6 +142,47 @@ def test_the_command_prints_the_papers_layout(oracle, tmp_path, command):
     assert document["provenance"]["release"]["digest"] == release.digest
 
 
+@pytest.fixture(scope="module")
+def zhan(oracle, tmp_path_factory):
+    """The oracle taught with each ReSTrain set, and with all ReSTTest buckets but one (CIKM 2022's two grids)."""
+    release, _, _ = oracle
+    folder = tmp_path_factory.mktemp("zhan")
+    made = mini.generate()
+    train = release.table("resttest", "train")
+    grids = {
+        f"restrain.{split}": (release.table("restrain", split)["query_id"], ["dl19", "dl20"])
+        for split in release.configs["restrain"]
+    }
+    for bucket in train["bucket"].unique().sort():
+        grids[f"resttest.{bucket}"] = (train.filter(pl.col("bucket") != bucket)["query_id"], ["dev"])
+    runs = []
+    for name, (taught, tests) in grids.items():
+        ids = pl.concat(release.test_sets[one].queries for one in tests)
+        run = folder / f"oracle.{name}.trec"
+        found = made.oracle_taught(taught, ids).with_columns(rank=pl.int_range(1, 101).over("query_id"))
+        run_files.write(found.select("query_id", "passage_id", "rank", "score").iter_rows(), run, "oracle")
+        runs.append(run)
+    return release, runs
+
+
+def test_interpolation_beats_extrapolation(zhan):
+    release, runs = zhan
+    results = protocols(runs, release).results
+    for row in results["restrain"].filter(pl.col("measure") == "nDCG@10").iter_rows(named=True):
+        assert row["delta"] < 0, row["size"]
+    [row] = results["resttest"].filter(pl.col("measure") == "RR@10").iter_rows(named=True)
+    assert row["delta"] < 0
+    assert row["queries"] == 1000
+
+
+def test_tables_6_and_7_in_their_layout(zhan, command):
+    release, runs = zhan
+    done = command("eval_kit", "protocol", *runs, "--release", release.folder)
+    assert done.returncode == 0, done.stderr
+    expected = (GOLDEN / "protocol-cikm2022.txt").read_text()
+    assert [line.rstrip() for line in done.stdout.splitlines()] == expected.splitlines()
+
+
 def test_faults_of_a_grid(oracle, tmp_path, command):
     release, runs, _ = oracle
     topic = [run for run in runs if ".topic." in run.name]
