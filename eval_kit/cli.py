@@ -99,6 +99,38 @@ def protocol(
 
 
 @app.command()
+def similarity(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="[RUN...]", help="Grid runs, to correlate their losses with.")
+    ] = None,
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            help="For the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
+        ),
+    ] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Compare test clusters with the others' training queries.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it."""
+    import json
+
+    from rich.console import Console
+
+    from eval_kit.release import open as open_release
+    from eval_kit.similarity_report import similarities
+
+    found = similarities(open_release(release), vectors, "train" if train else "test", runs or [])
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), ensure_ascii=False))
+    else:
+        found.print(Console())
+
+
+@app.command()
 def slices(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")],
     by: Annotated[

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from baselines import run_files
 from builder import planted
@@ -227,3 +228,27 @@ def test_seeds_need_complete_grids_too(oracle):
     with pytest.raises(UserError, match=r"expected s\.wh\.who\.seed2\.trec"):
         grid(cells[:-1], release)
     assert named([Path("a/s.wh.wha.seed1.trec")]) == {Path("a/s.wh.wha.seed1.trec"): cells[0]}
+
+
+def test_losses_are_correlated_with_the_jaccard(oracle, command):
+    release, runs, _ = oracle
+    topic = [run for run in runs if ".topic." in run.name]
+    done = command("eval_kit", "similarity", *topic, "--release", release.folder, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [row["cluster"] for row in document["losses"]] == ["c0", "c1", "c2", "c3", "c4"]
+    pairs = [(row["rel_loss"], row["jaccard"]) for row in document["losses"]]
+    for kind, independent in (("pearson", pearsonr), ("spearman", spearmanr), ("kendall", kendalltau)):
+        estimate = document["correlations"]["oracle"][kind]["estimate"]
+        assert estimate["value"] == pytest.approx(independent(*zip(*pairs, strict=True)).statistic)
+        assert estimate["n"] == 5
+
+
+def test_the_published_similarities(published_release, command):
+    done = command("eval_kit", "similarity", "--release", published_release.folder, "--json", "--train")
+    assert done.returncode == 2  # this partial release has no training queries to compare with
+    done = command("eval_kit", "similarity", "--release", published_release.folder, "--json")
+    found = {(row["shift"], row["cluster"]): round(row["jaccard"], 4) for row in json.loads(done.stdout)["clusters"]}
+    assert [found["topic", f"c{i}"] for i in range(5)] == [0.2984, 0.2449, 0.3388, 0.3005, 0.4268]
+    assert [found["wh", name] for name in ("wha", "how", "who")] == [0.2793, 0.2261, 0.2762]
+    assert found["length", "short"] == 0.3225
