@@ -99,6 +99,44 @@ def protocol(
 
 
 @app.command()
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec.")
+    ],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    untrained: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, as BM25; repeatable.")
+    ] = None,
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="For the figures about R: a model or a file, as for similarity.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
+    ] = False,
+) -> None:
+    """One self-contained HTML file: summary, tables, figures, per-query explorer, provenance."""
+    from rich.console import Console
+
+    from eval_kit import report_data
+    from eval_kit import vectors as vector_sources
+    from eval_kit.protocol_report import protocols
+    from eval_kit.release import open as open_release
+    from eval_kit.report import write_report
+
+    opened = open_release(release)
+    with Console(stderr=True).status("reading runs") as status:
+        found = protocols(
+            runs, opened, untrained or [], seed, allow_missing, lambda run: status.update(f"reading {run.name}")
+        )
+        given = vector_sources.get(vectors, report_data.queries_to_encode(found, opened)) if vectors else None
+        status.update("drawing figures")
+        write_report(found, opened, out, given)
+    typer.echo(str(out))
+
+
+@app.command()
 def similarity(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="[RUN...]", help="Grid runs, to correlate their losses with.")

@@ -93,7 +93,7 @@ def restrain(values: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
         rows += [{"size": size, **row} for row in _compared(pairs, seed)]
     if not rows:
         raise UserError("no ReSTrain run covers TREC DL 2019 or 2020")
-    return _holm_corrected(pl.DataFrame(rows), ["measure"]).with_columns(delta=-pl.col("rel_loss"))
+    return _holm_corrected(pl.DataFrame(rows), ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
 
 
 def resttest(values: pl.DataFrame, buckets: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
@@ -123,7 +123,7 @@ def resttest(values: pl.DataFrame, buckets: pl.DataFrame, seed: int = 0) -> pl.D
     if not pairs:
         raise UserError("no ReSTTest run covers dev")
     table = pl.DataFrame(list(_compared(pairs, seed)))
-    return _holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss"))
+    return _holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
 
 
 def _by_seed(values: pl.DataFrame) -> NDArray[np.float64]:

@@ -19,8 +19,12 @@ MS_SHIFT = ("topic", "wh", "length")
 
 @dataclass(frozen=True)
 class Protocols:
-    """Results by shift, what they rest on, and the values of untrained systems."""
+    """Results by shift, what they rest on, and the values of untrained systems.
 
+    ``values`` are the grid runs' per-query values, with ``system``, ``shift``, ``held_out`` and ``seed``.
+    """
+
+    values: pl.DataFrame
     results: dict[str, pl.DataFrame]
     matrices: dict[str, pl.DataFrame]
     untrained: dict[str, dict[str, dict[str, float]]]
@@ -98,7 +102,8 @@ def protocols(
             results[shift] = protocol.restrain(here, seed)
         else:
             results[shift] = protocol.resttest(here, release.table("resttest", "dev"), seed)
-    return Protocols(results, matrices, _untrained(scores, untrained), clusters, {**scores.provenance, "seed": seed})
+    provenance = {**scores.provenance, "seed": seed}
+    return Protocols(values, results, matrices, _untrained(scores, untrained), clusters, provenance)
 
 
 def _values(scores: Scores, cells: dict[Path, Cell]) -> pl.DataFrame:
@@ -109,7 +114,7 @@ def _values(scores: Scores, cells: dict[Path, Cell]) -> pl.DataFrame:
         {"run": pl.String, "system": pl.String, "shift": pl.String, "held_out": pl.String, "seed": pl.Int64},
         orient="row",
     )
-    return scores.per_query().join(of_runs, on="run", maintain_order="left")
+    return scores.per_query().join(of_runs, on="run", how="inner", maintain_order="left")
 
 
 def _refuse_foreign_runs(shift: str, cells: dict[Path, Cell], values: pl.DataFrame) -> None:

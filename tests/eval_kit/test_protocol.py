@@ -56,6 +56,14 @@ def test_no_loss_where_nothing_is_found():
     assert losses(values(rows), CLUSTERS, "topic")["rel_loss"].to_list() == [None] * 3
 
 
+def test_nothing_found_in_either_regime():
+    buckets = pl.DataFrame({"query_id": ["1", "2"], "bucket": ["b1", "b2"]})
+    rows = [("s", held_out, 0, "dev", "RR@10", query, 0) for held_out in ("b1", "b2") for query in ("1", "2")]
+    assert resttest(values(rows), buckets)["delta"].to_list() == [None]
+    rows = [("s", one, 0, "dl19", "nDCG@10", "1", 0) for one in ("interpolate_14k", "extrapolate_14k")]
+    assert restrain(values(rows))["delta"].to_list() == [None]
+
+
 def test_resttest_is_over_queries_and_each_query_extrapolates_once():
     buckets = pl.DataFrame({"query_id": ["1", "2", "3"], "bucket": ["b1", "b2", "b2"]})
     own = {"b1": {"1": 0.2}, "b2": {"2": 0.4, "3": 0.6}}
@@ -252,3 +260,13 @@ def test_the_published_similarities(published_release, command):
     assert [found["topic", f"c{i}"] for i in range(5)] == [0.2984, 0.2449, 0.3388, 0.3005, 0.4268]
     assert [found["wh", name] for name in ("wha", "how", "who")] == [0.2793, 0.2261, 0.2762]
     assert found["length", "short"] == 0.3225
+
+
+def test_the_report_command(oracle, tmp_path, command):
+    release, runs, _ = oracle
+    topic = [run for run in runs if ".topic." in run.name]
+    done = command("eval_kit", "report", *topic, "--release", release.folder, "--out", tmp_path / "r.html")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'r.html'}\n"), done.stderr
+    page = (tmp_path / "r.html").read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert release.digest[:12] in page

@@ -1,0 +1,51 @@
+"use strict";
+// The leaderboard's filters. Test sets and measures follow from the shift; without this script all rows are shown.
+(() => {
+  const box = document.getElementById("leaderboard");
+  const rows = [...box.querySelectorAll("tbody tr")];
+  const status = box.querySelector("[role=status]");
+  const by = (name) => box.querySelector(`[name=${name}]`);
+  const [shift, set, measure, architecture, release, search, published] = [
+    "shift", "set", "measure", "architecture", "release", "search", "published",
+  ].map(by);
+
+  const offer = (select, values) => {
+    const before = select.value;
+    select.replaceChildren(...[...new Set(values)].map((value) => new Option(value, value)));
+    if (values.includes(before)) select.value = before;
+  };
+  const filter = () => {
+    const wanted = search.value.trim().toLowerCase();
+    let count = 0;
+    for (const row of rows) {
+      const told = row.dataset;
+      row.hidden = !(
+        told.shift === shift.value &&
+        told.set === set.value &&
+        told.measure === measure.value &&
+        (architecture.value === "" || told.architecture === architecture.value) &&
+        (!release || told.release === "" || told.release === release.value) &&
+        (published.checked || !row.classList.contains("published")) &&
+        (!wanted || row.cells[0].textContent.toLowerCase().includes(wanted))
+      );
+      count += !row.hidden;
+    }
+    status.textContent = count ? `${count} ${count === 1 ? "system" : "systems"}` : "No system matches these filters.";
+  };
+  const ofShift = (name) => order.filter((row) => row.shift === shift.value).map((row) => row[name]);
+  const order = rows.map((row) => ({ ...row.dataset }));  // as written, before any sorting
+  order.sort((a, b) => a.set.localeCompare(b.set, undefined, { numeric: true }) || 0);
+  order.sort((a, b) => (b.set === "mean of all") - (a.set === "mean of all"));
+  const measures = new Map();
+  for (const row of rows) measures.set(row.dataset.measure, (measures.get(row.dataset.measure) ?? 0) + 1);
+  const refresh = () => {
+    offer(set, ofShift("set"));
+    offer(measure, ofShift("measure").sort((a, b) => measures.get(b) - measures.get(a)));
+    filter();
+  };
+  shift.addEventListener("change", refresh);
+  for (const one of [set, measure, architecture, release, published]) one?.addEventListener("change", filter);
+  search.addEventListener("input", filter);
+  box.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
+  refresh();
+})();
