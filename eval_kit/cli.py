@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from eval_kit import exchange_cli
 from eval_kit.errors import reported
 
 app = typer.Typer(
@@ -223,6 +224,16 @@ def chameleons(
     for row in places.iter_rows(named=True):
         text = f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"
         console.print(text, highlight=False)
+
+
+for _command in (
+    exchange_cli.validate,
+    exchange_cli.compare,
+    exchange_cli.leaderboard,
+    exchange_cli.beir,
+    exchange_cli.align,
+):
+    app.command()(_command)
 
 
 def main() -> None:

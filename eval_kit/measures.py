@@ -1,7 +1,8 @@
 """The measures, each from nothing but the ranks and grades of a query's judged passages.
 
 Names follow ir_measures: ``RR@10``, ``nDCG@10``, ``R@1000``, ``AP``; ``(rel=2)`` sets the lowest grade that counts
-as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers.
+as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers, ``R_cap@100``
+BEIR's capped recall. Hole@k has a function of its own, :func:`holes`: it depends on passages that nobody judged.
 """
 
 import re
@@ -12,7 +13,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 
-_NAME = re.compile(r"(?P<kind>[A-Za-z]+)(?:\(rel=(?P<grade>[1-9]\d*)\))?(?:@(?P<cutoff>[1-9]\d*))?")
+_NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\(rel=(?P<grade>[1-9]\d*)\))?(?:@(?P<cutoff>[1-9]\d*))?")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def parse(name: str) -> Measure:
     if not match or match["kind"] not in _KINDS:
         raise UserError(f"unknown measure {name!r}; there are {', '.join(_KINDS)}, as RR@10 or R(rel=2)@100")
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
-    if cutoff is None and match["kind"] in ("R", "ASL"):
+    if cutoff is None and match["kind"] in ("R", "R_cap", "ASL"):
         raise UserError(f"the measure {name!r} needs a cutoff, as {name}@100")
     return Measure(name, match["kind"], int(match["grade"] or 1), cutoff)
 
@@ -67,6 +68,32 @@ def value_of_nothing(measure: Measure) -> float:
     return float(measure.cutoff or 0) if measure.kind == "ASL" else 0.0
 
 
+def holes(judged: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cutoff: int) -> pl.Series:
+    """Hole@k: the share of a query's first k passages that nobody judged (BEIR, NeurIPS 2021, §6, Table 4).
+
+    Not a measure of quality: it says how far the other measures can be trusted. Where fewer than k passages were
+    retrieved, the share is of those; a query without any has no holes.
+
+    Args:
+        judged: as for :func:`per_query`; a passage of any grade is judged, 0 included.
+        retrieved: ``query_id`` and ``retrieved``, how many passages the run has for the query.
+        queries: the query ids wanted.
+        cutoff: k.
+
+    Returns:
+        float64 in 0..1, in the order of ``queries``.
+    """
+    seen = judged.filter(pl.col("rank") <= cutoff).group_by("query_id").agg(seen=pl.len())
+    shown = pl.col("retrieved").cast(pl.Int64).clip(upper_bound=cutoff)
+    return (
+        queries.to_frame("query_id")
+        .join(retrieved.select("query_id", "retrieved"), on="query_id", how="left", maintain_order="left")
+        .join(seen, on="query_id", how="left", maintain_order="left")
+        .select(value=pl.when(shown > 0).then(1 - pl.col("seen").fill_null(0) / shown).otherwise(0.0))
+        .get_column("value")
+    )
+
+
 def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool) -> pl.DataFrame:
     """Ranks were each tie across the cutoff resolved best (relevant passages first) or worst (last).
 
@@ -90,6 +117,13 @@ def _recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """The share of the relevant passages that are within the cutoff."""
     found = (pl.col("rank") <= measure.cutoff).fill_null(False)
     return _relevant(judged, measure).group_by("query_id").agg(value=found.mean())
+
+
+def _capped_recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """The relevant passages within the cutoff k, relative to how many could be there: min(k, all) (BEIR, App. G)."""
+    found = (pl.col("rank") <= measure.cutoff).fill_null(False).sum()
+    possible = pl.min_horizontal(pl.len(), pl.lit(measure.cutoff))
+    return _relevant(judged, measure).group_by("query_id").agg(value=found / possible)
 
 
 def _average_precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
@@ -133,6 +167,7 @@ def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 _KINDS: dict[str, Callable[[pl.LazyFrame, Measure], pl.LazyFrame]] = {
     "RR": _reciprocal_rank,
     "R": _recall,
+    "R_cap": _capped_recall,
     "AP": _average_precision,
     "nDCG": _ndcg,
     "ASL": _search_length,

@@ -2,6 +2,7 @@
 
 import polars as pl
 from rich.table import Table
+from rich.text import Text
 
 from eval_kit.errors import UserError
 from eval_kit.reference import published
@@ -79,7 +80,7 @@ def layout(results: pl.DataFrame, with_published: bool) -> Table:
         table.add_column(name, no_wrap=True)
     table.add_column("queries", justify="right", no_wrap=True)
     for name in runs:
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(Text(name), justify="right", overflow="fold")
     for name in rankers:
         table.add_column(f"{name}\n(published)", justify="right", style="dim")
     rows = {(row["run"], row["set"], row["level"], row["measure"]): row for row in results.iter_rows(named=True)}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 from rich.table import Table
+from rich.text import Text
 
 PERCENT_MEASURES = ("RR",)
 """Measures that ECIR 2023 prints as percentages."""
@@ -26,12 +27,12 @@ def ms_shift(
     for cluster in clusters:
         table.add_column(cluster, justify="right")
     for system, values in untrained.items():
-        table.add_row(system, "", *[_value(values[cluster], measure) for cluster in clusters])
+        table.add_row(Text(system), "", *[_value(values[cluster], measure) for cluster in clusters])
     here = losses.filter(pl.col("measure") == measure)
     for system in here["system"].unique(maintain_order=True):
         rows = {row["cluster"]: row for row in here.filter(pl.col("system") == system).iter_rows(named=True)}
         cells = [rows[cluster] for cluster in clusters]
-        table.add_row(system, "Avg In", *[_value(cell["avg_in"], measure) for cell in cells])
+        table.add_row(Text(system), "Avg In", *[_value(cell["avg_in"], measure) for cell in cells])
         table.add_row("", "Out", *[_value(cell["out"], measure) for cell in cells])
         table.add_row("", "Rel Loss", *[_loss(cell["rel_loss"], cell["p_holm"]) for cell in cells], end_section=True)
     return table
@@ -43,7 +44,7 @@ def restrain(results: pl.DataFrame) -> Table:
     for size in results["size"].unique(maintain_order=True):
         here = results.filter(pl.col("size") == size)
         for i, system in enumerate(here["system"].unique(maintain_order=True)):
-            table.add_row(size if i == 0 else "", system, *_cells(here.filter(pl.col("system") == system)))
+            table.add_row(size if i == 0 else "", Text(system), *_cells(here.filter(pl.col("system") == system)))
     return table
 
 
@@ -51,7 +52,7 @@ def resttest(results: pl.DataFrame) -> Table:
     """CIKM 2022, Table 7: Inter., Extra. and Δ by system."""
     table = _inter_extra(results, ["Models"])
     for system in results["system"].unique(maintain_order=True):
-        table.add_row(system, *_cells(results.filter(pl.col("system") == system)))
+        table.add_row(Text(system), *_cells(results.filter(pl.col("system") == system)))
     return table
 
 

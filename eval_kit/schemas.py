@@ -22,12 +22,15 @@ def validate(name: str, document: Any) -> None:
         SchemaError: with the JSON path and the reason of up to five faults, and how many more there are.
         KeyError: there is no schema of that name.
     """
-    validator = _validator(name)
-    faults = sorted(validator.iter_errors(document), key=lambda fault: fault.json_path)
-    if faults:
+    if faults := faults_of(name, document):
         shown = "; ".join(f"{fault.json_path}: {fault.message[:200]}" for fault in faults[:5])
         more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
         raise SchemaError(f"not a valid {name} document: {shown}{more}")
+
+
+def faults_of(name: str, document: Any) -> list[Any]:
+    """All that is wrong with ``document``: jsonschema's errors, with ``json_path`` and ``message``, by path."""
+    return sorted(_validator(name).iter_errors(document), key=lambda fault: str(fault.json_path))
 
 
 def names() -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 from rich.table import Table
+from rich.text import Text
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -72,5 +73,5 @@ def layout(slices: pl.DataFrame, by: Sequence[str]) -> Table:
     wide = slices.pivot("measure", index=["run", *by, "queries"], values="value", maintain_order=True)
     for row in wide.iter_rows(named=True):
         cells = [f"{row[name]:.4f}" for name in measures]
-        table.add_row(row["run"], *[row[name] for name in by], f"{row['queries']:,}", *cells)
+        table.add_row(Text(row["run"]), *[row[name] for name in by], f"{row['queries']:,}", *cells)
     return table

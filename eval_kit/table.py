@@ -2,6 +2,7 @@
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from eval_kit.score import Figure, Scores
 
@@ -25,7 +26,7 @@ def print_scores(scores: Scores, console: Console) -> None:
         soft_wrap=True,
     )
     for note in _notes(scores):
-        console.print(note, highlight=False, soft_wrap=True)
+        console.print(Text(note), soft_wrap=True)
 
 
 def _table(measures: tuple[str, ...], group: dict[tuple[str, str], list[Figure]]) -> Table:
@@ -37,7 +38,7 @@ def _table(measures: tuple[str, ...], group: dict[tuple[str, str], list[Figure]]
     order = {name: place for place, name in enumerate(dict.fromkeys(test_set for test_set, _ in group))}
     for test_set, run in sorted(group, key=lambda row: order[row[0]]):
         figures = group[test_set, run]
-        table.add_row(test_set, run, f"{figures[0].queries:,}", *[_number(figure) for figure in figures])
+        table.add_row(test_set, Text(run), f"{figures[0].queries:,}", *[_number(figure) for figure in figures])
     return table
 
 
