@@ -17,11 +17,10 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the release, the index and the run.")] = Path("demo"),
 ) -> None:
     """Mini release, BM25, scores."""
-    from rich.console import Console
-
     from baselines.demo import demo as run
+    from eval_kit.outputs import screen
 
-    run(out, Console())
+    run(out, screen())
 
 
 @app.command()

@@ -101,6 +101,8 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
             _recover(out)
             if out.is_symlink() or (out.exists() and not _may_replace(out)):
                 raise UserError(f"{out}: exists and is not a release; nothing was written")
+            if out.exists() and any(out.iterdir()) and (kind := _kind(out)) != draft.kind:
+                raise UserError(f"{out}: holds a {kind} release, not a {draft.kind} one; name another --out")
             shutil.rmtree(staging, ignore_errors=True)
             try:
                 manifest = _fill(staging, draft)
@@ -221,6 +223,10 @@ def _column(name: str, dtype: pl.DataType) -> dict[str, Any]:
         return {"name": name, "type": "label", "labels": dtype.categories.to_list()}
     kinds = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
     return {"name": name, "type": kinds[dtype]}
+
+
+def _kind(out: Path) -> str:
+    return str(json.loads((out / MANIFEST).read_text(encoding="utf-8"))["kind"])
 
 
 def _may_replace(out: Path) -> bool:

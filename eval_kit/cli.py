@@ -8,6 +8,10 @@ import typer
 from eval_kit import exchange_cli
 from eval_kit.errors import reported
 
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+]
+
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
 )
@@ -32,30 +36,25 @@ def score(
     ] = False,
 ) -> None:
     """Score runs on every test set they cover."""
-    import json
-
     from rich.console import Console
 
     from eval_kit import atomic
+    from eval_kit.outputs import refuse_overwriting, screen, write_json
     from eval_kit.release import open as open_release
     from eval_kit.schemas import validate
     from eval_kit.score import score as score_runs
     from eval_kit.table import print_scores
 
+    refuse_overwriting(runs, [json_file, per_query])
     opened = open_release(release, revision)
     with Console(stderr=True).status("reading runs") as status:
         scores = score_runs(runs, opened, allow_missing, lambda run: status.update(f"reading {run.name}"))
     document = scores.as_json()
     validate("scores", document)
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
-    if json_file == Path("-"):
-        typer.echo(text, nl=False)
-        return
-    if json_file is not None:
-        atomic.write_text(json_file, text)
-    print_scores(scores, Console())
+    if not write_json(document, json_file):
+        print_scores(scores, screen())
 
 
 @app.command()
@@ -77,26 +76,20 @@ def protocol(
     ] = False,
 ) -> None:
     """Avg In, Out and Rel Loss; Inter., Extra. and delta: the papers' tables from the runs of a grid."""
-    import json
-
     from rich.console import Console
 
-    from eval_kit import atomic
+    from eval_kit.outputs import refuse_overwriting, screen, write_json
     from eval_kit.protocol_report import protocols
     from eval_kit.release import open as open_release
 
+    refuse_overwriting([*runs, *(untrained or [])], [json_file])
     opened = open_release(release, revision)
     with Console(stderr=True).status("reading runs") as status:
         found = protocols(
             runs, opened, untrained or [], seed, allow_missing, lambda run: status.update(f"reading {run.name}")
         )
-    text = json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n"
-    if json_file == Path("-"):
-        typer.echo(text, nl=False)
-        return
-    if json_file is not None:
-        atomic.write_text(json_file, text)
-    found.print(Console())
+    if not write_json(found.as_json(), json_file):
+        found.print(screen())
 
 
 @app.command()
@@ -122,10 +115,12 @@ def report(
 
     from eval_kit import report_data
     from eval_kit import vectors as vector_sources
+    from eval_kit.outputs import refuse_overwriting
     from eval_kit.protocol_report import protocols
     from eval_kit.release import open as open_release
     from eval_kit.report import write_report
 
+    refuse_overwriting([*runs, *(untrained or [])], [out])
     opened = open_release(release)
     with Console(stderr=True).status("reading runs") as status:
         found = protocols(
@@ -152,21 +147,16 @@ def similarity(
     train: Annotated[
         bool, typer.Option("--train", help="Compare test clusters with the others' training queries.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it."""
-    import json
-
-    from rich.console import Console
-
+    from eval_kit.outputs import screen, write_json
     from eval_kit.release import open as open_release
     from eval_kit.similarity_report import similarities
 
     found = similarities(open_release(release), vectors, "train" if train else "test", runs or [])
-    if as_json:
-        typer.echo(json.dumps(found.as_json(), ensure_ascii=False))
-    else:
-        found.print(Console())
+    if not write_json(found.as_json(), json_file):
+        found.print(screen())
 
 
 @app.command()
@@ -176,50 +166,43 @@ def slices(
         list[str] | None, typer.Option(help="length, bucket, chameleons10 to chameleons50; repeat for a cross-table.")
     ] = None,
     release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Dev-small by length, ReSTTest bucket and Chameleons level, and their cross-tables."""
-    import json
-
-    from rich.console import Console
-
+    from eval_kit.outputs import screen, write_json
     from eval_kit.release import open as open_release
     from eval_kit.score import score as score_runs
     from eval_kit.slices import cross_table, layout
 
     opened = open_release(release)
     names = by or ["length"]
-    found = cross_table(score_runs(runs, opened).per_query(), opened, names)
-    if as_json:
-        typer.echo(json.dumps({"slices": found.to_dicts(), "release": opened.digest}, ensure_ascii=False))
-    else:
-        Console().print(layout(found, names))
+    scores = score_runs(runs, opened)
+    found = cross_table(scores.per_query(), opened, names)
+    if not write_json({"slices": found.to_dicts(), "provenance": scores.provenance}, json_file):
+        screen().print(layout(found, names))
 
 
 @app.command()
 def chameleons(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")],
     release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Obstinate queries: AP, nDCG, RR@10 and how many are solved, beside the published rankers."""
-    import json
-
-    from rich.console import Console
-
     from eval_kit import obstinate
+    from eval_kit.outputs import screen, write_json
     from eval_kit.release import open as open_release
     from eval_kit.score import score as score_runs
 
     opened = open_release(release)
-    found = obstinate.chameleons(score_runs(runs, opened).per_query())
+    scores = score_runs(runs, opened)
+    found = obstinate.chameleons(scores.per_query())
     comparable = opened.manifest["kind"] == "published"
     places = obstinate.standing(found) if comparable else found.clear()
-    if as_json:
-        document = {"chameleons": found.to_dicts(), "standing": places.to_dicts(), "release": opened.digest}
-        typer.echo(json.dumps(document, ensure_ascii=False))
+    document = {"chameleons": found.to_dicts(), "standing": places.to_dicts(), "provenance": scores.provenance}
+    if write_json(document, json_file):
         return
-    console = Console()
+    console = screen()
     console.print(obstinate.layout(found, comparable))
     for row in places.iter_rows(named=True):
         text = f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"

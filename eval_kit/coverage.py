@@ -49,7 +49,7 @@ def covered(
     if len(unknown):
         more = f"; and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
         line = _line_of(run, unknown[0])
-        raise RunError(f"{run}:{line}: query {unknown[0]} is in no test set of this release{more}")
+        raise RunError(f"{run}:{line}: query {unknown[0]} is in no test set of this release{more}; another --release?")
     held = set(queries)
     members = {name: set(one.queries) for name, one in test_sets.items()}
     share = {name: len(held & ids) / len(ids) for name, ids in members.items()}

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -65,6 +65,7 @@ def compare(
     from eval_kit import compare_tables
     from eval_kit.compare import compare as compare_systems
     from eval_kit.compare_sources import load
+    from eval_kit.outputs import screen, write_json
     from eval_kit.release import open as open_release
 
     with Console(stderr=True).status("reading runs") as status:
@@ -72,10 +73,10 @@ def compare(
             systems, lambda: open_release(release), allow_missing, lambda run: status.update(f"reading {run.name}")
         )
         found = compare_systems(sources, baseline=baseline, seed=seed)
-    if _write_json(found, json_file):
+    if write_json(found.as_json(), json_file):
         return
     if format is Format.table:
-        compare_tables.show(found, Console())
+        compare_tables.show(found, screen())
     else:
         typer.echo(compare_tables.FORMATS[format.value](found), nl=False)
 
@@ -106,13 +107,12 @@ def align(
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
 ) -> None:
     """How interpolation and extrapolation scores go with BEIR scores: Spearman and Kendall."""
-    from rich.console import Console
-
     from eval_kit.align import align_file
+    from eval_kit.outputs import screen, write_json
 
     found = align_file(scores, seed=seed)
-    if not _write_json(found, json_file):
-        found.print(Console())
+    if not write_json(found.as_json(), json_file):
+        found.print(screen())
 
 
 def beir(
@@ -126,26 +126,11 @@ def beir(
     from rich.console import Console
 
     from eval_kit.beir import report
+    from eval_kit.outputs import screen, write_json
 
     with Console(stderr=True).status("reading runs") as status:
         found = report(
             runs, dataset, bm25 or [], allow_missing, on_run=lambda run: status.update(f"reading {run.name}")
         )
-    if not _write_json(found, json_file):
-        found.print(Console())
-
-
-def _write_json(found: Any, json_file: Path | None) -> bool:
-    """Write the results as JSON, if asked; whether they went to the screen."""
-    import json
-
-    from eval_kit import atomic
-
-    if json_file is None:
-        return False
-    text = json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n"
-    if json_file == Path("-"):
-        typer.echo(text, nl=False)
-        return True
-    atomic.write_text(json_file, text)
-    return False
+    if not write_json(found.as_json(), json_file):
+        found.print(screen())

@@ -213,7 +213,11 @@ if __name__ == "__main__":
     from eval_kit.errors import reported
 
     with reported("eval_kit.irds"):
-        _register_default()
-        ir_datasets.main_cli()
+        register()
+        try:
+            ir_datasets.main_cli()
+        except KeyError as error:
+            have = ", ".join(one for one in ir_datasets.registry if "/shift/" in one)
+            raise UserError(f"there is no dataset {error}; of this release there are {have}") from None
 else:
     _register_default()

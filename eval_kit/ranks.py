@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eval_kit.runs import Faults, read_pieces
 
-TIE_RULE = "score descending, then passage id descending as bytes (as trec_eval)"
+TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
 
 QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32()}
 JUDGED_SCHEMA = {

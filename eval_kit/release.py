@@ -183,9 +183,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         what = "there is no such folder" if not folder.exists() else f"not a release, it has no {MANIFEST}"
-        raise ReleaseError(
-            f"{folder}: {what}; build one with 'make demo' or 'make release', or name one with --release"
-        )
+        raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -188,6 +188,8 @@ def _source(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any]:
         "sha256": ranked.sha256,
         "lines": ranked.lines,
         "queries": ranked.queries.height,
+        "depth": int(ranked.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
+        "judged_passages": ranked.judged.height,
         "unjudged_queries": coverage.unjudged,
     }
 

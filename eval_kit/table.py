@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from eval_kit.measures import parse
 from eval_kit.score import Figure, Scores
 
 
@@ -58,6 +59,14 @@ def _notes(scores: Scores) -> list[str]:
                 f"(scored as empty){others}"
             )
     for source in scores.provenance["runs"]:
+        if not source["judged_passages"]:
+            notes.append(f"{source['run']}: not one of its passages is judged; are these the collection's passage ids?")
+        cutoffs = {parse(one.measure).cutoff or 0 for one in scores.figures if one.run == source["run"]}
+        if source["depth"] < max(cutoffs):
+            notes.append(
+                f"{source['run']}: holds at most {source['depth']:,} passages a query, so deeper cutoffs "
+                f"(@{max(cutoffs)}) are cut there"
+            )
         if source["unjudged_queries"]:
             notes.append(f"{source['run']}: {source['unjudged_queries']:,} queries that nobody judged were left out")
     for one in scores.figures:

@@ -106,7 +106,10 @@ def test_unknown_queries_are_named_with_their_line(tmp_path, strangers, more, al
     with pytest.raises(RunError) as refused:
         cover(tmp_path, held, allow_missing)
     line = 2 * 20 + 1  # the run's order is reversed, two lines a query
-    assert str(refused.value) == f"{tmp_path / 'run.trec'}:{line}: query x is in no test set of this release{more}"
+    assert (
+        str(refused.value)
+        == f"{tmp_path / 'run.trec'}:{line}: query x is in no test set of this release{more}; another --release?"
+    )
 
 
 def run_without(release, lacking, path):

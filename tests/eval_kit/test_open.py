@@ -17,7 +17,7 @@ def copy(mini_release: Release, tmp_path: Path) -> Path:
 
 
 def test_nothing_there(tmp_path: Path):
-    with pytest.raises(ReleaseError, match="there is no such folder; build one with 'make demo'"):
+    with pytest.raises(ReleaseError, match="there is no such folder; name a release folder"):
         open_release(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ReleaseError, match=r"not a release, it has no manifest\.json"):

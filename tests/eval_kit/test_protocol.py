@@ -241,7 +241,7 @@ def test_seeds_need_complete_grids_too(oracle):
 def test_losses_are_correlated_with_the_jaccard(oracle, command):
     release, runs, _ = oracle
     topic = [run for run in runs if ".topic." in run.name]
-    done = command("eval_kit", "similarity", *topic, "--release", release.folder, "--json")
+    done = command("eval_kit", "similarity", *topic, "--release", release.folder, "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert [row["cluster"] for row in document["losses"]] == ["c0", "c1", "c2", "c3", "c4"]
@@ -253,9 +253,9 @@ def test_losses_are_correlated_with_the_jaccard(oracle, command):
 
 
 def test_the_published_similarities(published_release, command):
-    done = command("eval_kit", "similarity", "--release", published_release.folder, "--json", "--train")
+    done = command("eval_kit", "similarity", "--release", published_release.folder, "--train")
     assert done.returncode == 2  # this partial release has no training queries to compare with
-    done = command("eval_kit", "similarity", "--release", published_release.folder, "--json")
+    done = command("eval_kit", "similarity", "--release", published_release.folder, "--json", "-")
     found = {(row["shift"], row["cluster"]): round(row["jaccard"], 4) for row in json.loads(done.stdout)["clusters"]}
     assert [found["topic", f"c{i}"] for i in range(5)] == [0.2984, 0.2449, 0.3388, 0.3005, 0.4268]
     assert [found["wh", name] for name in ("wha", "how", "who")] == [0.2793, 0.2261, 0.2762]

@@ -257,11 +257,11 @@ def test_a_refusal_of_the_real_command(name, lines, mini_release, tmp_path, comm
 def test_the_first_faults_in_words_and_the_rest_as_a_count(faults, piece_bytes, lines, tmp_path):
     bad = sorted(random.Random(faults).sample(range(2, 130), faults))
     path = tmp_path / "bad.trec"
-    path.write_bytes(b"\n".join(column(4, b"x")(line) if i in bad else line for i, line in enumerate(lines, 1)))
+    path.write_bytes(b"\n".join(column(4, b"x%d" % i)(line) if i in bad else line for i, line in enumerate(lines, 1)))
     frames = []
     with pytest.raises(RunError) as refused:
         frames.extend(read_pieces(path, piece_bytes))
-    expected = [f"{path}:{number}: the score 'x' is not a finite number" for number in bad[:SHOWN_FAULTS]]
+    expected = [f"{path}:{number}: the score 'x{number}' is not a finite number" for number in bad[:SHOWN_FAULTS]]
     assert str(refused.value) == "; ".join(expected) + (f"; and {faults - 5} more" if faults > 5 else "")
     if piece_bytes == 1:  # every line its own piece: what came before the first fault is all there is
         assert sum(frame.height for frame in frames) == bad[0] - 1
@@ -400,9 +400,35 @@ def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece
         message = str(refused)
         assert "cannot be read" not in message
         named = [int(number) for number in re.findall(re.escape(str(scratch)) + r":(\d+): ", message)]
-        assert named == bad[:SHOWN_FAULTS]
+        assert named[0] == bad[0]
+        assert set(named) <= set(bad)
         more = re.search(r"; and (\d+) more$", message)
         assert len(named) + (int(more[1]) if more else 0) == len(bad)
     else:
         assert not bad
         assert rows == expected
+
+
+def test_one_kind_of_fault_is_told_once(lines, tmp_path):
+    path = tmp_path / "windows.trec"
+    path.write_bytes(b"\r\n".join(lines) + b"\r\n")
+    with pytest.raises(RunError) as refused:
+        list(read_pieces(path))
+    assert str(refused.value).count("carriage return") == 1
+    assert str(refused.value).endswith(f"; and {len(lines) - 1:,} more")
+
+
+def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path, command):
+    path = tmp_path / "good.trec"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    same = tmp_path / "x"
+    for options, name in (
+        (("--json", path), path),
+        (("--per-query", tmp_path / "." / "good.trec"), path),
+        (("--json", same, "--per-query", same), same),
+    ):
+        done = command("eval_kit", "score", path, "--release", mini_release.folder, *options)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"eval_kit: {name}: is read, or written already, by this command")
+        assert path.read_bytes() == b"\n".join(lines) + b"\n"
+        assert not same.exists()
