@@ -47,7 +47,7 @@ def main() -> None:
     arguments.add_argument("--no-peers", action="store_true")
     given = arguments.parse_args()
     console = Console()
-    results = {}
+    results = json.loads(RESULTS.read_text())["results"] if RESULTS.is_file() else {}
     with tempfile.TemporaryDirectory() as folder:
         for size in given.sizes:
             run, qrels, release = _synthesise(Path(folder) / size, SIZES[size], only_dev=size == "6.98M")
@@ -84,7 +84,8 @@ def _synthesise(folder: Path, queries: int, only_dev: bool) -> tuple[Path, Path,
     names = ["dev"] if only_dev else list(release.test_sets)
     ids = pl.concat(release.test_sets[name].queries for name in names).unique(maintain_order=True)
     splits = sorted({release.test_sets[name].qrels for name in names})
-    judged = pl.concat(release.qrels(split) for split in splits).filter(pl.col("query_id").is_in(ids.implode()))
+    judged = pl.concat(release.qrels(split) for split in splits).unique(maintain_order=True)
+    judged = judged.filter(pl.col("query_id").is_in(ids.implode()))
     relevant = dict(judged.filter(pl.col("relevance") > 0).group_by("query_id").agg("passage_id").iter_rows())
     rng = np.random.Generator(np.random.PCG64(0))
     run = folder / "synthetic.trec"

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ class Release:
 
     folder: Path
     manifest: Mapping[str, Any]
+    _read: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def version(self) -> str:
@@ -81,27 +82,26 @@ class Release:
         return configs
 
     def table(self, config: str, split: str) -> pl.DataFrame:
-        """One table, label columns as their names.
+        """One table, label columns as their names; read once, and then kept.
 
         Raises:
             ReleaseError: the release has no such config or split.
         """
+        key = (config, split)
+        if key in self._read:
+            return self._read[key]
         for table in self.manifest["tables"]:
-            if (table["config"], table["split"]) == (config, split):
-                return read_table(self.folder, table)
+            if (table["config"], table["split"]) == key:
+                return self._read.setdefault(key, read_table(self.folder, table))
         have = ", ".join(f"{name}/{one}" for name, splits in self.configs.items() for one in splits)
         raise ReleaseError(f"{self.folder}: holds no {config}/{split}; it holds {have}")
 
     @cached_property
     def test_sets(self) -> dict[str, TestSet]:
         """All test sets by name, each with its own list of query ids."""
-        tables: dict[tuple[str, str], pl.DataFrame] = {}
         sets: dict[str, TestSet] = {}
         for entry in self.manifest["test_sets"]:
-            key = (entry["config"], entry["split"])
-            if key not in tables:
-                tables[key] = self.table(*key)
-            rows = tables[key]
+            rows = self.table(entry["config"], entry["split"])
             if "column" in entry:
                 rows = rows.filter(pl.col(entry["column"]).is_in(entry["values"]))
             queries = rows["query_id"].unique(maintain_order=True)

@@ -1,0 +1,93 @@
+"""The commands about other people's results, as they are typed."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from eval_kit.release import Release
+
+
+@pytest.fixture(scope="module")
+def submissions(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two submissions on dl19: one finds a relevant passage first, the other second; the second has an odd name."""
+    folder = tmp_path_factory.mktemp("submissions")
+    judged = mini_release.qrels("dl19").filter(pl.col("relevance") >= 2)
+    relevant = dict(judged.group_by("query_id").agg(pl.col("passage_id").min()).iter_rows())
+    for system, place in (("first", 1), ("<b>second</b> & co", 2)):
+        one = folder / f"s{place}"
+        one.mkdir()
+        lines = [
+            f"{query} Q0 {relevant[query] if rank == place else f'x{rank}'} {rank} {9 - rank} t\n"
+            for query in mini_release.test_sets["dl19"].queries
+            for rank in (1, 2, 3)
+        ]
+        (one / "run.dl19.trec").write_text("".join(lines))
+        document = {
+            "system": system,
+            "team": "Us",
+            "architecture": "dense",
+            "training_data": ["none"],
+            "licence": "Apache-2.0",
+            "release": {"version": mini_release.version, "digest": mini_release.digest},
+            "runs": [{"file": "run.dl19.trec"}],
+        }
+        (one / "submission.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_validate(submissions, mini_release, command, tmp_path):
+    where = ("--release", mini_release.folder)
+    done = command("eval_kit", "validate", submissions / "s1", *where)
+    assert (done.returncode, done.stdout) == (0, f"{submissions / 's1'}: 0 faults\n")
+    (tmp_path / "submission.json").write_text('{"system": "x", "runs": [{"file": "../../secret"}]}')
+    done = command("eval_kit", "validate", tmp_path, *where, "--json")
+    assert done.returncode == 2
+    faults = json.loads(done.stdout)["faults"]
+    assert len(faults) > 3
+    assert any("$.runs[0].file" in one for one in faults)
+    assert "Traceback" not in done.stderr
+
+
+def test_compare(submissions, mini_release, command, tmp_path):
+    both = (submissions / "s1", submissions / "s2", "--release", mini_release.folder)
+    done = command("eval_kit", "compare", *both, "--json", tmp_path / "c.json")
+    assert done.returncode == 0, done.stderr
+    assert "<b>second</b> & co" in done.stdout
+    assert json.loads((tmp_path / "c.json").read_text())
+    latex = command("eval_kit", "compare", *both, "--format", "latex").stdout
+    assert r"\&" in latex
+    rows = pl.read_csv(command("eval_kit", "compare", *both, "--format", "csv").stdout.encode(), infer_schema=False)
+    assert rows.height > 0
+
+
+def test_leaderboard(submissions, mini_release, command, tmp_path):
+    out = tmp_path / "board.html"
+    done = command("eval_kit", "leaderboard", submissions, "--release", mini_release.folder, "--out", out)
+    assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
+    page = out.read_text()
+    assert "&lt;b&gt;second&lt;/b&gt; &amp; co" in page
+    assert "<b>second</b>" not in page
+    assert "monobert" in page  # the published reference systems
+    done = command("eval_kit", "leaderboard", tmp_path, "--release", mini_release.folder)
+    assert done.returncode == 2
+    assert "holds no submission" in done.stderr
+
+
+def test_beir_and_align(mini_release, submissions, command, tmp_path):
+    dataset = tmp_path / "toy"
+    (dataset / "qrels").mkdir(parents=True)
+    (dataset / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n')
+    (dataset / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    run = tmp_path / "toy.trec"
+    run.write_text("q1 Q0 d2 1 2.0 t\nq1 Q0 d1 2 1.0 t\n")
+    done = command("eval_kit", "beir", run, "--dataset", dataset)
+    assert done.returncode == 0, done.stderr
+    assert "0.631" in done.stdout  # 1 / log2(3)
+    table = tmp_path / "models.csv"
+    rows = [f"m{i},{how},{i / 10},{i / 7}" for how in ("interpolation", "extrapolation") for i in range(1, 6)]
+    table.write_text("system,training,score,nq\n" + "\n".join(rows) + "\n")
+    done = command("eval_kit", "align", table, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert "spearman" in done.stdout.lower()
