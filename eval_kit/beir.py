@@ -24,7 +24,7 @@ from eval_kit.measures import holes, parse, per_query, with_ties_resolved
 from eval_kit.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.release import TestSet
 from eval_kit.runs import Faults
-from eval_kit.score import Figure, Scores, run_name
+from eval_kit.score import Figure, Scores, run_name, source_of
 
 MEASURES = ("nDCG@10", "R_cap@100")
 HOLE_CUTOFF = 10
@@ -176,14 +176,7 @@ def score(run: Path, dataset: Dataset, allow_missing: bool = False) -> DatasetSc
     judged, held = _without_own_ids(ranked, dataset.qrels, test_set.queries)
     name = run_name(run)
     figures = [_figure(name, test_set, measure, judged, held) for measure in test_set.measures]
-    source = {
-        "run": name,
-        "file": str(run),
-        "sha256": ranked.sha256,
-        "lines": ranked.lines,
-        "queries": ranked.queries.height,
-        "unjudged_queries": coverage.unjudged,
-    }
+    source = source_of(name, ranked, coverage)
     provenance = {
         "kit_version": __version__,
         "release": {"version": dataset.name, "kind": "beir", "digest": dataset.digest, "missing": []},

@@ -53,18 +53,16 @@ class RunError(UserError):
 
 
 class Faults:
-    """The faults found so far in one file; raised together, each kind once and a few in words, the rest as a count."""
+    """The faults found so far in one file; raised together, the first few in words, the rest as a count."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.shown: list[str] = []
         self.count = 0
-        self._kinds: set[str] = set()
 
     def add(self, line: int, what: str) -> None:
         """Note that ``what`` is wrong on ``line`` (from 1)."""
-        if len(self.shown) < SHOWN_FAULTS and what not in self._kinds:
-            self._kinds.add(what)
+        if self.count < SHOWN_FAULTS:
             self.shown.append(f"{self.path}:{line}: {what}")
         self.count += 1
 

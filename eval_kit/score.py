@@ -99,7 +99,7 @@ def score(
         values = _Values(ranked, qrels)
         for test_set in coverage.test_sets:
             figures += _figures(name, values, test_set)
-        sources.append(_source(name, ranked, coverage))
+        sources.append(source_of(name, ranked, coverage))
     provenance = {
         "kit_version": __version__,
         "release": {
@@ -181,7 +181,8 @@ def _mean(values: pl.DataFrame) -> float:
     return float(values["value"].sum()) / values.height
 
 
-def _source(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any]:
+def source_of(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any]:
+    """What the provenance says of one run (the entries of scores.schema.json)."""
     return {
         "run": name,
         "file": str(ranked.path),

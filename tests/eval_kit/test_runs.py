@@ -409,15 +409,6 @@ def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece
         assert rows == expected
 
 
-def test_one_kind_of_fault_is_told_once(lines, tmp_path):
-    path = tmp_path / "windows.trec"
-    path.write_bytes(b"\r\n".join(lines) + b"\r\n")
-    with pytest.raises(RunError) as refused:
-        list(read_pieces(path))
-    assert str(refused.value).count("carriage return") == 1
-    assert str(refused.value).endswith(f"; and {len(lines) - 1:,} more")
-
-
 def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path, command):
     path = tmp_path / "good.trec"
     path.write_bytes(b"\n".join(lines) + b"\n")
