@@ -27,6 +27,7 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.runs import Faults
 from eval_kit.stats import RESAMPLES, correlations
+from eval_kit.text_files import read_utf8
 
 TRAININGS = ("interpolation", "extrapolation")
 KINDS = ("spearman", "kendall")
@@ -169,13 +170,7 @@ def read(path: Path) -> pl.DataFrame:
     readers = {".csv": _read_csv, ".json": _read_json}
     if path.suffix.lower() not in readers:
         raise UserError(f"{path}: expected a .csv or .json file of models' scores")
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        number = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    text = read_utf8(path)
     rows = readers[path.suffix.lower()](path, text)
     return pl.DataFrame(rows, _MODELS, orient="row")
 

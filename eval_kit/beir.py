@@ -25,6 +25,7 @@ from eval_kit.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.release import TestSet
 from eval_kit.runs import Faults
 from eval_kit.score import Figure, Scores, run_name, source_of
+from eval_kit.text_files import read_utf8
 
 MEASURES = ("nDCG@10", "R_cap@100")
 HOLE_CUTOFF = 10
@@ -363,11 +364,5 @@ def _read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; a BEIR dataset has this file") from error
-    except UnicodeDecodeError as error:
-        number = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    text = read_utf8(path, "; a BEIR dataset has this file")
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.errors import UserError
+from eval_kit.text_files import read_utf8
 
 QRELS_SCHEMA = {"query-id": pl.String(), "corpus-id": pl.String(), "score": pl.Int64()}
 QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
@@ -80,13 +81,7 @@ def _sort_keys(frame: pl.DataFrame, column: str) -> list[pl.Expr]:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        number = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    text = read_utf8(path)
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
