@@ -6,7 +6,7 @@ from rich.console import Console
 
 from baselines import run_files
 from baselines.inputs import passages, test_queries
-from baselines.systems import bm25
+from builder import bm25
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 

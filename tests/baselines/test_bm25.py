@@ -54,7 +54,7 @@ DOCUMENTS = {
 SEARCH = """
 import json, sys
 from pathlib import Path
-from baselines.systems import bm25
+from builder import bm25
 documents, queries, folder = json.loads(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
 bm25.index(documents.items(), folder)
 print(json.dumps(list(bm25.search(queries.items(), folder, depth=3))))

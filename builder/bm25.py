@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from baselines import lucene
+from builder import lucene
 
 K1 = 0.9
 B = 0.4
