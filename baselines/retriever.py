@@ -1,0 +1,22 @@
+"""What every system can do once it has a model: index passages, and search them."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+type Passages = Iterable[tuple[str, str]]
+"""``(passage id, text)`` pairs, read once, in a fixed order."""
+type Hits = Iterator[tuple[str, list[tuple[str, float]]]]
+"""For each query its id and ``(passage id, score)`` pairs: score descending, then id descending as a string."""
+
+
+class Retriever(Protocol):
+    """A model with its way of searching."""
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Make ``folder`` searchable. What a killed call has finished is kept, and the next goes on from there."""
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """Search an indexed folder for ``query_id`` and ``text``, the queries in their order."""
