@@ -1,7 +1,7 @@
 """Runs of a training grid: which system, trained without which part of which shift, made a run."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,19 +81,54 @@ def _restrain_pairs(cells: Sequence[Cell]) -> list[str]:
     return [f"{regime}_{size}" for size in sizes for regime in ("interpolate", "extrapolate")]
 
 
-def named(runs: Sequence[Path]) -> dict[Path, Cell]:
-    """The cell of each run, from its name.
+def named(
+    runs: Sequence[Path],
+    systems: Sequence[str] = (),
+    shifts: Sequence[str] = (),
+    held_outs: Sequence[str] = (),
+) -> dict[Path, Cell]:
+    """The cell of each run: as the three lists say, else from its file name.
+
+    Args:
+        runs: run files.
+        systems: of each run, in the order of the runs, or one for all of them.
+        shifts: likewise.
+        held_outs: likewise; the three come together, or none of them.
 
     Raises:
-        UserError: a file name that tells no cell; two runs of one cell.
+        UserError: lists that do not fit the runs; a file name that tells no cell; two runs of one cell.
     """
+    given = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
+    told = _told(len(runs), given) if any(given.values()) else map(_of_name, runs)
     cells: dict[Path, Cell] = {}
-    for run in runs:
-        cell = cell_of(run)
-        if cell is None:
-            shifts = ", ".join(SHIFTS)
-            raise UserError(f"{run}: its name is not <system>.<shift>.<held-out>.trec, with a shift of {shifts}")
+    for run, cell in zip(runs, told, strict=True):
         if cell in cells.values():
             raise UserError(f"{run}: a second run of the cell {cell.file}")
         cells[run] = cell
     return cells
+
+
+def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:
+    for option, values in given.items():
+        if not values:
+            raise UserError(f"{option} is missing: --system, --shift and --held-out come together, or none of them")
+        if len(values) not in (1, runs):
+            raise UserError(
+                f"{option} is given {len(values)} times for {runs} run{'s' * (runs != 1)}; "
+                "give it once for all of them, or once for each, in their order"
+            )
+    for shift in given["--shift"]:
+        if shift not in SHIFTS:
+            raise UserError(f"--shift {shift}: there is no such shift; there are {', '.join(SHIFTS)}")
+    columns = [values if len(values) == runs else list(values) * runs for values in given.values()]
+    return [Cell(*row) for row in zip(*columns, strict=True)]
+
+
+def _of_name(run: Path) -> Cell:
+    cell = cell_of(run)
+    if cell is None:
+        raise UserError(
+            f"{run}: its name is not <system>.<shift>.<held-out>.trec, with a shift of {', '.join(SHIFTS)}; "
+            "rename it, or give --system, --shift and --held-out"
+        )
+    return cell

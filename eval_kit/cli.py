@@ -1,5 +1,6 @@
 """``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
 
+import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -7,10 +8,29 @@ import typer
 
 from eval_kit import exchange_cli
 from eval_kit.errors import reported
+from eval_kit.exchange_cli import AllowMissing, JsonFile, Release
 
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+Revision = Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")]
+GridRuns = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec, or with these three:"),
 ]
+Systems = Annotated[
+    list[str] | None,
+    typer.Option("--system", metavar="NAME", help="What made each run, in their order; or once, for all."),
+]
+Shifts = Annotated[
+    list[str] | None,
+    typer.Option("--shift", metavar="NAME", help="topic, wh, length, resttest or restrain, likewise."),
+]
+HeldOuts = Annotated[
+    list[str] | None,
+    typer.Option("--held-out", metavar="NAME", help="What its training lacked, as c0; likewise."),
+]
+Untrained = Annotated[
+    list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, as BM25; repeatable.")
+]
+Seed = Annotated[int, typer.Option(help="Of the bootstrap.")]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
@@ -24,16 +44,14 @@ def score(
         str | None,
         typer.Option(help="Release folder or Hub id; else $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."),
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")] = None,
+    revision: Revision = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON ('-': to the screen).")
     ] = None,
     per_query: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each query's values, tab-separated.")
     ] = None,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
-    ] = False,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Score runs on every test set they cover."""
     from rich.console import Console
@@ -59,34 +77,36 @@ def score(
 
 @app.command()
 def protocol(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec.")
-    ],
-    untrained: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, as BM25; repeatable.")
-    ] = None,
-    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
-    ] = False,
+    runs: GridRuns,
+    system: Systems = None,
+    shift: Shifts = None,
+    held_out: HeldOuts = None,
+    untrained: Untrained = None,
+    release: Release = None,
+    revision: Revision = None,
+    json_file: JsonFile = None,
+    seed: Seed = 0,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Avg In, Out and Rel Loss; Inter., Extra. and delta: the papers' tables from the runs of a grid."""
     from rich.console import Console
 
+    from eval_kit.cells import named
     from eval_kit.outputs import refuse_overwriting, screen, write_json
     from eval_kit.protocol_report import protocols
     from eval_kit.release import open as open_release
 
     refuse_overwriting([*runs, *(untrained or [])], [json_file])
+    cells = named(runs, system or [], shift or [], held_out or [])
     opened = open_release(release, revision)
     with Console(stderr=True).status("reading runs") as status:
         found = protocols(
-            runs, opened, untrained or [], seed, allow_missing, lambda run: status.update(f"reading {run.name}")
+            cells,
+            opened,
+            untrained or [],
+            seed,
+            allow_missing,
+            lambda run: status.update(f"reading {run.name}"),
         )
     if not write_json(found.as_json(), json_file):
         found.print(screen())
@@ -94,37 +114,41 @@ def protocol(
 
 @app.command()
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec.")
-    ],
+    runs: GridRuns,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
-    untrained: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, as BM25; repeatable.")
-    ] = None,
-    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    system: Systems = None,
+    shift: Shifts = None,
+    held_out: HeldOuts = None,
+    untrained: Untrained = None,
+    release: Release = None,
     vectors: Annotated[
         str | None, typer.Option(help="For the figures about R: a model or a file, as for similarity.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
-    ] = False,
+    seed: Seed = 0,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """One self-contained HTML file: summary, tables, figures, per-query explorer, provenance."""
     from rich.console import Console
 
     from eval_kit import report_data
     from eval_kit import vectors as vector_sources
+    from eval_kit.cells import named
     from eval_kit.outputs import refuse_overwriting
     from eval_kit.protocol_report import protocols
     from eval_kit.release import open as open_release
     from eval_kit.report import write_report
 
     refuse_overwriting([*runs, *(untrained or [])], [out])
+    cells = named(runs, system or [], shift or [], held_out or [])
     opened = open_release(release)
     with Console(stderr=True).status("reading runs") as status:
         found = protocols(
-            runs, opened, untrained or [], seed, allow_missing, lambda run: status.update(f"reading {run.name}")
+            cells,
+            opened,
+            untrained or [],
+            seed,
+            allow_missing,
+            lambda run: status.update(f"reading {run.name}"),
         )
         given = vector_sources.get(vectors, report_data.queries_to_encode(found, opened)) if vectors else None
         status.update("drawing figures")
@@ -137,7 +161,7 @@ def similarity(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="[RUN...]", help="Grid runs, to correlate their losses with.")
     ] = None,
-    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    release: Release = None,
     vectors: Annotated[
         str | None,
         typer.Option(
@@ -165,7 +189,7 @@ def slices(
     by: Annotated[
         list[str] | None, typer.Option(help="length, bucket, chameleons10 to chameleons50; repeat for a cross-table.")
     ] = None,
-    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    release: Release = None,
     json_file: JsonFile = None,
 ) -> None:
     """Dev-small by length, ReSTTest bucket and Chameleons level, and their cross-tables."""
@@ -185,7 +209,7 @@ def slices(
 @app.command()
 def chameleons(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")],
-    release: Annotated[str | None, typer.Option(help="Release folder or Hub id, as for score.")] = None,
+    release: Release = None,
     json_file: JsonFile = None,
 ) -> None:
     """Obstinate queries: AP, nDCG, RR@10 and how many are solved, beside the published rankers."""
@@ -220,6 +244,14 @@ for _command in (
 
 
 def main() -> None:
-    """Run the command line; a user's mistake gives one sentence and exit status 2."""
-    with reported("eval_kit"):
-        app()
+    """Run the command line; a user's mistake gives one sentence and exit status 2.
+
+    The garbage collector would walk through all that is imported several times at the start and once more at the end,
+    and find nothing: it is made patient, and what is left at the end goes with the process.
+    """
+    gc.set_threshold(100_000)
+    try:
+        with reported("eval_kit"):
+            app()
+    finally:
+        gc.freeze()

@@ -51,7 +51,7 @@ def covered(
         line = _line_of(run, unknown[0])
         raise RunError(f"{run}:{line}: query {unknown[0]} is in no test set of this release{more}; another --release?")
     held = set(queries)
-    members = {name: set(one.queries) for name, one in test_sets.items()}
+    members = {name: one.query_ids for name, one in test_sets.items()}
     share = {name: len(held & ids) / len(ids) for name, ids in members.items()}
     chosen = {name for name in members if share[name] >= 1 - MOST_MISSING}
     judged = set().union(*members.values())
@@ -73,7 +73,7 @@ def covered(
     return Coverage([test_sets[name] for name in test_sets if name in chosen], len(held - judged))
 
 
-def _explaining_most(left: set[str], members: Mapping[str, set[str]], share: Mapping[str, float]) -> str:
+def _explaining_most(left: set[str], members: Mapping[str, frozenset[str]], share: Mapping[str, float]) -> str:
     """The set that best fits the queries left over: holds many of them, and is itself covered far."""
     return max(members, key=lambda name: len(left & members[name]) * share[name])
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 MARKS_OF_A_FULL_DISK = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
 XET_STATUS = re.compile(r"HTTP status \w+ error \((\d{3})")
+XET_BREAKS = ("error sending request", "error decoding response body", "request or response body error")
 HIDDEN = "the Hub shows no such dataset without a valid token; log in with 'hf auth login', and check the name"
+BROKEN = "the connection to the Hub broke; check the network and try again"
 REFUSALS = {
     401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
     403: "the token may not do that; get access from its owner, or name a dataset of your own",
@@ -66,6 +68,8 @@ def _reason(error: BaseException) -> str | None:
         return _refusal(error.response.status_code, error.server_message)
     if found := XET_STATUS.search(str(error)):  # hf_xet says it in words only
         return _refusal(int(found[1]))
+    if any(mark in str(error) for mark in XET_BREAKS):  # with a signed address, which nobody should see
+        return BROKEN
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set; unset it and try again"
     if isinstance(error, HFValidationError):
@@ -78,7 +82,7 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, httpx2.ConnectError):
         return f"the Hub cannot be reached at {ENDPOINT}; check the network (and HF_ENDPOINT) and try again"
     if isinstance(error, (httpx2.HTTPError, ConnectionError)):
-        return "the connection to the Hub broke; check the network and try again"
+        return BROKEN
     if isinstance(error, json.JSONDecodeError):
         return "the Hub's answer is not readable; try again later"
     if isinstance(error, OSError):

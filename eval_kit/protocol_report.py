@@ -1,6 +1,6 @@
 """From grid runs to protocol results: score, group by shift, compare, and lay out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class Protocols:
 
 
 def protocols(
-    runs: Sequence[Path],
+    runs: Sequence[Path] | Mapping[Path, Cell],
     release: Release,
     untrained: Sequence[Path] = (),
     seed: int = 0,
@@ -73,7 +73,7 @@ def protocols(
     """Every protocol that the given grid runs make complete.
 
     Args:
-        runs: files named ``<system>.<shift>.<held-out>.trec``.
+        runs: files named ``<system>.<shift>.<held-out>.trec``, or files with their cells.
         release: whose test sets.
         untrained: runs of systems that nothing was held out from, for a row of their own.
         seed: of the bootstrap.
@@ -84,7 +84,7 @@ def protocols(
         UserError: a name that tells no cell, a missing cell (with the file name expected), or a run that does not
             cover the test sets of its shift.
     """
-    cells = named(runs)
+    cells = dict(runs) if isinstance(runs, Mapping) else named(runs)
     grid(cells.values(), release)
     scores = score([*runs, *untrained], release, allow_missing, on_run)
     values = _values(scores, cells)
@@ -124,7 +124,7 @@ def _refuse_foreign_runs(shift: str, cells: dict[Path, Cell], values: pl.DataFra
     covered = {tuple(row) for row in values.filter(on_shift).select("system", "held_out", "seed").unique().iter_rows()}
     for run, cell in cells.items():
         if cell.shift == shift and (cell.system, cell.held_out, cell.seed) not in covered:
-            raise UserError(f"{run}: covers no test set of the {shift} shift, which its name promises")
+            raise UserError(f"{run}: covers no test set of the {shift} shift, which it was trained on")
 
 
 def _untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:

@@ -10,9 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from eval_kit.runs import Faults, read_pieces
 
@@ -107,19 +105,18 @@ class _Ranker:
         repeats: list[Future[list[tuple[int, str]]]] = []
         with ThreadPoolExecutor(1) as beside:
             for frame in frames:
-                block = frame["query_id"].rle_id()
-                starts = _starts(block.to_numpy())
-                names = frame["query_id"].gather(starts)
+                blocks = _blocks(frame)
                 before = len(seen)
-                seen.update(names)
-                if len(seen) - before < len(names):
+                seen.update(blocks["query_id"])
+                if len(seen) - before < blocks.height:
                     raise _ScatteredError
+                frame = frame.with_columns(block=pl.col("query_id").rle_id())
                 for column in ("passage_id", "rank"):
                     if column in frame.columns:
-                        repeats.append(beside.submit(_repeats, frame, block, column, lines))
-                queries_here, hits_here = self._rank_frame(frame, block, starts, names)
-                queries.append(queries_here)
-                hits.append(hits_here)
+                        repeats.append(beside.submit(_repeats, frame, column, lines))
+                frame = _by_score(frame)
+                queries.append(self._queries(blocks, frame["tied"]))
+                hits.append(self._hits(blocks, frame))
                 lines += frame.height
         faults = Faults(self.path)
         for found in repeats:
@@ -128,51 +125,66 @@ class _Ranker:
         faults.raise_any()
         return pl.concat(queries), pl.concat(hits), lines
 
-    def _rank_frame(
-        self, frame: pl.DataFrame, block: pl.Series, starts: NDArray[np.int64], names: pl.Series
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        scores = frame["score"].to_numpy()
-        blocks = block.to_numpy()
-        if np.any((scores[1:] > scores[:-1]) & (blocks[1:] == blocks[:-1])):
-            order = np.lexsort((-scores, blocks))
-            frame, scores = frame[order], scores[order]  # block ids stay, they are sorted already
-        ends = np.append(starts[1:], frame.height)
-        new_score = np.append(True, (scores[1:] != scores[:-1]) | (blocks[1:] != blocks[:-1]))
-        tie_starts = np.flatnonzero(new_score)
-        tie_ends = np.append(tie_starts[1:], frame.height)
+    def _queries(self, blocks: pl.DataFrame, tied: pl.Series) -> pl.DataFrame:
+        """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, what is there is another's."""
+        after = {k: pl.min_horizontal(pl.col("start") + k, len(tied) - 1) for k in self.cutoffs}
+        return blocks.select(
+            "query_id",
+            "retrieved",
+            *(((pl.col("retrieved") > k) & pl.lit(tied).gather(after[k])).alias(f"tied_across_{k}") for k in after),
+        )
 
-        queries = pl.DataFrame({"query_id": names, "retrieved": (ends - starts).astype(np.uint32)})
-        for k in self.cutoffs:
-            after = np.minimum(starts + k, frame.height - 1)
-            queries = queries.with_columns(pl.Series(f"tied_across_{k}", (starts + k < ends) & ~new_score[after]))
-
-        wanted = self.judged.filter(pl.col("query_id").is_in(names.implode()))
-        rows = (
+    def _hits(self, blocks: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of :attr:`RankedRun.judged` among the lines of ``frame``."""
+        wanted = self.judged.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
+        hits = (
             frame.lazy()
             .select("query_id", "passage_id")
             .with_row_index("row")
             .filter(pl.col("passage_id").is_in(wanted["passage_id"].implode()))
             .join(wanted.lazy(), on=["query_id", "passage_id"], how="semi")
-            .collect()
+            .join(blocks.lazy().select("query_id", "start"), on="query_id")
             .sort("row")
+            .collect()
         )
-        row = rows["row"].to_numpy().astype(np.int64)
-        start = starts[blocks[row] - blocks[0]] if len(row) else row
-        tie = np.searchsorted(tie_starts, row, side="right") - 1
-        first, last = tie_starts[tie], tie_ends[tie]
-        ahead = _greater_ids(frame["passage_id"], row, first, last)
-        hits = rows.select("query_id", "passage_id").with_columns(
-            pl.Series("rank", (first - start + 1 + ahead).astype(np.uint32)),
-            pl.Series("tied_from", (first - start + 1).astype(np.uint32)),
-            pl.Series("tied_to", (last - start).astype(np.uint32)),
+        ties = (~frame["tied"]).arg_true()  # where each run of equal scores begins
+        tie = ties.search_sorted(hits["row"], side="right")
+        hits = hits.with_columns(
+            first=ties.gather(tie - 1), end=ties.append(pl.Series([frame.height], dtype=ties.dtype)).gather(tie)
         )
-        return queries, hits
+        place = pl.col("first") - pl.col("start") + 1
+        return hits.join(_ahead_in_tie(hits, frame["passage_id"]), on="row", how="left", maintain_order="left").select(
+            "query_id",
+            "passage_id",
+            rank=place + pl.col("ahead").fill_null(0),
+            tied_from=place,
+            tied_to=pl.col("end") - pl.col("start"),
+        )
 
 
-def _repeats(frame: pl.DataFrame, block: pl.Series, column: str, lines_before: int) -> list[tuple[int, str]]:
+def _blocks(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row a query of ``frame``, whose lines stand together: its first row, ``start``, and how many it has."""
+    return (
+        frame["query_id"]
+        .rle()
+        .struct.unnest()
+        .select(query_id="value", retrieved="len", start=pl.col("len").cum_sum() - pl.col("len"))
+    )
+
+
+def _by_score(frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with each block's scores descending, and ``tied``: whether a line has the score of the one before."""
+    same = pl.col("block") == pl.col("block").shift()
+    before = pl.col("score").shift()
+    if frame.select((same & (pl.col("score") > before)).any()).item():
+        frame = frame.sort("block", "score", descending=[False, True])
+    return frame.with_columns(tied=(same & (pl.col("score") == before)).fill_null(False))
+
+
+def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[int, str]]:
     """Each line whose value in ``column`` an earlier line of its query has, and what to say of it."""
-    keys = frame[column].hash() ^ (block.cast(pl.UInt64) * _ODD)
-    if keys.n_unique() == frame.height:
+    distinct = frame.lazy().group_by("block").agg(pl.col(column).hash().n_unique()).select(pl.col(column).sum())
+    if distinct.collect().item() == frame.height:  # equal hashes of unequal values only cost a second look
         return []
     lines = frame if "line" in frame.columns else frame.with_row_index("line", offset=lines_before + 1)
     repeats = lines.filter(~pl.struct("query_id", column).is_first_distinct()).sort("line")
@@ -183,41 +195,25 @@ def _repeats(frame: pl.DataFrame, block: pl.Series, column: str, lines_before: i
     ]
 
 
-_ODD = 0x9E3779B97F4A7C15
-"""Spreads block numbers over 64 bits, so that equal keys are equal pairs but for one chance in billions."""
-
-
 def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Cut frames anew, so that the last query of each is complete."""
     rest: pl.DataFrame | None = None
     for frame in frames:
-        joined = frame if rest is None else pl.concat([rest, frame], rechunk=True)
-        last = joined["query_id"].rle_id()
-        length = int((last == last[-1]).sum())
-        rest = joined.tail(length)
-        if length < joined.height:
-            yield joined.head(joined.height - length)
+        joined = frame if rest is None else pl.concat([rest, frame])
+        last = joined["query_id"].rle().struct.field("len")[-1]
+        rest = joined.tail(last)
+        if last < joined.height:
+            yield joined.head(joined.height - last)
     if rest is not None:
         yield rest
 
 
-def _starts(blocks: NDArray[np.uint32]) -> NDArray[np.int64]:
-    return np.append(0, np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).astype(np.int64)
-
-
-def _greater_ids(
-    ids: pl.Series, rows: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """For each row, how many ids among rows ``first`` to ``last`` (exclusive) are greater than its own, as bytes."""
-    ahead = np.zeros(len(rows), np.int64)
-    tied = np.flatnonzero(last - first > 1)
-    if not len(tied):
-        return ahead
+def _ahead_in_tie(hits: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
+    """``row`` and ``ahead`` of tied hits: how many ids from row ``first`` to ``end`` (exclusive) exceed its own."""
     pairs = (
-        pl.DataFrame({"hit": tied, "row": rows[tied], "first": first[tied], "last": last[tied]})
-        .with_columns(other=pl.int_ranges("first", "last"))
+        hits.filter(pl.col("end") - pl.col("first") > 1)
+        .select("row", other=pl.int_ranges("first", "end", dtype=pl.UInt32))
         .explode("other")
     )
-    greater = ids.gather(pairs["other"]) > ids.gather(pairs["row"])
-    np.add.at(ahead, pairs["hit"].filter(greater).to_numpy(), 1)
-    return ahead
+    greater = ids.gather(pairs["other"]) > ids.gather(pairs["row"])  # as bytes
+    return pairs.filter(greater).group_by("row").agg(ahead=pl.len())

@@ -49,6 +49,11 @@ class TestSet:
     queries: pl.Series
     qrels: str
 
+    @cached_property
+    def query_ids(self) -> frozenset[str]:
+        """The ids of ``queries``."""
+        return frozenset(self.queries)
+
 
 @dataclass(frozen=True)
 class Release:

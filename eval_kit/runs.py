@@ -22,7 +22,7 @@ import zstandard
 
 from eval_kit.errors import UserError
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 16 << 20
 THREADS = 2
 HIGHEST_RANK = 10_000_000
 SHOWN_FAULTS = 5
@@ -243,7 +243,7 @@ def require_file(path: Path) -> None:
 def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
     """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd."""
     require_file(path)
-    with path.open("rb", buffering=0) as file:
+    with path.open("rb") as file:
         magic = file.read(4)
         file.seek(0)
         raw = _Raw(file, digest)
@@ -253,7 +253,8 @@ def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
         elif magic == b"\x28\xb5\x2f\xfd":
             yield from _zstd_blocks(raw, size)
         else:
-            yield from iter(partial(raw.read, size), b"")
+            while block := raw.read(raw.to_line_end(size)):
+                yield block
 
 
 class _Raw:
@@ -268,6 +269,14 @@ class _Raw:
         if self._digest is not None:
             self._digest.update(block)
         return block
+
+    def to_line_end(self, size: int) -> int:
+        """``size``, or what there must be read from here so that a line ends there."""
+        here = self._file.tell()
+        self._file.seek(here + size)
+        rest = len(self._file.readline())
+        self._file.seek(here)
+        return size + rest
 
 
 def _zstd_blocks(raw: _Raw, size: int) -> Iterator[bytes]:
@@ -287,7 +296,9 @@ def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
     rest = b""
     for block in blocks:
         end = block.rfind(b"\n") + 1
-        if end:
+        if end and end == len(block) and not rest:
+            yield block
+        elif end:
             yield b"".join((rest, memoryview(block)[:end]))
             rest = block[end:]
         else:

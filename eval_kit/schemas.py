@@ -45,9 +45,7 @@ def _validator(name: str) -> Any:
     path = _folder() / f"{name}.schema.json"
     if not path.is_file():
         raise KeyError(f"no schema named {name!r}; there are {', '.join(names())}")
-    schema = json.loads(path.read_text(encoding="utf-8"))
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    return Draft202012Validator(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _folder() -> Path:

@@ -83,12 +83,8 @@ def score(
     splits = sorted({test_set.qrels for test_set in test_sets.values()})
     qrels = {split: release.qrels(split) for split in splits}
     judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
-    cutoffs = {
-        measure.cutoff
-        for one in test_sets.values()
-        for measure in map(parse, one.measures)
-        if measure.cutoff and measure.kind != "ASL"
-    }
+    measures = {parse(name) for one in test_sets.values() for name in one.measures}
+    cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     figures: list[Figure] = []
     sources = []
     for run, name in zip(runs, _names(runs), strict=True):
@@ -96,9 +92,7 @@ def score(
         ranked = rank_judged(run, judged, cutoffs)
         held = ranked.queries["query_id"]
         coverage = covered(run, held, test_sets, release.known_queries, allow_missing)
-        values = _Values(ranked, qrels)
-        for test_set in coverage.test_sets:
-            figures += _figures(name, values, test_set)
+        figures += _figures(name, ranked, qrels, coverage.test_sets)
         sources.append(source_of(name, ranked, coverage))
     provenance = {
         "kit_version": __version__,
@@ -114,71 +108,71 @@ def score(
     return Scores(figures, provenance)
 
 
-class _Values:
-    """Per-query values of one run, computed once for each split of the judgements, whichever test sets share it."""
-
-    def __init__(self, ranked: RankedRun, qrels: Mapping[str, pl.DataFrame]) -> None:
-        self.queries = ranked.queries
-        self._ranks = ranked.judged
-        self._qrels = qrels
-        self._judged: dict[str, pl.DataFrame] = {}
-        self._values: dict[tuple[str, Measure, str], pl.DataFrame] = {}
-
-    def of(self, split: str, measure: Measure, ties: str = "") -> pl.DataFrame:
-        """``query_id`` and ``value`` of every judged query; ``ties`` across the cutoff: as they are, worst or best."""
-        key = (split, measure, ties)
-        if key not in self._values:
-            if split not in self._judged:
-                on = ["query_id", "passage_id"]
-                self._judged[split] = self._qrels[split].join(self._ranks, on=on, how="left")
-            judged = self._judged[split]
-            queries = judged["query_id"].unique()
-            if ties and measure.cutoff is not None:
-                judged = with_ties_resolved(judged, measure.cutoff, best=ties == "best")
-            values = per_query(measure, judged, queries)
-            self._values[key] = pl.DataFrame({"query_id": queries, "value": values})
-        return self._values[key]
+def _figures(
+    run: str, ranked: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
+) -> Iterator[Figure]:
+    """Every measure of every test set; the sets that share judgements share the work."""
+    rows: dict[str, pl.DataFrame] = {}
+    for split in {one.qrels for one in test_sets}:
+        sets = [one for one in test_sets if one.qrels == split]
+        members = pl.concat(one.queries.to_frame("query_id") for one in sets)
+        measures = [parse(name) for name in dict.fromkeys(name for one in sets for name in one.measures)]
+        values = _values(members, measures, ranked, qrels[split])
+        start = 0
+        for one in sets:
+            rows[one.name] = values.slice(start, len(one.queries))
+            start += len(one.queries)
+    for one in test_sets:
+        for name in one.measures:
+            yield _figure(run, one, parse(name), rows[one.name])
 
 
-def _figures(run: str, values: _Values, test_set: TestSet) -> Iterator[Figure]:
-    held = values.queries.filter(pl.col("query_id").is_in(test_set.queries.implode()))
-    for name in test_set.measures:
-        measure = parse(name)
-        mine = _of_test_set(values.of(test_set.qrels, measure), measure, test_set)
-        ties = _ties(measure, held)
-        worst, best = (
-            _mean(_of_test_set(values.of(test_set.qrels, measure, how), measure, test_set)) if ties else None
-            for how in ("worst", "best")
-        )
-        yield Figure(
-            run=run,
-            test_set=test_set.name,
-            measure=name,
-            value=_mean(mine),
-            queries=len(test_set.queries),
-            missing=len(test_set.queries) - held.height,
-            ties_at_cutoff=ties,
-            worst=worst,
-            best=best,
-            per_query=mine,
-        )
+def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
+    """``members`` with the columns of :attr:`RankedRun.queries` and one a measure, named for it.
+
+    A measure whose cutoff cuts ties has two more, ``<measure> worst`` and ``<measure> best``. A query that nobody
+    judged has the value of an empty result.
+    """
+    judged = qrels.join(ranked.judged, on=["query_id", "passage_id"], how="left")
+    values = pl.DataFrame(judged["query_id"].unique())
+    columns = []
+    for measure in measures:
+        resolved = {measure.name: judged}
+        if (across := _across(measure)) and ranked.queries[across].any():
+            for how in ("worst", "best"):
+                resolved[f"{measure.name} {how}"] = with_ties_resolved(judged, measure.cutoff or 0, how == "best")
+        for name, ranks in resolved.items():
+            values = values.with_columns(per_query(measure, ranks, values["query_id"]).alias(name))
+            columns.append(pl.col(name).fill_null(value_of_nothing(measure)))
+    joined = members.join(values, on="query_id", how="left", maintain_order="left").with_columns(columns)
+    return joined.join(ranked.queries, on="query_id", how="left", maintain_order="left")
 
 
-def _of_test_set(values: pl.DataFrame, measure: Measure, test_set: TestSet) -> pl.DataFrame:
-    """The values of the test set's own queries; a query that nobody judged has the value of an empty result."""
-    own = test_set.queries.to_frame("query_id").join(values, on="query_id", how="left", maintain_order="left")
-    return own.with_columns(pl.col("value").fill_null(value_of_nothing(measure)))
+def _figure(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Figure:
+    across = _across(measure)
+    ties = int(rows[across].sum()) if across else 0
+    worst, best = (_mean(rows[f"{measure.name} {how}"]) if ties else None for how in ("worst", "best"))
+    return Figure(
+        run=run,
+        test_set=test_set.name,
+        measure=measure.name,
+        value=_mean(rows[measure.name]),
+        queries=rows.height,
+        missing=rows["retrieved"].null_count(),
+        ties_at_cutoff=ties,
+        worst=worst,
+        best=best,
+        per_query=pl.DataFrame([rows["query_id"], rows[measure.name].alias("value")]),
+    )
 
 
-def _ties(measure: Measure, held: pl.DataFrame) -> int:
-    """In how many of the run's queries passages with one score stand on both sides of the measure's cutoff."""
-    if measure.cutoff is None or measure.kind == "ASL":
-        return 0
-    return int(held[f"tied_across_{measure.cutoff}"].sum())
+def _across(measure: Measure) -> str:
+    """The column that tells where passages with one score stand on both sides of the measure's cutoff, if any."""
+    return f"tied_across_{measure.cutoff}" if measure.cutoff and measure.kind != "ASL" else ""
 
 
-def _mean(values: pl.DataFrame) -> float:
-    return float(values["value"].sum()) / values.height
+def _mean(values: pl.Series) -> float:
+    return float(values.sum()) / len(values)
 
 
 def source_of(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any]:

@@ -151,6 +151,54 @@ def test_the_command_prints_the_papers_layout(oracle, tmp_path, command):
     assert document["provenance"]["release"]["digest"] == release.digest
 
 
+def test_runs_of_any_name_are_a_grid_if_options_tell_their_cells(oracle, tmp_path, command):
+    release, runs, _ = oracle
+    topic = [run for run in runs if ".topic." in run.name][::-1]
+    other = []
+    for number, run in enumerate(topic):
+        other.append(tmp_path / f"{number}" / "dense.wh.wha.trec")  # options go before names
+        other[-1].parent.mkdir()
+        other[-1].write_bytes(run.read_bytes())
+    held_out = [option for run in topic for option in ("--held-out", run.name.split(".")[2])]
+    options = ("--system", "oracle", *held_out, "--shift", "topic", "--release", release.folder)
+    done = command("eval_kit", "protocol", *other, *options)
+    assert done.returncode == 0, done.stderr
+    expected = (GOLDEN / "protocol-topic.txt").read_text()
+    assert [line.rstrip() for line in done.stdout.splitlines()] == expected.splitlines()
+    done = command("eval_kit", "report", *other, *options, "--out", tmp_path / "r.html")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'r.html'}\n"), done.stderr
+
+
+def test_options_that_do_not_fit_the_runs(tmp_path, command):
+    options = {
+        "--system is missing: --system, --shift and --held-out come together": ["--shift", "topic", "--held-out", "c0"],
+        "--held-out is missing": ["--system", "s", "--shift", "wh"],
+        "--held-out is given 2 times for 3 runs; give it once": [
+            *("--system", "s", "--shift", "wh", "--held-out", "wha", "--held-out", "how")
+        ],
+        "--shift tropic: there is no such shift; there are topic, wh": [
+            *("--system", "s", "--shift", "tropic", "--held-out", "c0")
+        ],
+        "b.trec: a second run of the cell s.wh.who.trec": ["--system", "s", "--shift", "wh", "--held-out", "who"],
+        "a.trec: its name is not <system>.<shift>.<held-out>.trec": [],
+    }
+    for sentence, given in options.items():
+        done = command("eval_kit", "protocol", "a.trec", "b.trec", "c.trec", *given, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"eval_kit: {sentence}"), done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_what_is_told_of_each_run_is_in_the_order_of_the_runs():
+    runs = [Path(name) for name in ("x", "y", "z.wh.wha.trec")]
+    assert named(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"]) == {
+        runs[0]: Cell("s", "wh", "who"),
+        runs[1]: Cell("s", "wh", "how"),
+        runs[2]: Cell("t", "wh", "who"),
+    }
+    assert named(runs[:1], ["s"], ["wh"], ["who"]) == {runs[0]: Cell("s", "wh", "who")}
+
+
 @pytest.fixture(scope="module")
 def zhan(oracle, tmp_path_factory):
     """The oracle taught with each ReSTrain set, and with all ReSTTest buckets but one (CIKM 2022's two grids)."""
@@ -203,7 +251,7 @@ def test_faults_of_a_grid(oracle, tmp_path, command):
     unnamed.write_bytes(b"")
     cases = {
         "the grid of oracle on topic lacks a run: expected oracle.topic.c4.trec": topic[:4],
-        "covers no test set of the topic shift, which its name promises": [*topic[:4], wrong],
+        "covers no test set of the topic shift, which it was trained on": [*topic[:4], wrong],
         "oracle.topic.c9.trec: the topic shift has no c9; it has c0, c1, c2, c3, c4": [*topic, stranger],
         "its name is not <system>.<shift>.<held-out>.trec": [*topic, unnamed],
         "a second run of the cell oracle.topic.c4.trec": [*topic, wrong],
