@@ -126,6 +126,13 @@ def by_name(name: str) -> Encoder:
     return Lsa() if name == "lsa" else Model(name)
 
 
+def public_name(encoder: Encoder) -> str:
+    """An encoder's name as others may read it: of a model in a folder without the way to the folder."""
+    if isinstance(encoder, Model) and Path(encoder.place).is_dir():
+        return Path(encoder.place).resolve().name + encoder.name.removeprefix(encoder.place)
+    return encoder.name
+
+
 @dataclass(frozen=True)
 class Lsa:
     """TF-IDF (sublinear) and truncated SVD, with rows of unit length; zero for a text without a known word.

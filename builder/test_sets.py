@@ -1,29 +1,48 @@
 """The test sets that a release of this benchmark has, with their names and official measures."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import polars as pl
 
 from builder.release import Table, TestSet
-from builder.shifts import length, wh
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
 BUCKETS = ("b1", "b2", "b3", "b4", "b5")
 CHAMELEON_SETS = ("veiled", "pygmy", "lesser")
 OBSTINACY = ("none", *CHAMELEON_SETS)
 LEVELS = (10, 20, 30, 40, 50)
-CONFIGS = ("topic", "wh", "length", "resttest", "restrain", "chameleons", "trec_dl", "validation", "qrels", "passages")
+CONFIGS = (
+    "topic",
+    "wh",
+    "length",
+    "resttest",
+    "restrain",
+    "chameleons",
+    "trec_dl",
+    "validation",
+    "qrels",
+    "negatives",
+    "passages",
+)
 
 SHIFT_MEASURES = ("RR@10", "ASL@100", "R@1000")
 DEV_MEASURES = ("RR@10", "R@100", "R@1000")
 DL_MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100", "R(rel=2)@1000")
+OTHER_MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000")
 CHAMELEON_MEASURES = ("AP", "nDCG", "RR@10", "R@1000")
+BY_SPLIT = {"dev": DEV_MEASURES, "dl19": DL_MEASURES, "dl20": DL_MEASURES}
+MAIN_SPLITS = ("dev", "test")
+"""Evaluation splits that are large enough to be parted, the better first."""
+
+type Tables = Mapping[tuple[str, str], pl.DataFrame]
 
 
 def test_sets(tables: Iterable[Table]) -> list[TestSet]:
-    """The test sets whose queries and judgements are among ``tables``.
+    """The test sets whose queries and judgements are among ``tables``; none is empty.
 
     TREC DL's ReSTTest buckets hold 1 to 18 queries each; they are in the table, but no test sets of their own.
     """
-    return list(_test_sets({(table.config, table.split) for table in tables}))
+    return list(_test_sets({(table.config, table.split): table.frame for table in tables}))
 
 
 def in_order(tables: Iterable[Table]) -> list[Table]:
@@ -31,31 +50,59 @@ def in_order(tables: Iterable[Table]) -> list[Table]:
     return sorted(tables, key=lambda table: CONFIGS.index(table.config))
 
 
-def _test_sets(have: set[tuple[str, str]]) -> Iterator[TestSet]:
-    clusters = {"topic": TOPICS, "wh": wh.CLUSTERS, "length": length.CLUSTERS}
-    for shift, names in clusters.items():
-        qrels = "dev" if shift == "length" else f"{shift}_test"
-        if {(shift, "test"), ("qrels", qrels)} <= have:
-            for name in names:
+def main_split(splits: Iterable[str]) -> str | None:
+    """The split that length, ReSTTest's buckets and the Chameleons are tested on: dev, else test."""
+    have = set(splits)
+    return next((split for split in MAIN_SPLITS if split in have), None)
+
+
+def _test_sets(have: Tables) -> Iterator[TestSet]:
+    for shift in ("topic", "wh", "length"):
+        qrels = f"{shift}_test" if ("qrels", f"{shift}_test") in have else "dev"
+        if {(shift, "test"), ("qrels", qrels)} <= have.keys():
+            for name in _labels(have[shift, "test"]["cluster"]):
                 yield TestSet(f"{shift}.{name}", shift, shift, "test", qrels, SHIFT_MEASURES, where=("cluster", [name]))
-    for split in ("dev", "dl19", "dl20"):
-        if {("resttest", split), ("qrels", split)} <= have:
-            measures = DEV_MEASURES if split == "dev" else DL_MEASURES
+    evaluation = [split for config, split in have if config == "resttest" and split != "train"]
+    for split in evaluation:
+        if ("qrels", split) in have:
+            measures = BY_SPLIT.get(split, OTHER_MEASURES)
             yield TestSet(split, split, "resttest", split, split, measures)
-    if {("resttest", "dev"), ("qrels", "dev")} <= have:
-        for bucket in BUCKETS:
+    yield from _undivided_dl(have, evaluation)
+    main = main_split(evaluation)
+    if main and ("qrels", main) in have:
+        for bucket in _labels(have["resttest", main]["bucket"]):
             where = ("bucket", [bucket])
-            yield TestSet(f"resttest.{bucket}", "resttest", "resttest", "dev", "dev", DEV_MEASURES, where)
-    if {("chameleons", "dev"), ("qrels", "dev")} <= have:
-        for name in CHAMELEON_SETS:
-            for level in LEVELS:
-                at_least = OBSTINACY[OBSTINACY.index(name) :]
+            measures = BY_SPLIT.get(main, OTHER_MEASURES)
+            yield TestSet(f"resttest.{bucket}", "resttest", "resttest", main, main, measures, where)
+    for split in (split for config, split in have if config == "chameleons"):
+        if ("qrels", split) in have:
+            yield from _chameleons(split, have["chameleons", split])
+
+
+def _undivided_dl(have: Tables, elsewhere: Sequence[str]) -> Iterator[TestSet]:
+    """TREC DL's judged topics, in a release without ReSTTest."""
+    for split in (split for config, split in have if config == "trec_dl" and split not in elsewhere):
+        if ("qrels", split) in have:
+            yield TestSet(split, split, "trec_dl", split, split, DL_MEASURES, where=("judged", ["yes"]))
+
+
+def _chameleons(split: str, rows: pl.DataFrame) -> Iterator[TestSet]:
+    levels = [name for name in rows.columns if name.startswith("level_")]
+    for name in CHAMELEON_SETS:
+        for level in levels:
+            at_least = OBSTINACY[OBSTINACY.index(name) :]
+            if set(at_least) & set(_labels(rows[level])):
                 yield TestSet(
-                    f"chameleons.{name}.{level}",
+                    f"chameleons.{name}.{level.removeprefix('level_')}",
                     "chameleons",
                     "chameleons",
-                    "dev",
-                    "dev",
+                    split,
+                    split,
                     CHAMELEON_MEASURES,
-                    where=(f"level_{level}", at_least),
+                    where=(level, at_least),
                 )
+
+
+def _labels(column: pl.Series) -> list[str]:
+    """The labels that occur, in the order of their codes."""
+    return [str(label) for label in column.unique().sort() if label is not None]

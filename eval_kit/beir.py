@@ -154,8 +154,8 @@ def open(folder: Path) -> Dataset:
         UserError: a file that is not there; ``file:line`` of the first lines that are not as BEIR's, or that judge a
             query without a text, and how many more there are.
     """
-    queries = _read_queries(folder / "queries.jsonl")
-    return Dataset(folder, queries, _read_qrels(folder / "qrels" / "test.tsv", set(queries["query_id"])))
+    queries = read_queries(folder / "queries.jsonl")
+    return Dataset(folder, queries, read_qrels(folder / "qrels" / "test.tsv", set(queries["query_id"])))
 
 
 def score(run: Path, dataset: Dataset, allow_missing: bool = False) -> DatasetScores:
@@ -316,7 +316,7 @@ def _mean(values: pl.Series) -> float:
     return float(values.sum()) / len(values)
 
 
-def _read_queries(path: Path) -> pl.DataFrame:
+def read_queries(path: Path) -> pl.DataFrame:
     faults = Faults(path)
     texts: dict[str, str] = {}
     for number, line in enumerate(_lines(path), start=1):
@@ -338,7 +338,7 @@ def _read_queries(path: Path) -> pl.DataFrame:
     return pl.DataFrame({"query_id": list(texts), "text": list(texts.values())}, _QUERIES)
 
 
-def _read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
+def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
     faults = Faults(path)
     grades: dict[tuple[str, str], int] = {}
     lines = _lines(path)

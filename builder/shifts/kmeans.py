@@ -58,7 +58,7 @@ def kmeans(vectors: Vectors, k: int, seed: int, iterations: int = 25, threads: i
         threads: how many to use (all the processor has); without influence on the result.
 
     Raises:
-        UserError: k is less than 1, or greater than the number of vectors.
+        UserError: k is less than 1, or greater than the number of vectors; fewer than one iteration.
     """
     import faiss
     from faiss.contrib.clustering import reassign_centroids
@@ -66,6 +66,8 @@ def kmeans(vectors: Vectors, k: int, seed: int, iterations: int = 25, threads: i
 
     if not 1 <= k <= len(vectors):
         raise UserError(f"k-means with k = {k:,} needs at least as many queries; there are {len(vectors):,}")
+    if iterations < 1:
+        raise UserError(f"k-means needs one iteration at least, not {iterations}")
     workers = threads or faiss.omp_get_max_threads()
     rng = np.random.RandomState(seed)
     with threadpool_limits(1), ThreadPoolExecutor(workers, initializer=_one_thread) as pool:

@@ -4,12 +4,27 @@ The paper splits at the median of 6 words; the published test sets follow, witho
 "short if splitting at single spaces gives at most 5 words" (double spaces therefore count).
 """
 
+from dataclasses import dataclass
+
 import polars as pl
+
+from builder.draws import drawn
+from eval_kit.errors import UserError
 
 CLUSTERS = ("short", "long")
 LONGEST_SHORT = 5
 RULE = f"short if len(text.split(' ')) <= {LONGEST_SHORT}, else long"
+DRAWN = "; of a cluster larger than the size a random part (seeded)"
 SOURCE = "ECIR 2023 §3.1; exact on the published EVAL/queries/queries_{short,long}.tsv"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The training sets' size of arXiv 2205.02870 §3.1; our share of test queries where there is no dev split."""
+
+    size: int = 100_000
+    test_share: float = 0.2
+    seed: int = 13
 
 
 def cluster(texts: pl.Series) -> pl.Series:
@@ -21,3 +36,36 @@ def cluster(texts: pl.Series) -> pl.Series:
         .cast(pl.Enum(CLUSTERS))
         .alias("cluster")
     )
+
+
+def assign(
+    train: pl.DataFrame, dev: pl.DataFrame | None = None, parameters: Parameters | None = None
+) -> dict[str, pl.DataFrame]:
+    """Cluster of each query, by split.
+
+    Args:
+        train: ``query_id``, ``text``.
+        dev: the test queries; without them, the share of the training queries is held back.
+        parameters: as in the papers, if not given.
+
+    Returns:
+        ``train`` and ``test``, each with ``query_id``, ``text``, ``cluster`` (Enum short, long).
+
+    Raises:
+        UserError: parameters that make no sense.
+    """
+    parameters = parameters or Parameters()
+    if not 0 < parameters.test_share < 1:
+        raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
+    if parameters.size < 1:
+        raise UserError(f"a length cluster must have a query at least, not {parameters.size}")
+    if dev is None:
+        count = round(parameters.test_share * train.height)
+        held_back = pl.col("query_id").is_in(drawn(train["query_id"], count, parameters.seed, "length test").implode())
+        train, dev = train.filter(~held_back), train.filter(held_back)
+    train, dev = (queries.select("query_id", "text", cluster(queries["text"])) for queries in (train, dev))
+    kept = [
+        drawn(train["query_id"].filter(train["cluster"] == one), parameters.size, parameters.seed, f"length {one}")
+        for one in CLUSTERS
+    ]
+    return {"train": train.filter(pl.col("query_id").is_in(pl.concat(kept).implode())), "test": dev}

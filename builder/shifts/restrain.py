@@ -10,7 +10,7 @@ The released sets are nested (14k in 45k in 200k, in both regimes) and no query 
 That is what this rule gives, and what sampling from all but a small top-E would not give.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -75,13 +75,25 @@ def assign(
     """
     parameters = parameters or Parameters()
     depth = depths(train, tests, threads)
-    draw = np.random.Generator(np.random.PCG64(parameters.seed)).permutation(len(train))
-    draw = draw[_places(train.query_ids)]
+    return regimes(train.query_ids, depth, solve(depth, parameters.sizes), parameters.seed)
+
+
+def regimes(query_ids: pl.Series, depth: Ints, solved: Sequence[Solved], seed: int) -> pl.DataFrame:
+    """The regime of each training query at each size, as :func:`assign` gives it.
+
+    Args:
+        query_ids: n distinct ids.
+        depth: (n,) from :func:`depths`.
+        solved: from :func:`solve`.
+        seed: of the sample for extrapolation.
+    """
+    draw = np.random.Generator(np.random.PCG64(seed)).permutation(len(query_ids))
+    draw = draw[_places(query_ids)]
     near_to_far = np.argsort(depth, kind="stable")
     far_to_near = np.lexsort((draw, -depth))
-    columns: dict[str, pl.Series] = {"query_id": train.query_ids}
-    for one in solve(depth, parameters.sizes):
-        regime = np.full(len(train), -1)
+    columns: dict[str, pl.Series] = {"query_id": query_ids}
+    for one in solved:
+        regime = np.full(len(query_ids), -1)
         regime[near_to_far[: one.queries]] = 0
         regime[far_to_near[: one.queries]] = 1
         columns[f"regime_{one.size}"] = pl.Series([*REGIMES, None]).gather(regime % 3).cast(pl.Enum(REGIMES))

@@ -1,11 +1,21 @@
 """Queries and judgements from ir_datasets, whatever its collection."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
+from builder.sources.collection import Collection, split_name
 from builder.sources.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.errors import UserError
+
+MS_MARCO = "msmarco-passage"
+MS_MARCO_SPLITS = {
+    "train": f"{MS_MARCO}/train",
+    "dev": f"{MS_MARCO}/dev/small",
+    "dl19": f"{MS_MARCO}/trec-dl-2019",
+    "dl20": f"{MS_MARCO}/trec-dl-2020",
+}
 
 
 class UnavailableError(UserError):
@@ -30,6 +40,42 @@ def qrels(dataset_id: str) -> pl.DataFrame:
     """
     rows = _rows(dataset_id, "qrels_iter", lambda qrel: (qrel.query_id, qrel.doc_id, qrel.relevance))
     return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
+
+
+def collection(dataset_id: str) -> Collection:
+    """A dataset with its judged subsets as splits (``beir/scifact``: train, test).
+
+    ``msmarco-passage`` has train, dev (small), dl19 and dl20. A dataset without a subset ``train``, but with queries
+    and judgements of its own (``antique/train``), has those as its only split, train.
+
+    Raises:
+        UserError: no such dataset, or none that is judged.
+        UnavailableError: with ir_datasets' own reason.
+    """
+    splits = MS_MARCO_SPLITS if dataset_id == MS_MARCO else _splits(dataset_id)
+    return Collection(
+        name=dataset_id,
+        source=f"ir_datasets {dataset_id}",
+        queries={split: queries(one) for split, one in splits.items()},
+        qrels={split: qrels(one) for split, one in splits.items()},
+        irds=dataset_id,
+    )
+
+
+def _splits(dataset_id: str) -> Mapping[str, str]:
+    import ir_datasets
+
+    def judged(one: str) -> bool:
+        dataset = ir_datasets.load(one)
+        return bool(dataset.has_queries() and dataset.has_qrels())
+
+    if dataset_id not in ir_datasets.registry:
+        raise UserError(f"there is no collection {dataset_id!r}: neither mini, msmarco, a folder nor an ir_datasets id")
+    if not ir_datasets.load(dataset_id).has_docs():
+        raise UserError(f"ir_datasets {dataset_id} has no passages")
+    subsets = (one for one in ir_datasets.registry if one.rpartition("/")[0] == dataset_id)
+    splits = {split_name(one.rpartition("/")[2]): one for one in subsets if judged(one)}
+    return {"train": dataset_id} if "train" not in splits and judged(dataset_id) else splits
 
 
 def _rows(dataset_id: str, iterator: str, row: Any) -> list[tuple[Any, ...]]:

@@ -13,6 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from builder.encode import Lsa
+from builder.sources.collection import Collection
+
 type Ints = NDArray[np.int64]
 type Floats = NDArray[np.float64]
 
@@ -169,6 +172,34 @@ class Mini:
             .join(everything.select("row", "query_id"), on="row", maintain_order="left")
             .select("query_id", "passage_id", "score")
         )
+
+
+def collection(parameters: Parameters = DEFAULT) -> Collection:
+    """Mini as a collection without planted shifts; its validation queries are training queries like others."""
+    made = generate(parameters)
+    populations = {"train": ["train", "validation"], **{split: [split] for split in ("dev", *DL_SIZES)}}
+    queries = {split: made.queries.filter(pl.col("population").is_in(held)) for split, held in populations.items()}
+    pairs = made.qrels.select(
+        pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), pl.col("score").cast(pl.Int64)
+    )
+    return Collection(
+        name="mini",
+        source="builder/sources/mini.py",
+        queries={split: held.select("query_id", "text") for split, held in queries.items()},
+        qrels={
+            split: pairs.filter(pl.col("query-id").is_in(held["query_id"].implode())) for split, held in queries.items()
+        },
+        passages=made.passages,
+    )
+
+
+def encoder(mini: Collection) -> Lsa:
+    """LSA learnt from mini's passages, as from the queries alone no encoder can know its topics.
+
+    It has six vocabularies (five topics and the rest), and its common words are in more than 2 % of the passages.
+    """
+    assert mini.passages is not None
+    return Lsa(dimensions=len(TOPIC_SHARES), most=0.02, corpus=mini.passages["text"].to_list())
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from builder import validation
 from builder.release import Draft, Rule, Table
 from builder.shifts import length, wh
 from builder.sources import irds
@@ -74,6 +75,7 @@ class _Gathering:
             self._resttest_tests,
             self._resttest_train,
             self._restrain,
+            self._validation,
             self._chameleons,
             self._trec_dl,
             self._evaluation_qrels,
@@ -241,6 +243,42 @@ class _Gathering:
                 )
                 rule = Rule("the judgements released with the list", "CIKM 2022 §4.1.2", [file])
                 self._add("qrels", f"restrain_{split}", by_id(pairs, "query-id", "corpus-id"), rule)
+
+    def _validation(self) -> None:
+        """Training queries in none of the lists; the authors did not release theirs."""
+        have = {(table.config, table.split): table.frame for table in self.tables}
+        shifts = [(shift, split) for shift in ("topic", "wh", "length") for split in ("train", "test")]
+        lists = [*shifts, *(("restrain", f"{regime}_{size}") for size in SIZES for regime in REGIMES)]
+        lacking = [f"{config}/{split}" for config, split in [("qrels", "train"), *lists] if (config, split) not in have]
+        if lacking or self.train_queries is None:
+            self._miss("validation", f"it is drawn outside the authors' lists, and {lacking[0]} cannot be had")
+            return
+        pairs = have["qrels", "train"]
+        judged = pl.col("query_id").is_in(pairs.filter(pl.col("score") > 0)["query-id"].implode())
+        listed = pl.concat(have[one]["query_id"] for one in lists)
+        queries = validation.draw_outside(self.train_queries.filter(judged), listed)
+        if not queries.height:
+            self._miss("validation", "every judged training query is in one of the authors' lists")
+            return
+        rule = Rule(
+            validation.PUBLISHED_RULE, validation.SOURCE, [], {"seed": validation.PUBLISHED_SEED, "n": queries.height}
+        )
+        self._add(validation.CONFIG, validation.CONFIG, by_id(queries, "query_id"), rule)
+        mine = pairs.filter(pl.col("query-id").is_in(queries["query_id"].implode()))
+        rule = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")
+        self._add("qrels", validation.CONFIG, by_id(mine, "query-id", "corpus-id"), rule)
+        self._remark_on_validation(queries, have.get(("resttest", "train")))
+
+    def _remark_on_validation(self, queries: pl.DataFrame, resttest: pl.DataFrame | None) -> None:
+        self.remarks.append(
+            f"validation: the authors' own list is not released; these are {queries.height:,} training queries in none "
+            "of the topic, wh, length and ReSTrain lists, drawn by this project"
+        )
+        inside = 0 if resttest is None else queries.join(resttest, on="query_id", how="semi").height
+        if inside:
+            self.remarks.append(
+                f"validation: {inside:,} of its queries are in resttest/train; leave them out of training on ReSTTest"
+            )
 
     def _chameleons(self) -> None:
         files = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from builder import planted, validation
 from builder import release as releases
 from builder.sources import fetch, irds, published
 from builder.sources.formats import QRELS_SCHEMA, QUERIES_SCHEMA
@@ -15,6 +16,7 @@ from builder.sources.train_join import HEADER, join_by_text
 from builder.test_sets import BUCKETS
 from builder.verify import verify
 from eval_kit.errors import UserError
+from eval_kit.release import Release
 from eval_kit.release import open as open_release
 
 MOJIBAKE = "what is a café".encode().decode("latin-1")
@@ -113,6 +115,8 @@ def test_malformed_line(tmp_path: Path, line: str, fault: str) -> None:
 
 WH_TEXTS = {"wha": "what is number {}", "how": "how big is {}", "who": "where is number {}"}
 TRAIN_TEXTS = ["what is {}", "how is {} in so many words", "who is {}", "plain {} in so many words"]
+UNLISTED = {str(6_000 + i): f"in no list but ReSTTest's {i}" for i in range(30)}
+UNJUDGED = {"7000": "a training query without judgements"}
 TRAINING = {str(100 + i): TRAIN_TEXTS[i % 4].format(i) for i in range(40)}
 DEV = {str(1_000 + i): f"dev {'very ' * (i % 7)}query {i}" for i in range(20)}
 DL = {
@@ -154,8 +158,9 @@ def world(complements: bool) -> dict[str, str]:
         elif "/resttest_files/" in path:
             bucket = int(path.split("bucket-")[1][0]) - 1
             if name == "train-qrel.txt":
-                own = list(TRAINING)[bucket::5]
-                contents[path] = qrels([query for query in TRAINING if (query in own) != complements])
+                everything = [*TRAINING, *UNLISTED]
+                own = everything[bucket::5]
+                contents[path] = qrels([query for query in everything if (query in own) != complements])
             else:
                 queries = list({"dev": DEV, "trec19": DL["dl19"], "trec20": DL["dl20"]}[name.split(".")[1][:-5]])
                 contents[path] = qrels(queries[bucket::5])
@@ -179,9 +184,11 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(content.encode())
         files[path] = replace(fetch.declared()[path], git_blob=fetch.git_blob_id(tmp_path / path))
-    judged = [(query, f"{int(query) * 7}", 1) for query in TRAINING]
+    judged = [(query, f"{int(query) * 7}", 1) for query in [*TRAINING, *UNLISTED]]
+    training = {**TRAINING, **UNLISTED, **UNJUDGED}
     monkeypatch.setattr(published, "declared", lambda: files)
-    monkeypatch.setattr(irds, "queries", lambda name: train_queries(list(TRAINING.items())))
+    monkeypatch.setattr(validation, "COUNT", 25)
+    monkeypatch.setattr(irds, "queries", lambda name: train_queries(list(training.items())))
     monkeypatch.setattr(irds, "qrels", lambda name: pl.DataFrame(judged, QRELS_SCHEMA, orient="row"))
 
     draft = published.draft(tmp_path)  # nothing has to be allowed
@@ -196,15 +203,35 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
         "topic": [(q, t, f"c{i % 6}") for i, (q, t) in listed if i % 6 < 5],
         "wh": [(q, t, ("wha", "how", "who")[i % 4]) for i, (q, t) in listed if i % 4 < 3 and i % 2],
         "length": [(q, t, ("short", "long")[i % 2]) for i, (q, t) in listed],
-        "resttest": [(q, t, BUCKETS[i % 5]) for i, (q, t) in listed],
+        "resttest": [(q, t, BUCKETS[i % 5]) for i, (q, t) in enumerate([*TRAINING.items(), *UNLISTED.items()])],
     }
     for config, rows in expected.items():
         assert Counter(release.table(config, "train").rows()) == Counter(rows), config
     assert release.table("restrain", "interpolate_45k")["text"].to_list() == list(TRAINING.values())[::2]
-    assert release.qrels("train").height == len(TRAINING)
+    assert release.qrels("train").height == len(TRAINING) + len(UNLISTED)
     assert "reports" not in {path.name for path in release.folder.iterdir()}, "every text was found once"
+    outside = release.table("validation", "validation")
+    assert outside.height == 25 and set(outside.rows()) < set(UNLISTED.items())
+    assert set(release.qrels("validation")["query_id"]) == set(outside["query_id"])
+    remarks = [one for one in release.manifest["remarks"] if one.startswith("validation: ")]
+    assert "25 training queries in none of the topic, wh, length and ReSTrain lists" in remarks[0]
+    assert "25 of its queries are in resttest/train" in remarks[1]
     used = {one["id"] for one in release.manifest["inputs"]}
     assert {published.CLUSTERING, *(path for path in files if path.endswith("train-qrel.txt"))} <= used
+
+
+def test_verify_finds_a_validation_query_in_a_list(mini_release: Release, tmp_path: Path) -> None:
+    draft = planted.draft(queries=1_500)
+    spoilt = []
+    for table in draft.tables:
+        if (table.config, table.split) == ("validation", "validation"):
+            intruder = mini_release.table("wh", "train").select("query_id", "text")[:1]
+            table = replace(table, frame=pl.concat([table.frame, intruder]))
+        spoilt.append(table)
+    releases.write(replace(draft, tables=spoilt), tmp_path / "release")
+    (fault,) = [one for one in verify(tmp_path / "release") if one.fault]
+    assert fault.what == "the validation queries are outside every shift"
+    assert fault.fault.startswith("1 are in ")
 
 
 def test_train_files_that_are_neither(tmp_path: Path) -> None:

@@ -1,0 +1,266 @@
+"""How near a rebuilt release comes to a published one, and what cannot be the same.
+
+Agreement is measured over the queries that both releases put into a cluster of the shift: adjusted Rand index and
+normalised mutual information (of those that are in one cluster in either release), and the overlap of clusters under
+the one-to-one match that overlaps most.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from builder.fidelity_limits import LIMITS
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.similarity import by_cluster
+
+CLUSTERED = {"topic": "cluster", "wh": "cluster", "length": "cluster", "resttest": "bucket"}
+
+
+@dataclass(frozen=True)
+class Match:
+    """A published cluster and the rebuilt one matched to it, over the shared queries.
+
+    Attributes:
+        published: name of the published cluster.
+        rebuilt: name of the rebuilt one; None if there are fewer.
+        queries: how many shared queries are in the published cluster.
+        both: how many of those are in the rebuilt one too.
+        jaccard: ``both`` over the queries that are in either.
+    """
+
+    published: str
+    rebuilt: str | None
+    queries: int
+    both: int
+    jaccard: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One division of queries in both releases.
+
+    Attributes:
+        name: of the shift, with the size or level where it has several divisions: ``restrain.14k``.
+        shared: how many queries both releases have in a cluster of it.
+        rand: adjusted Rand index; None without shared queries.
+        information: normalised mutual information (arithmetic mean); None without shared queries.
+        matches: one for each published cluster with shared queries.
+    """
+
+    name: str
+    shared: int
+    rand: float | None
+    information: float | None
+    matches: list[Match]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A rebuilt release beside a published one.
+
+    Attributes:
+        rebuilt: kind, version and digest.
+        published: kind, version and digest.
+        agreements: for each division that both have.
+        sizes: ``table``, ``cluster``, ``published``, ``rebuilt`` (rows; None where a release lacks the table).
+        jaccard: ``shift``, ``cluster``, ``published``, ``rebuilt``: weighted Jaccard of each cluster's test queries to
+            those of the others; clusters of one name need not be of one subject.
+        limits: shift -> what cannot be reproduced, and why.
+    """
+
+    rebuilt: str
+    published: str
+    agreements: list[Agreement]
+    sizes: list[dict[str, Any]]
+    jaccard: list[dict[str, Any]]
+    limits: Mapping[str, tuple[str, ...]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    def as_markdown(self) -> str:
+        """A page for readers."""
+        lines = ["# Fidelity of a rebuilt release", ""]
+        lines += [f"Rebuilt: {self.rebuilt}. Published: {self.published}.", ""]
+        lines += ["## Membership", ""]
+        lines += [
+            "Over the queries that both releases put into a cluster; 1 is the same division, a Rand index of 0 is"
+        ]
+        lines += ["chance. Each published cluster stands beside the rebuilt one of the best one-to-one match.", ""]
+        lines += _rows(
+            ["shift", "shared queries", "adjusted Rand", "NMI"],
+            [[one.name, f"{one.shared:,}", _figure(one.rand), _figure(one.information)] for one in self.agreements],
+        )
+        matches = [(one.name, match) for one in self.agreements for match in one.matches]
+        lines += _rows(
+            ["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"],
+            [
+                [
+                    name,
+                    match.published,
+                    match.rebuilt or "-",
+                    f"{match.queries:,}",
+                    f"{match.both:,}",
+                    _figure(match.both / match.queries),
+                    _figure(match.jaccard),
+                ]
+                for name, match in matches
+            ],
+        )
+        lines += ["## Sizes", ""]
+        lines += _rows(
+            ["table", "cluster", "published", "rebuilt"],
+            [[row["table"], row["cluster"], _count(row["published"]), _count(row["rebuilt"])] for row in self.sizes],
+        )
+        lines += ["## Weighted Jaccard of each cluster's test queries to the others'", ""]
+        lines += ["Clusters are numbered by each release for itself: c0 of one need not be c0 of the other.", ""]
+        lines += _rows(
+            ["shift", "cluster", "published", "rebuilt"],
+            [[r["shift"], r["cluster"], _figure(r["published"]), _figure(r["rebuilt"])] for r in self.jaccard],
+        )
+        lines += ["## What cannot be reproduced, and why", ""]
+        for shift, reasons in self.limits.items():
+            lines += [f"**{shift}**", "", *[f"- {reason}" for reason in reasons], ""]
+        return "\n".join(lines)
+
+
+def compare(rebuilt: Release, published: Release) -> Report:
+    """Compare the shifts that both releases have.
+
+    Raises:
+        UserError: they have none in common.
+    """
+    mine, theirs = (dict(_divisions(release)) for release in (rebuilt, published))
+    common = [name for name in theirs if name in mine]
+    if not common:
+        raise UserError(f"{rebuilt.folder} and {published.folder} have no shift in common")
+    shifts = list(dict.fromkeys(name.partition(".")[0] for name in common))
+    return Report(
+        rebuilt=_named(rebuilt),
+        published=_named(published),
+        agreements=[agreement(name, mine[name], theirs[name]) for name in common],
+        sizes=list(_sizes(rebuilt, published, shifts)),
+        jaccard=list(_jaccard(rebuilt, published, shifts)),
+        limits={shift: LIMITS[shift] for shift in shifts},
+    )
+
+
+def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> Agreement:
+    """How far two divisions agree.
+
+    Args:
+        name: what to call it.
+        rebuilt: ``query_id`` and ``cluster``, one row for each membership.
+        published: the same.
+    """
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    theirs = published.join(rebuilt, on="query_id", how="semi")
+    mine = rebuilt.join(published, on="query_id", how="semi")
+    if not theirs.height:
+        return Agreement(name, 0, None, None, [])
+    rows, columns = (sorted(side["cluster"].unique()) for side in (theirs, mine))
+    overlaps = theirs.join(mine, on="query_id", suffix="_rebuilt").group_by("cluster", "cluster_rebuilt").len()
+    counts = np.zeros((len(rows), len(columns)), np.int64)
+    for one, other, count in overlaps.iter_rows():
+        counts[rows.index(one), columns.index(other)] = count
+    matched = dict(zip(*(side.tolist() for side in linear_sum_assignment(counts, maximize=True)), strict=True))
+    matches = []
+    for row, cluster in enumerate(rows):
+        own, other = int((theirs["cluster"] == cluster).sum()), None
+        both, either = 0, own
+        if row in matched:
+            other = columns[matched[row]]
+            both = int(counts[row, matched[row]])
+            either = own + int((mine["cluster"] == other).sum()) - both
+        matches.append(Match(cluster, other, own, both, both / either))
+    return Agreement(name, theirs["query_id"].n_unique(), *_indices(theirs, mine), matches)
+
+
+def _indices(theirs: pl.DataFrame, mine: pl.DataFrame) -> tuple[float | None, float | None]:
+    """Adjusted Rand and NMI of the queries that are in a single cluster on both sides."""
+    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+    once = [side.filter(pl.col("query_id").is_unique()) for side in (theirs, mine)]
+    both = once[0].join(once[1], on="query_id", suffix="_rebuilt")
+    if not both.height:
+        return None, None
+    labels = both["cluster"].to_list(), both["cluster_rebuilt"].to_list()
+    return float(adjusted_rand_score(*labels)), float(normalized_mutual_info_score(*labels))
+
+
+def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row a membership."""
+    for shift, column in CLUSTERED.items():
+        tables = [release.table(shift, split) for split in release.configs.get(shift, [])]
+        if tables:
+            yield shift, pl.concat(table.select("query_id", cluster=column) for table in tables).unique()
+    regimes: dict[str, list[pl.DataFrame]] = {}
+    for split in release.configs.get("restrain", []):
+        regime, _, size = split.partition("_")
+        rows = release.table("restrain", split).select("query_id", cluster=pl.lit(regime))
+        regimes.setdefault(f"restrain.{size}", []).append(rows)
+    for name, parts in regimes.items():
+        yield name, pl.concat(parts)
+    for split in release.configs.get("chameleons", []):
+        table = release.table("chameleons", split)
+        for level in (name for name in table.columns if name.startswith("level_")):
+            yield f"chameleons.{level.removeprefix('level_')}", table.select("query_id", cluster=level)
+
+
+def _sizes(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
+    mine, theirs = (_counts(release, shifts) for release in (rebuilt, published))
+    for key in [*theirs, *(key for key in mine if key not in theirs)]:
+        table, cluster = key
+        yield {"table": table, "cluster": cluster, "published": theirs.get(key), "rebuilt": mine.get(key)}
+
+
+def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
+    """(``config/split``, cluster) -> rows."""
+    found: dict[tuple[str, str], int] = {}
+    for shift in shifts:
+        for split in release.configs[shift]:
+            table, name = release.table(shift, split), f"{shift}/{split}"
+            labels = [CLUSTERED[shift]] if shift in CLUSTERED else [c for c in table.columns if c.startswith("level_")]
+            for label in labels:
+                for cluster, count in table.group_by(label).len().sort(label).iter_rows():
+                    shown = f"{cluster} ({label.removeprefix('level_')} %)" if shift == "chameleons" else cluster
+                    found[name, shown] = count
+            if not labels:
+                found[name, "all"] = table.height
+    return found
+
+
+def _jaccard(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
+    for shift in ("topic", "wh", "length"):
+        if shift in shifts and all("test" in release.configs[shift] for release in (rebuilt, published)):
+            mine, theirs = (
+                dict(by_cluster(release, shift).select("cluster", "jaccard").iter_rows())
+                for release in (rebuilt, published)
+            )
+            for cluster in dict.fromkeys([*theirs, *mine]):
+                row = {"shift": shift, "cluster": cluster}
+                yield row | {"published": theirs.get(cluster), "rebuilt": mine.get(cluster)}
+
+
+def _named(release: Release) -> str:
+    return f"{release.manifest['kind']} release {release.version}, digest {release.digest[:16]}"
+
+
+def _rows(header: list[str], rows: list[list[str]]) -> list[str]:
+    """A Markdown table, and an empty line."""
+    lines = [header, ["---"] * len(header), *rows]
+    return [*(f"| {' | '.join(line)} |" for line in lines), ""]
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

@@ -1,0 +1,90 @@
+"""What a release can be rebuilt from: a collection's queries and judgements by split, and its passages."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from builder.encode import check_ids
+from builder.sources.formats import by_id
+from eval_kit.errors import UserError
+
+SPLIT = re.compile(r"[a-z0-9][a-z0-9_]*")
+DEV = ("valid", "validation")
+"""Other names of dev: what is called validation in a release is drawn from train."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Queries and judgements, of a split ``train`` and of the evaluation splits in the source's own names.
+
+    Attributes:
+        name: for manifests; never a path.
+        source: in words, where queries and judgements are from.
+        queries: split -> ``query_id``, ``text``; among them may be queries that nobody judged.
+        qrels: split -> ``query-id``, ``corpus-id``, ``score``.
+        irds: the ir_datasets id that holds the passages.
+        passages: ``passage_id``, ``text``, for a collection that ir_datasets doesn't have.
+        inputs: the manifest's records of the files that were read.
+        remarks: oddities.
+
+    Raises:
+        UserError: no training queries, a split whose name the manifest can't hold, a judged query that comes twice in
+            a split, is both a training and an evaluation query, or has no text.
+    """
+
+    name: str
+    source: str
+    queries: Mapping[str, pl.DataFrame]
+    qrels: Mapping[str, pl.DataFrame]
+    irds: str | None = None
+    passages: pl.DataFrame | None = None
+    inputs: Sequence[Mapping[str, Any]] = ()
+    remarks: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if "train" not in self.qrels:
+            have = f"only {', '.join(self.qrels)}" if self.qrels else "no judged queries at all"
+            raise UserError(f"{self.name}: has no split train, from which shifts are built; it has {have}")
+        for split, queries in self.judged.items():
+            if not SPLIT.fullmatch(split):
+                raise UserError(f"{self.name}: a split called {split!r} cannot be; use a-z, 0-9 and _")
+            check_ids(queries["query_id"])
+            empty = queries.filter(pl.col("text").fill_null("").str.strip_chars() == "")
+            if not queries.height or empty.height:
+                what = f"query {empty['query_id'][0]} of {split} has no text" if empty.height else f"{split} is empty"
+                raise UserError(f"{self.name}: {what}")
+            twice = queries.join(self.train, on="query_id", how="semi")
+            if split != "train" and twice.height:
+                raise UserError(
+                    f"{self.name}: {twice.height:,} queries are in both train and {split}, "
+                    f"{twice['query_id'][0]} for one; a test query must not be trained on"
+                )
+
+    @property
+    def train(self) -> pl.DataFrame:
+        """The training queries that have a relevant passage."""
+        return self.judged["train"]
+
+    @property
+    def evaluation(self) -> dict[str, pl.DataFrame]:
+        """The queries of the other splits that have a relevant passage."""
+        return {split: queries for split, queries in self.judged.items() if split != "train"}
+
+    @cached_property
+    def judged(self) -> dict[str, pl.DataFrame]:
+        """Split -> ``query_id``, ``text`` of the queries with a relevant passage (grade 1 or more), by id."""
+        found = {}
+        for split, pairs in self.qrels.items():
+            relevant = pairs.filter(pl.col("score") > 0)["query-id"].implode()
+            found[split] = by_id(self.queries[split].filter(pl.col("query_id").is_in(relevant)), "query_id")
+        return found
+
+
+def split_name(name: str) -> str:
+    """A source's name of a split as a release has it: in lower case, ``_`` for hyphens, dev for validation."""
+    plain = name.lower().replace("-", "_")
+    return "dev" if plain in DEV else plain

@@ -1,0 +1,53 @@
+"""The queries of an existing release as a collection, to rebuild its shifts from them."""
+
+from pathlib import Path
+
+import polars as pl
+
+from builder.sources.collection import Collection
+from eval_kit.digests import file_sha256
+from eval_kit.errors import UserError
+from eval_kit.release import MANIFEST
+from eval_kit.release import open as open_release
+
+TOPIC_QRELS = {"train": "train", "test": "topic_test"}
+
+
+def collection(folder: Path) -> Collection:
+    """The queries of the topic shift, its training and its test queries alike, as train; the benchmarks' as they are.
+
+    A partial release has what it has: the published topic test queries alone, say.
+
+    Raises:
+        UserError: no release, or one without topic queries and their judgements.
+    """
+    release = open_release(folder)
+    configs = release.configs
+    held = [split for split in configs.get("topic", []) if TOPIC_QRELS[split] in configs.get("qrels", [])]
+    if not held:
+        raise UserError(f"{folder}: holds no topic queries with judgements to rebuild from")
+    queries = {"train": pl.concat(release.table("topic", split).select("query_id", "text") for split in held)}
+    qrels = {"train": pl.concat(release.table("qrels", TOPIC_QRELS[split]) for split in held).unique()}
+    for split in configs.get("resttest", []):
+        if split != "train" and split in configs.get("qrels", []):
+            queries[split] = release.table("resttest", split).select("query_id", "text")
+            qrels[split] = release.table("qrels", split)
+    path = folder / MANIFEST
+    name = f"{release.manifest['kind']} release {release.version}"
+    return Collection(
+        name=name,
+        source=f"the {name} with digest {release.digest[:16]}",
+        queries=queries,
+        qrels=qrels,
+        irds=release.manifest["collection"],
+        passages=release.table("passages", "passages") if "passages" in configs else None,
+        inputs=[
+            {
+                "id": f"release/{MANIFEST}",
+                "url": f"release/{MANIFEST}",
+                "bytes": path.stat().st_size,
+                "sha256": file_sha256(path),
+                "licence": "see the release's card",
+            }
+        ],
+    )

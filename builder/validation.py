@@ -1,0 +1,39 @@
+"""The validation queries, outside every shift, on which checkpoints are selected (ECIR 2023 §4).
+
+The paper says no more of them than "a validation set composed of 1600 queries, which is not subject to the shifts":
+neither whether they are training queries nor how they were chosen, and the authors released no list. Here they are
+training queries, since every dev query is a test query of the length shift.
+"""
+
+import polars as pl
+
+from builder.draws import drawn
+
+COUNT = 1_600
+"""The paper's number."""
+SHARE = 0.05
+"""Of the training queries, at most; MS MARCO's are enough for the paper's number."""
+CONFIG = "validation"
+SOURCE = "ECIR 2023 §4"
+RULE = (
+    f"{COUNT:,} training queries (at most {SHARE:.0%} of all), drawn at random (seeded) before anything else and in no "
+    "other list"
+)
+PUBLISHED_RULE = f"{COUNT:,} judged training queries that are in none of the authors' lists, drawn at random (seeded)"
+PUBLISHED_SEED = 13
+
+
+def draw(train: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """The validation queries among all training queries (``query_id`` and more columns), in their order."""
+    count = min(COUNT, round(SHARE * train.height))
+    return _rows(train, drawn(train["query_id"], count, seed, CONFIG))
+
+
+def draw_outside(train: pl.DataFrame, listed: pl.Series) -> pl.DataFrame:
+    """The validation queries among the training queries whose ids are not ``listed``, in their order."""
+    outside = train.filter(~pl.col("query_id").is_in(listed.implode()))
+    return _rows(outside, drawn(outside["query_id"], COUNT, PUBLISHED_SEED, CONFIG))
+
+
+def _rows(queries: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
+    return queries.filter(pl.col("query_id").is_in(ids.implode()))

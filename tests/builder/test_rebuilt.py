@@ -1,0 +1,366 @@
+"""Releases made by the papers' algorithms: planted truth, determinism, and what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import layouts
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from builder import rebuilt
+from builder import release as releases
+from builder.encode import Compute, Lsa, Model, public_name
+from builder.parameters import Parameters, for_mini
+from builder.shifts import wh
+from builder.shifts.restrain import Parameters as Restrain
+from builder.shifts.topic import Parameters as Topic
+from builder.sources import mini
+from builder.sources.collection import Collection
+from builder.verify import verify
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.release import open as open_release
+
+type Run = Callable[..., subprocess.CompletedProcess[str]]
+
+RANKERS = 6
+LEVEL = 20
+LSA = Lsa(dimensions=8)
+SETTINGS = Parameters(topic=Topic(k=30, size=150), restrain=Restrain({"a": 340, "b": 500}))
+
+
+@pytest.fixture(scope="session")
+def truth() -> mini.Mini:
+    return mini.generate()
+
+
+@pytest.fixture(scope="session")
+def hard(truth: mini.Mini) -> set[str]:
+    """The dev queries that six rankers are made to do badly on: an eighth of them."""
+    return set(truth.queries.filter(pl.col("population") == "dev")["query_id"].sort().gather_every(8))
+
+
+@pytest.fixture(scope="session")
+def runs(truth: mini.Mini, hard: set[str], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Rankers that find each dev query's passage first, but those of the hard ones and of some own ones late."""
+    folder = tmp_path_factory.mktemp("runs")
+    relevant = dict(truth.qrels.select("query_id", "passage_id").iter_rows())
+    dev = truth.queries.filter(pl.col("population") == "dev")["query_id"].sort().to_list()
+    easy = [query for query in dev if query not in hard]
+    for ranker in range(RANKERS):
+        own = set(easy[ranker::RANKERS][: round(LEVEL / 100 * len(dev)) - len(hard)])
+        lines = []
+        for query in dev:
+            place = 5 if query in hard else 3 if query in own else 1
+            ranking = [f"x{i}" for i in range(1, place)] + [relevant[query]]
+            lines += [f"{query} Q0 {passage} {i} {9 - i} r{ranker}\n" for i, passage in enumerate(ranking, 1)]
+        (folder / f"ranker{ranker}.trec").write_text("".join(lines))
+    return sorted(folder.iterdir())
+
+
+@pytest.fixture(scope="session")
+def release(runs: list[Path], command: Run, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """All shifts of mini, by the command line."""
+    folder = tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift"
+    given = [part for run in runs for part in ("--run", run)]
+    done = command("builder", "build", "--from", "rebuilt", "--collection", "mini", "--out", folder, *given)
+    assert done.returncode == 0, done.stderr
+    return open_release(folder)
+
+
+@pytest.fixture(scope="session")
+def small() -> Collection:
+    return mini.collection(mini.Parameters(queries=1_500))
+
+
+def built(collection: Collection, **options: Any) -> dict[str, Any]:
+    """The manifest of a small release."""
+    return releases.describe(rebuilt.draft(collection, encoder=LSA, **{"parameters": SETTINGS, **options}))
+
+
+def digests(manifest: dict[str, Any]) -> dict[str, str]:
+    return {f"{table['config']}/{table['split']}": table["digest"] for table in manifest["tables"]}
+
+
+def test_it_is_sound_and_has_the_tables_and_test_sets_of_the_planted_release(
+    release: Release, mini_release: Release
+) -> None:
+    assert [one for one in verify(release.folder) if one.fault] == []
+    assert release.manifest["kind"] == "rebuilt" and release.manifest["seed"] == 13 and not release.missing
+    configs, planted = (
+        {name: sorted(splits) for name, splits in one.configs.items()} for one in (release, mini_release)
+    )
+    assert configs == planted and list(release.configs) == list(mini_release.configs)
+    assert set(mini_release.test_sets) - set(release.test_sets) <= {
+        name for name in mini_release.test_sets if name.startswith("chameleons")
+    }
+    for name, test_set in release.test_sets.items():
+        assert test_set.measures == mini_release.test_sets[name].measures
+    assert {name for name in release.test_sets if "." not in name} == {"dev", "dl19", "dl20"}
+
+
+def test_planted_topics_are_found(release: Release, truth: mini.Mini) -> None:
+    found = pl.concat(release.table("topic", split) for split in ("train", "test"))
+    planted = found.join(truth.queries, on="query_id")
+    assert adjusted_rand_score(planted["topic"].fill_null("none").to_list(), planted["cluster"].to_list()) >= 0.9
+    report = pl.read_csv(release.folder / "reports" / "topics.tsv", separator="\t")
+    assert report["queries"].sum() == found.height and report["cluster"].to_list() == sorted(set(found["cluster"]))
+
+
+def test_interpolation_is_nearer_than_extrapolation_at_every_size(release: Release, truth: mini.Mini) -> None:
+    nearness = truth.queries.select("query_id", "nearness")
+    for size in ("small", "medium", "large"):
+        near, far = (
+            release.table("restrain", f"{regime}_{size}").join(nearness, on="query_id")["nearness"]
+            for regime in ("interpolate", "extrapolate")
+        )
+        assert len(near) == len(far) > 0 and near.mean() > far.mean()
+
+
+def test_planted_hard_queries_are_the_lesser_chameleons(release: Release, hard: set[str]) -> None:
+    assert set(release.test_sets[f"chameleons.lesser.{LEVEL}"].queries) == hard
+    rule = next(table["rule"] for table in release.manifest["tables"] if table["config"] == "chameleons")
+    assert rule["parameters"]["rankers"] == [f"ranker{i}" for i in range(RANKERS)]
+
+
+def test_validation_is_outside_every_shift_and_test_queries_are_trained_on_by_none(release: Release) -> None:
+    held = set(release.table("validation", "validation")["query_id"])
+    train = set(release.qrels("train")["query_id"])
+    assert len(held) == round(0.05 * (len(train) + len(held)))
+    assert set(release.qrels("validation")["query_id"]) == held and not held & train
+    for shift in ("topic", "wh", "length", "resttest"):
+        for split in release.configs[shift]:
+            assert not held & set(release.table(shift, split)["query_id"])
+    for shift in ("topic", "wh"):
+        training, test = (set(release.table(shift, split)["query_id"]) for split in ("train", "test"))
+        assert not training & test and training | test <= train
+    for split in release.configs["restrain"]:
+        assert not held & set(release.table("restrain", split)["query_id"])
+
+
+def test_rules_say_how_each_table_was_made(release: Release) -> None:
+    rules = {(table["config"], table["split"]): table["rule"] for table in release.manifest["tables"]}
+    for config, split in (("topic", "test"), ("resttest", "dev"), ("restrain", "interpolate_small")):
+        parameters = rules[config, split]["parameters"]
+        assert parameters["encoder"]["name"] == "lsa" and parameters["encoder"]["revision"] and parameters["seed"] == 13
+    assert rules["topic", "test"]["parameters"]["k"] == 20
+    assert rules["restrain", "interpolate_small"]["parameters"]["top_i"] >= 1
+    assert rules["restrain", "interpolate_small"]["parameters"]["tests"] == ["dl19", "dl20"]
+
+
+def test_load_dataset(release: Release, tmp_path: Path) -> None:
+    program = (
+        "from datasets import load_dataset\n"
+        "rows = load_dataset('ms-marco-shift', 'topic', split='test')\n"
+        "print(len(rows), rows.features['cluster'].names)\n"
+    )
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    place = release.folder.parent
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=place, env=environment, capture_output=True, text=True, timeout=120
+    )
+    expected = f"{release.table('topic', 'test').height} ['c0', 'c1', 'c2', 'c3', 'c4']"
+    assert done.stdout.splitlines()[-1:] == [expected], done.stderr
+
+
+def test_two_rebuilds_are_equal_whatever_the_threads_and_the_order_of_the_queries(small: Collection) -> None:
+    first = built(small, threads=1)
+    other_order = replace(
+        small,
+        queries={split: rows.sample(fraction=1, shuffle=True, seed=3) for split, rows in small.queries.items()},
+        qrels={split: rows.sample(fraction=1, shuffle=True, seed=4) for split, rows in small.qrels.items()},
+    )
+    for again in (built(small, threads=2), built(other_order)):
+        assert digests(again) == digests(first) and again["digest"] == first["digest"]
+
+
+def test_another_seed_makes_other_draws_of_the_same_judgements(small: Collection) -> None:
+    one, other = digests(built(small)), digests(built(small, seed=14))
+    assert one.keys() == other.keys()
+    same = {name for name in one if one[name] == other[name]}
+    evaluation = {f"{config}/{split}" for config in ("qrels", "trec_dl") for split in ("dl19", "dl20")}
+    assert same == {*evaluation, "qrels/dev", "length/test", "passages/passages"}
+
+
+def test_only_the_shifts_asked_for(small: Collection) -> None:
+    draft = rebuilt.draft(small, ["restrain", "length"], LSA, SETTINGS)
+    assert {table.config for table in draft.tables} == {
+        *("length", "restrain", "trec_dl", "validation", "qrels", "passages")
+    }
+    assert [one.name for one in draft.test_sets] == ["length.short", "length.long", "dl19", "dl20"]
+    assert draft.test_sets[2].config == "trec_dl"
+
+
+def test_without_dev_a_fifth_of_train_is_held_back_for_length(small: Collection, tmp_path: Path) -> None:
+    splits = {"train": "train", "test": "dev"}
+    collection = replace(
+        small,
+        queries={split: small.queries[source] for split, source in splits.items()},
+        qrels={split: small.qrels[source] for split, source in splits.items()},
+    )
+    releases.write(rebuilt.draft(collection, encoder=LSA, parameters=SETTINGS), tmp_path / "release")
+    release = open_release(tmp_path / "release")
+    assert [one for one in verify(release.folder) if one.fault] == []
+    train, test = (release.table("length", split)["query_id"] for split in ("train", "test"))
+    assert len(test) == round(0.2 * (len(train) + len(test)))
+    assert set(release.qrels("length_test")["query_id"]) == set(test)
+    assert release.test_sets["length.short"].qrels == "length_test"
+    assert release.test_sets["test"].measures[0] == "nDCG@10" and "resttest.b1" in release.test_sets
+
+
+def test_the_token_rule_loses_show_and_is_checked(small: Collection, tmp_path: Path) -> None:
+    parameters = SETTINGS.changed(["wh.rule=token"])
+    releases.write(rebuilt.draft(small, ["wh"], LSA, parameters), tmp_path / "release")
+    release = open_release(tmp_path / "release")
+    checks = verify(tmp_path / "release")
+    assert "clusters follow the wh-word rule for whole words (wh/test)" in [one.what for one in checks]
+    assert not [one for one in checks if one.fault]
+    members = pl.concat(release.table("wh", split) for split in ("train", "test"))
+    train = small.train.join(release.table("validation", "validation"), on="query_id", how="anti")
+    assert members.height == sum(wh.member(train["text"], cluster, "token").sum() for cluster in wh.CLUSTERS)
+    (remark,) = [one for one in release.manifest["remarks"] if one.startswith("wh is built by the token rule")]
+    lost = sum(wh.member(train["text"], "how") & ~wh.member(train["text"], "how", "token"))
+    assert lost > 0 and f"how +0 -{lost}" in remark
+
+
+def test_wh_members_by_rule() -> None:
+    texts = pl.Series(["TV show", "what's new", "whatever", "define how-to", "somehow", "nowhere", "Definitions"])
+    by_rule = {rule: [wh.member(texts, cluster, rule).to_list() for cluster in wh.CLUSTERS] for rule in wh.RULES}
+    marks = {rule: ["".join("x" if one else "." for one in row) for row in rows] for rule, rows in by_rule.items()}
+    assert marks["substring"] == [".xx...x", "x..xx..", ".....x."]
+    assert marks["token"] == [".x.....", "...x...", "......."]
+    assert wh.differences(texts) == {"wha": (0, 2), "how": (0, 2), "who": (0, 1)}
+
+
+def test_wh_clusters_are_cut_to_size_and_a_test_query_is_one_in_each_cluster() -> None:
+    ids = [str(i) for i in range(600)]
+    texts = ["what and how" if i % 3 == 0 else "how" for i in range(600)]
+    queries = pl.DataFrame({"query_id": ids, "text": texts})
+    found = wh.assign(queries, wh.Parameters(size=150, test_share=0.2))
+    assert dict(found.group_by("cluster").len().iter_rows()) == {"wha": 150, "how": 150}
+    assert found.group_by("query_id").agg(pl.col("split").n_unique())["split"].max() == 1
+    assert found.filter(pl.col("split") == "test")["query_id"].n_unique() == round(0.2 * found["query_id"].n_unique())
+    other_order = wh.assign(queries[::-1], wh.Parameters(size=150, test_share=0.2))
+    assert found.sort("query_id", "cluster").equals(other_order.sort("query_id", "cluster"))
+
+
+def test_a_folders_name_stands_for_it_in_manifests(tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    assert public_name(Model(f"{tmp_path}/tiny:cls")) == "tiny:cls"
+    assert public_name(Model("org/model:cls")) == "org/model:cls" and public_name(LSA) == "lsa"
+
+
+def test_parameters_by_name() -> None:
+    settings = ["topic.k=20", "topic.test_share=0.3", "restrain.sizes=a:100,b:300", "chameleons.levels=50,10"]
+    changed = Parameters().changed([*settings, "wh.rule=token"]).seeded(5)
+    assert (changed.topic.k, changed.topic.test_share, changed.topic.seed) == (20, 0.3, 5)
+    assert changed.described("restrain") == {"sizes": {"a": 100, "b": 300}, "seed": 5}
+    assert changed.described("chameleons") == {"levels": [10, 50]} and changed.wh.rule == "token"
+    assert for_mini(10_000).topic.size == 1_800
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("topic.kk=3", "--set topic.kk=3: expected name=value with one of topic.k, topic.topics"),
+        ("topic.seed=3", "--set topic.seed=3: expected name=value"),
+        ("topic.k", "--set topic.k: expected name=value"),
+        ("topic.k=many", "--set topic.k=many: 'many' is not a whole number"),
+        ("topic.test_share=half", "'half' is not a number"),
+        ("wh.rule=word", "'word' is not one of substring, token"),
+        ("restrain.sizes=100", "'100' is not name:number,name:number"),
+        ("restrain.sizes=a:1,a:2", "is not name:number,name:number"),
+        ("restrain.sizes=A b:1", "is not name:number,name:number"),
+        ("chameleons.levels=ten", "'ten' is not number,number"),
+    ],
+)
+def test_settings_that_are_refused(setting: str, sentence: str) -> None:
+    with pytest.raises(UserError) as error:
+        Parameters().changed([setting])
+    assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+class Broken:
+    name, revision = "broken", "1"
+
+    def load(self, texts: Sequence[str]) -> Compute:
+        return lambda part: np.full((len(part), 4), np.nan, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"shifts": ["topics"]}, "there is no shift 'topics'; there are topic, wh"),
+        ({"shifts": ["chameleons"]}, "chameleons cannot be built: no runs over dev are given"),
+        ({"shifts": ["topic"], "runs": {"a": Path("a")}}, "runs are for the shift chameleons, which is not asked for"),
+        ({"parameters": SETTINGS.changed(["topic.k=5000"])}, "k-means with k = 5,000 needs at least as many queries"),
+        ({"parameters": SETTINGS.changed(["topic.size=900"])}, "topics of about 900 queries cannot be reached"),
+        ({"parameters": SETTINGS.changed(["restrain.sizes=a:900"])}, "ReSTrain size a .900. cannot be reached"),
+        ({"parameters": SETTINGS.changed(["resttest.iterations=-1"])}, "k-means needs one iteration at least, not -1"),
+        ({"parameters": SETTINGS.changed(["wh.size=1"])}, "a wh cluster must have 2 queries at least"),
+        ({"parameters": SETTINGS.changed(["length.test_share=1"])}, "the share of test queries must be between 0 and"),
+        ({"encoder": Broken()}, "encoder 'broken' gives NaN or infinity"),
+    ],
+)
+def test_what_cannot_be_built(small: Collection, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        rebuilt.draft(small, **{"encoder": LSA, "parameters": SETTINGS, **options})
+
+
+def test_collections_that_are_refused(small: Collection) -> None:
+    def changed(split: str, queries: pl.DataFrame, qrels: pl.DataFrame | None = None) -> Collection:
+        pairs = small.qrels | ({split: qrels} if qrels is not None else {})
+        return replace(small, queries={**small.queries, split: queries}, qrels=pairs)
+
+    train, dev = small.queries["train"], small.queries["dev"]
+    with pytest.raises(UserError, match=r"^query id '\d+' comes more than once$"):
+        changed("train", pl.concat([train, train[:1]]))
+    with pytest.raises(UserError, match=r"^mini: query \d+ of dev has no text$"):
+        changed("dev", dev.with_columns(text=pl.when(pl.int_range(pl.len()) == 3).then(pl.lit(" ")).otherwise("text")))
+    with pytest.raises(UserError, match=r"queries are in both train and dev, .* must not be trained on"):
+        changed("dev", train, small.qrels["train"])
+    with pytest.raises(UserError, match=r"a split called 'dev\.2' cannot be"):
+        changed("dev.2", dev, small.qrels["dev"])
+    with pytest.raises(UserError, match="has no split train, from which shifts are built; it has only dev"):
+        replace(small, qrels={"dev": small.qrels["dev"]})
+
+
+def test_options_and_runs_that_are_refused_leave_nothing(
+    command: Run, runs: list[Path], small: Collection, tmp_path: Path
+) -> None:
+    folder = layouts.beir(small, tmp_path / "toy")
+    lines = runs[0].read_text().splitlines(keepends=True)
+    (tmp_path / "short.trec").write_text("".join(lines[:1_000]))
+    one_run = ["--shift", "chameleons", "--run", runs[0]]
+    two_runs = [*one_run, "--run", runs[1]]
+    out = tmp_path / "out" / "release"
+    for arguments, sentence in (
+        (["--from", "rebuilt", "--shift", "chameleons", "--run", tmp_path / "short.trec"], "short.trec: lacks"),
+        (["--from", "rebuilt", *two_runs], "chameleons need three rankers at least, not 2"),
+        (["--from", "rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
+        (["--from", "rebuilt", "--collection", folder, "--encoder", "lsa"], "topics of about 25,000 queries cannot be"),
+        (["--from", "rebuilt", "--upstream", folder], "--upstream belongs to --from published"),
+        (["--from", "mini", "--collection", "mini"], "--collection belongs to --from rebuilt"),
+        (["--from", "rebuilt", "--collection", "beir/nothing"], "there is no collection 'beir/nothing'"),
+    ):
+        done = command("builder", "build", *arguments, "--out", out)
+        assert done.returncode == 2 and done.stdout == "", arguments
+        assert sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not out.parent.exists(), arguments
+
+
+def test_json_has_the_manifest(command: Run, tmp_path: Path) -> None:
+    done = command(
+        *("builder", "build", "--from", "rebuilt", "--queries", 1_500, "--shift", "wh", "--json"),
+        *("--out", tmp_path / "release"),
+    )
+    manifest = json.loads(done.stdout)
+    assert manifest["kind"] == "rebuilt" and manifest["digest"] == open_release(tmp_path / "release").digest
