@@ -2,13 +2,25 @@
 
 import shutil
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from itertools import batched
 from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
 
 from builder import lucene
+from builder.encode import progress
+from builder.passages import collection_key, how_many, passages
+from eval_kit import atomic
+from eval_kit.errors import UserError
+from eval_kit.release import Release
 
 K1 = 0.9
 B = 0.4
-BATCH = 2_000
+INDEX_BATCH = 2_000
+SEARCH_BATCH = 500
+"""Queries at a time: Lucene hands over whole passages, a thousand for each query, so this bounds the memory."""
 
 
 def index(passages: Iterable[tuple[str, str]], folder: Path, threads: int = 2) -> None:
@@ -18,34 +30,90 @@ def index(passages: Iterable[tuple[str, str]], folder: Path, threads: int = 2) -
 
     shutil.rmtree(folder, ignore_errors=True)
     indexer = LuceneIndexer(str(folder), threads=threads)
-    batch: list[dict[str, str]] = []
-    for passage_id, text in passages:
-        batch.append({"id": passage_id, "contents": text})
-        if len(batch) == BATCH:
-            indexer.add_batch_dict(batch)
-            batch = []
-    indexer.add_batch_dict(batch)
+    for batch in batched(passages, INDEX_BATCH):
+        indexer.add_batch_dict([{"id": passage_id, "contents": text} for passage_id, text in batch])
     indexer.close()
 
 
+def index_of(release: Release, cache: Path, threads: int = 2) -> Path:
+    """The folder of the index of a release's passages: in ``cache`` by the collection, made there if need be.
+
+    Two processes that want it wait for each other; one that is killed leaves no half index under the name.
+
+    Raises:
+        UserError: no passages, no Java, or a cache that cannot be written.
+    """
+    lucene.start()
+    folder = cache / "bm25" / f"{collection_key(release)}-pyserini-{version('pyserini')}"
+    part = folder.with_name(f"{folder.name}.part")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f"{folder.name}.lock")):
+            if not folder.exists():
+                with progress("indexing passages", how_many(release) or 0) as advance:
+                    index(_counted(passages(release), advance), part, threads)
+                atomic.sync_tree(part)
+                part.rename(folder)
+    except OSError as error:
+        raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error
+    return folder
+
+
 def search(
-    queries: Iterable[tuple[str, str]], folder: Path, depth: int = 1000, threads: int = 2
+    queries: Iterable[tuple[str, str]],
+    folder: Path,
+    depth: int = 1000,
+    threads: int = 2,
+    k1: float = K1,
+    b: float = B,
+    rm3: bool = False,
 ) -> Iterator[tuple[str, str, int, float]]:
-    """Search for ``(query id, text)`` pairs.
+    """Search for ``(query id, text)`` pairs; ``rm3`` expands queries with Anserini's defaults.
 
     Yields:
         ``(query id, passage id, rank from 1, score)``, the queries in their order, each best first.
     """
+    for query_id, hits in _hits(queries, folder, depth, threads, k1, b, rm3):
+        for rank, hit in enumerate(hits, start=1):
+            yield query_id, hit.docid, rank, hit.score
+
+
+def ranked(
+    queries: Iterable[tuple[str, str]], folder: Path, depth: int = 1000, threads: int = 2
+) -> Iterator[tuple[str, list[str]]]:
+    """Search for ``(query id, text)`` pairs.
+
+    Yields:
+        ``(query id, passage ids)``, every query in its order, the passages best first; none is an empty list.
+    """
+    for query_id, hits in _hits(queries, folder, depth, threads):
+        yield query_id, [hit.docid for hit in hits]
+
+
+def _hits(
+    queries: Iterable[tuple[str, str]],
+    folder: Path,
+    depth: int,
+    threads: int,
+    k1: float = K1,
+    b: float = B,
+    rm3: bool = False,
+) -> Iterator[tuple[str, list[Any]]]:
     lucene.start()
     from pyserini.search.lucene import LuceneSearcher
 
     searcher = LuceneSearcher(str(folder))
-    searcher.set_bm25(K1, B)
-    pairs = list(queries)
-    for start in range(0, len(pairs), BATCH):
-        batch = pairs[start : start + BATCH]
+    searcher.set_bm25(k1, b)
+    if rm3:
+        searcher.set_rm3()
+    for batch in batched(queries, SEARCH_BATCH):
         hits = searcher.batch_search([text for _, text in batch], [one for one, _ in batch], k=depth, threads=threads)
         for query_id, _ in batch:
-            for rank, hit in enumerate(hits.get(query_id, []), start=1):
-                yield query_id, hit.docid, rank, hit.score
+            yield query_id, hits.get(query_id, [])
     searcher.close()
+
+
+def _counted(pairs: Iterable[tuple[str, str]], advance: Any) -> Iterator[tuple[str, str]]:
+    for pair in pairs:
+        yield pair
+        advance(1)

@@ -317,6 +317,11 @@ def _mean(values: pl.Series) -> float:
 
 
 def read_queries(path: Path) -> pl.DataFrame:
+    """``query_id`` and ``text`` of a ``queries.jsonl``, in its order.
+
+    Raises:
+        UserError: what is wrong with the file, with the lines.
+    """
     faults = Faults(path)
     texts: dict[str, str] = {}
     for number, line in enumerate(_lines(path), start=1):
@@ -339,6 +344,11 @@ def read_queries(path: Path) -> pl.DataFrame:
 
 
 def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
+    """``query_id``, ``passage_id`` and ``relevance`` of a BEIR qrels file, whose queries are all among ``queries``.
+
+    Raises:
+        UserError: what is wrong with the file, with the lines.
+    """
     faults = Faults(path)
     grades: dict[tuple[str, str], int] = {}
     lines = _lines(path)

@@ -21,14 +21,33 @@ def table_digest(frame: pl.DataFrame, columns: Iterable[Mapping[str, Any]]) -> s
     Returns:
         64 hexadecimal digits.
     """
-    columns = list(columns)
-    header = b"".join(_netstring(column["name"]) + _netstring(column["type"]) for column in columns)
-    fields = [_field(column["name"], column["type"]) for column in columns]
-    rows = frame.select(pl.concat_str(fields)).to_series().sort()
-    digest = hashlib.sha256(header + b"\n")
+    digest = OrderedDigest(columns)
+    rows = digest.rows(frame).sort()
     for start in range(0, len(rows), 100_000):
-        digest.update("\n".join([*rows[start : start + 100_000].to_list(), ""]).encode())
+        digest.update(rows[start : start + 100_000])
     return digest.hexdigest()
+
+
+class OrderedDigest:
+    """The content digest of a table that comes in parts, its rows in byte order already."""
+
+    def __init__(self, columns: Iterable[Mapping[str, Any]]) -> None:
+        columns = list(columns)
+        self._row = pl.concat_str([_field(column["name"], column["type"]) for column in columns])
+        header = b"".join(_netstring(column["name"]) + _netstring(column["type"]) for column in columns)
+        self._sha256 = hashlib.sha256(header + b"\n")
+
+    def rows(self, frame: pl.DataFrame) -> pl.Series:
+        """The canonical text of each row."""
+        return frame.select(self._row).to_series()
+
+    def update(self, rows: pl.Series) -> None:
+        """Add the next rows."""
+        self._sha256.update("\n".join([*rows.to_list(), ""]).encode())
+
+    def hexdigest(self) -> str:
+        """64 hexadecimal digits, of all rows so far."""
+        return self._sha256.hexdigest()
 
 
 def release_digest(manifest: Mapping[str, Any]) -> str:

@@ -1,0 +1,324 @@
+"""What leaks between training and test, for every train/test pair of a release.
+
+Four things are looked for, each counted in *test queries* of which training holds at least one:
+
+* equal: a training query with the same id or, to the letter, the same text;
+* normalised: one with the same text but for case, Unicode form (NFKC), punctuation and spaces (:func:`normalised`);
+* near: one whose vector has a cosine of at least a threshold with the test query's (equal queries count here too);
+* passages: a passage that is relevant to the test query (at each level of relevance) and labelled relevant to a
+  training query. CIKM 2022 §3.2 defines it so: "at least one". The script released with that paper counts from two
+  passages on, and the figures of its Table 3 fit the script.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+
+from builder.encode import by_name, encode, progress, public_name
+from builder.near import Rows, nearest, words
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.schemas import validate
+
+EXAMPLES = 5
+ROUNDING = 1e-9
+MS_SHIFT = ("topic", "wh", "length")
+STAND_IN = "other test queries"
+TREC_DL = ("dl19", "dl20")
+WORDS = "words"
+"""The encoder that :func:`builder.near.words` is."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Queries that a model trains on, and those that it is tested on.
+
+    Attributes:
+        name: for people, such as ``topic.c0 held out``.
+        train: query ids, each once.
+        test: query ids, each once.
+        train_qrels: splits of the release's qrels that hold the training judgements.
+        test_qrels: the split that holds the test judgements.
+    """
+
+    name: str
+    train: pl.Series
+    test: pl.Series
+    train_qrels: Sequence[str]
+    test_qrels: str
+
+
+def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Path | None = None) -> dict[str, Any]:
+    """Look for leaks in every train/test pair of a release (see :func:`pairs`).
+
+    Args:
+        release: from :func:`eval_kit.release.open`.
+        near: the cosine from which two queries are near-duplicates.
+        encoder: of the queries: ``words``, or a name as :mod:`builder.encode` takes it.
+        cache: where vectors are kept; None keeps none.
+
+    Returns:
+        A document of the schema ``audit``.
+
+    Raises:
+        UserError: a threshold outside 0 to 1, no pair in the release, or an encoder that cannot be had.
+    """
+    if not 0 < near <= 1:
+        raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
+    found = list(pairs(release))
+    if not found:
+        raise UserError(f"{release.folder}: holds no two sets of queries to compare")
+    queries = _queries(release, found)
+    vectors, named = _vectors(queries["text"].drop_nulls(), encoder, cache)
+    with progress("comparing queries", sum(_with_text(queries, pair.train).height for pair in found)) as advance:
+        looked = []
+        for pair in found:
+            leaks = [*_texts(queries, pair), _near(queries, vectors, pair, near, advance), *_passages(release, pair)]
+            looked.append(
+                {
+                    "name": pair.name,
+                    "train": _side(queries, pair.train),
+                    "test": _side(queries, pair.test),
+                    "leaks": leaks,
+                }
+            )
+    document = {
+        "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
+        "near": near,
+        "encoder": named,
+        "headline": _headline(looked, near, named["name"]),
+        "pairs": looked,
+    }
+    validate("audit", document)
+    return document
+
+
+def table(document: dict[str, Any]) -> Table:
+    """An audit as a table: a row a pair, a column a kind of leak, with the number and share of test queries."""
+    levels = sorted({leak["at_least"] for pair in document["pairs"] for leak in pair["leaks"] if "at_least" in leak})
+    columns: list[tuple[str, int | None]] = [(kind, None) for kind in ("equal", "normalised", "near")]
+    columns += [("passages", level) for level in levels]
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    shown.add_column("test queries that leak into training", no_wrap=True)
+    for title in ("train", "test", *(kind if level is None else f"passages ≥ {level}" for kind, level in columns)):
+        shown.add_column(title, justify="right")
+    for pair in document["pairs"]:
+        leaks = {(leak["kind"], leak.get("at_least")): leak for leak in pair["leaks"]}
+        cells = [_cell(leaks.get(key)) for key in columns]
+        shown.add_row(pair["name"], *(_counts(pair[side]) for side in ("train", "test")), *cells)
+    return shown
+
+
+def pairs(release: Release) -> Iterator[Pair]:
+    """Every train/test pair of a release, as its benchmarks define them.
+
+    Topic, wh and length: for each held-out cluster, the training queries of the other clusters against the cluster's
+    test queries; without training queries in the release, the test queries of the other clusters. ReSTTest: the
+    training queries outside a bucket against the bucket's queries of each test split. ReSTrain: each set against each
+    TREC DL year. Chameleons: all training queries against dev.
+    """
+    have = release.configs
+    for shift in MS_SHIFT:
+        yield from _held_out(release, shift)
+    if "train" in have.get("resttest", []):
+        train = release.table("resttest", "train")
+        for split in (one for one in have["resttest"] if one != "train" and one in have["qrels"]):
+            for bucket, test in _parts(release.table("resttest", split), "bucket"):
+                outside = train.filter(pl.col("bucket") != bucket)
+                yield _pair(release, f"resttest.{bucket} held out, {split}", outside, test, ["train"], split)
+    for name in have.get("restrain", []):
+        for split in [one for one in TREC_DL if one in release.test_sets] or [*_whole_splits(release)]:
+            test_set = release.test_sets[split]
+            test, train = test_set.queries.to_frame(), release.table("restrain", name)
+            yield _pair(release, f"restrain.{name}, {split}", train, test, [f"restrain_{name}"], test_set.qrels)
+    trains = [release.table(config, "train") for config in (*MS_SHIFT, "resttest") if "train" in have.get(config, [])]
+    if "chameleons" in have and trains:
+        train = pl.concat(table.select("query_id") for table in trains)
+        yield _pair(release, "chameleons", train, release.table("chameleons", "dev"), ["train"], "dev")
+
+
+def normalised(text: str) -> str:
+    """A text as far as it matters to "the same query": NFKC, case folded, apostrophes gone, words one space apart.
+
+    All other punctuation (Unicode's categories P) separates words, as blanks do; symbols such as + stay.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    words = "".join(_without_punctuation(char) for char in folded).split()
+    return unicodedata.normalize("NFKC", " ".join(words))
+
+
+def _held_out(release: Release, shift: str) -> Iterator[Pair]:
+    tests = {name: one for name, one in release.test_sets.items() if one.shift == shift}
+    trained = "train" in release.configs.get(shift, [])
+    for name, test_set in tests.items():
+        split = "train" if trained else "test"
+        outside = release.table(shift, split).filter(pl.col("cluster") != name.removeprefix(f"{shift}."))
+        title = f"{name} held out" if trained else f"{name}, {STAND_IN}"
+        qrels = ["train"] if trained else [test_set.qrels]
+        if outside.height:
+            yield _pair(release, title, outside, test_set.queries.to_frame(), qrels, test_set.qrels)
+
+
+def _whole_splits(release: Release) -> Iterator[str]:
+    for entry in release.manifest["test_sets"]:
+        if entry["config"] == "resttest" and "column" not in entry:
+            yield entry["name"]
+
+
+def _parts(table: pl.DataFrame, column: str) -> Iterator[tuple[str, pl.DataFrame]]:
+    for part in table.sort(column, maintain_order=True).partition_by(column, maintain_order=True):
+        yield part[column][0], part
+
+
+def _pair(
+    release: Release, name: str, train: pl.DataFrame, test: pl.DataFrame, train_qrels: list[str], test_qrels: str
+) -> Pair:
+    there = [split for split in train_qrels if split in release.configs.get("qrels", [])]
+    return Pair(name, train["query_id"].unique().sort(), test["query_id"].unique().sort(), there, test_qrels)
+
+
+def _queries(release: Release, found: Sequence[Pair]) -> pl.DataFrame:
+    """``query_id``, ``text``, ``normal`` and ``row`` (of the vectors) of every query of the pairs; null if unknown."""
+    tables = [
+        release.table(config, split).select("query_id", "text")
+        for config, splits in release.configs.items()
+        for split in splits
+        if {"query_id", "text"} <= set(release.table(config, split).columns)
+    ]
+    wanted = pl.concat([ids for pair in found for ids in (pair.train, pair.test)]).unique().sort()
+    texts = pl.concat(tables).drop_nulls().sort("text").unique("query_id", keep="first")
+    queries = wanted.to_frame().join(texts, on="query_id", how="left", maintain_order="left")
+    known = pl.col("text").is_not_null()
+    return queries.with_columns(
+        normal=pl.Series([None if text is None else normalised(text) for text in queries["text"]], dtype=pl.String),
+        row=pl.when(known).then(known.cum_sum().cast(pl.Int64) - 1),
+    )
+
+
+def _vectors(texts: pl.Series, encoder: str, cache: Path | None) -> tuple[Rows, dict[str, str]]:
+    """The vectors of the texts, and what the report says of them."""
+    if encoder == WORDS:
+        import sklearn
+
+        return words(texts.to_list()), {"name": WORDS, "revision": f"scikit-learn {sklearn.__version__}"}
+    chosen = by_name(encoder)
+    return encode(texts, chosen, cache), {"name": public_name(chosen), "revision": chosen.revision}
+
+
+def _with_text(queries: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
+    return queries.join(ids.to_frame(), on="query_id", how="semi", maintain_order="left").drop_nulls("text")
+
+
+def _side(queries: pl.DataFrame, ids: pl.Series) -> dict[str, int]:
+    return {"queries": len(ids), "with_text": _with_text(queries, ids).height}
+
+
+def _texts(queries: pl.DataFrame, pair: Pair) -> Iterator[dict[str, Any]]:
+    train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
+    names = {"query_id": "train_query_id", "text": "train_text"}
+    same_id = test.join(train.select("query_id", **{new: old for old, new in names.items()}), on="query_id")
+    for kind, key in (("equal", "text"), ("normalised", "normal")):
+        other = train.select(pl.col(key), *(pl.col(old).alias(new) for old, new in names.items()))
+        same = test.join(other, on=key)
+        columns = ["query_id", "text", *names.values()]
+        found = pl.concat([same_id.select(columns), same.select(columns)])
+        yield _leak(kind, found, test.height if train.height else 0)
+
+
+def _near(queries: pl.DataFrame, vectors: Rows, pair: Pair, near: float, advance: Any) -> dict[str, Any]:
+    """Examples are those that are not the same query after normalisation, the nearest first."""
+    train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
+    if not (train.height and test.height):
+        return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
+    cosines, rows = nearest(vectors[test["row"].to_numpy()], vectors[train["row"].to_numpy()], advance)
+    other = train[rows]
+    found = test.with_columns(
+        other["query_id"].alias("train_query_id"),
+        other["text"].alias("train_text"),
+        pl.Series("cosine", cosines.round(6)),
+        (test["normal"] == other["normal"]).alias("same"),
+    ).filter(pl.Series(cosines >= near - ROUNDING))
+    novel = found.filter(~pl.col("same")).sort("cosine", "query_id", descending=[True, False])
+    shown = novel.select("query_id", "text", "train_query_id", "train_text", "cosine")
+    return _leak("near", found, test.height) | {"examples": shown.head(EXAMPLES).to_dicts()}
+
+
+def _passages(release: Release, pair: Pair) -> Iterator[dict[str, Any]]:
+    qrels = release.qrels(pair.test_qrels)
+    judged = qrels.join(pair.test.to_frame(), on="query_id", how="semi")
+    empty = pl.DataFrame(schema={"train_query_id": pl.String, "passage_id": pl.String})
+    labelled = [
+        release.qrels(split)
+        .filter(pl.col("relevance") >= 1)
+        .join(pair.train.to_frame(), on="query_id", how="semi")
+        .select(pl.col("query_id").alias("train_query_id"), "passage_id")
+        for split in pair.train_qrels
+    ]
+    shared = judged.filter(pl.col("relevance") >= 1).join(pl.concat([empty, *labelled]), on="passage_id")
+    for level in sorted({1, *qrels["relevance"].filter(qrels["relevance"] > 1)}):
+        found = shared.filter(pl.col("relevance") >= level).select("query_id", "train_query_id", "passage_id")
+        yield {"at_least": level} | _leak("passages", found, len(pair.test) if labelled else 0)
+
+
+def _leak(kind: str, found: pl.DataFrame, of: int) -> dict[str, Any]:
+    """One kind of leak: how many of ``of`` test queries it concerns; ``of`` is 0 where it could not be looked for."""
+    each = found.sort(found.columns).unique("query_id", keep="first", maintain_order=True)
+    return {
+        "kind": kind,
+        "queries": each.height,
+        "of": of,
+        "share": each.height / of if of else None,
+        "examples": each.head(EXAMPLES).to_dicts(),
+    }
+
+
+def _counts(side: dict[str, int]) -> str:
+    known = "" if side["with_text"] == side["queries"] else f" ({side['with_text']:,} with text)"
+    return f"{side['queries']:,}{known}"
+
+
+def _cell(leak: dict[str, Any] | None) -> str:
+    if leak is None:
+        return ""
+    return "–" if leak["share"] is None else f"{leak['queries']:,} ({leak['share']:.1%})"
+
+
+def _headline(looked: Sequence[dict[str, Any]], near: float, encoder: str) -> str:
+    """The worst share of each kind, over all pairs, in one sentence."""
+    words = {
+        "equal": "stand in the training queries word for word",
+        "normalised": "do so but for case, punctuation and spaces",
+        "near": f"have a near-duplicate there (cosine of at least {near:g}, {encoder})",
+        "passages": "share a relevant passage with one",
+    }
+    told = []
+    for kind, text in words.items():
+        shares = [
+            (leak["share"], pair["name"])
+            for pair in looked
+            for leak in pair["leaks"]
+            if leak["kind"] == kind and leak["share"] is not None
+        ]
+        if shares:
+            share, name = max(shares, key=lambda one: one[0])
+            told.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
+    stand_ins = sum(pair["name"].endswith(STAND_IN) for pair in looked)
+    where = f" (in {stand_ins} of them, other test queries stand for training queries, which the release lacks)"
+    return (
+        f"In {len(looked)} pairs of training and test queries{where if stand_ins else ''}, of a pair's test queries "
+        + ", ".join(told)
+        + "."
+    )
+
+
+@cache
+def _without_punctuation(char: str) -> str:
+    if char in "'\u2019":
+        return ""
+    return " " if unicodedata.category(char).startswith("P") else char

@@ -1,0 +1,74 @@
+"""The nearest of many texts or vectors by cosine, in blocks: memory never grows with a product of two sizes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
+
+type Floats = NDArray[np.float64]
+type Ints = NDArray[np.int64]
+type Rows = Any
+"""(n, d): a dense array (or memory map), or a sparse CSR matrix."""
+
+BLOCK = 2_048
+"""Rows of one side in a block of cosines: 32 MiB for two sides."""
+
+
+def words(texts: Sequence[str]) -> csr_matrix:
+    """TF-IDF of the texts' words (case folded; single letters too), in rows of unit length.
+
+    Rare words weigh most, so that "who is X" is near to "X who is" and far from "who is Y". (The 128 dimensions of an
+    LSA do not hold rare words: it takes those last two for one query.)
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True).fit_transform(texts)
+
+
+def nearest(rows: Rows, others: Rows, advance: Callable[[int], object] = lambda count: None) -> tuple[Floats, Ints]:
+    """The nearest of the ``others`` to each of the ``rows``.
+
+    Args:
+        rows: (n, d).
+        others: (m, d), m at least 1. A vector of zeros has a cosine of 0 with all others.
+        advance: told how many of the ``others`` were looked at.
+
+    Returns:
+        The cosines (n,), and the rows of ``others`` (n,); one of the nearest, where several are equally near but for
+        rounding.
+    """
+    best, at = np.full(rows.shape[0], -np.inf), np.zeros(rows.shape[0], np.int64)
+    for there in _parts(others):
+        some = _unit(others[there])
+        for here in _parts(rows):
+            cosines = _unit(rows[here]) @ some.T
+            if issparse(cosines):
+                cosines = cosines.toarray()
+            top = cosines.argmax(axis=1)
+            value = cosines[np.arange(len(top)), top]
+            better = value > best[here]
+            best[here][better], at[here][better] = value[better], there.start + top[better]
+        advance(some.shape[0])
+    for here in _parts(rows):  # once more, free of a block's rounding
+        pairs = (_unit(side.astype(np.float64)) for side in (rows[here], others[at[here]]))
+        best[here] = _dots(*pairs)
+    return best, at
+
+
+def _parts(rows: Rows) -> Iterator[slice]:
+    count = rows.shape[0]
+    return (slice(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK))
+
+
+def _dots(left: Rows, right: Rows) -> Floats:
+    if issparse(left):
+        return np.asarray(left.multiply(right).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", left, right))
+
+
+def _unit(rows: Rows) -> Rows:
+    from sklearn.preprocessing import normalize
+
+    return normalize(rows)

@@ -1,0 +1,269 @@
+"""Negatives for training: some of the passages that BM25 ranks high for a query and nobody judged relevant.
+
+ECIR 2023 §3.1: "we sample 100 negatives using BM25, resulting in approximately 10M triplets in total". The paper does
+not say from how many; the usual 1000 are taken.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from filelock import FileLock
+
+from builder import bm25, lucene
+from builder.encode import progress
+from builder.features import features
+from builder.passages import collection_key
+from builder.release import Rule, Table, add_table
+from eval_kit import atomic
+from eval_kit.digests import OrderedDigest
+from eval_kit.errors import UserError
+from eval_kit.release import Release, verified_manifest
+
+CONFIG, SPLIT = "negatives", "train"
+SHARD = 1_000
+"""Queries in a shard (and in a row group of the table): what an interrupted run may lose."""
+SOURCE = "ECIR 2023 §3.1"
+SCHEMA: dict[str, pl.DataType] = {"query_id": pl.String(), "passage_ids": pl.List(pl.String)}
+CHECKED_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How many passages BM25 ranks, how many of them are drawn (the paper's number), and the seed of the draw."""
+
+    depth: int = 1_000
+    sample: int = 100
+    seed: int = 13
+
+
+def add(folder: Path, parameters: Parameters | None = None, cache: Path | None = None, threads: int = 2) -> Release:
+    """Draw the negatives of every training query of the release in ``folder``, and add them to it as a table.
+
+    A shard of queries is on the disk before the next begins, so a run that is killed goes on where it stopped, to the
+    same result; memory does not grow with the number of queries. Two processes on one release wait for each other,
+    and the second finds the work done.
+
+    Args:
+        folder: a release folder; it is replaced as a whole by one that has the config ``negatives``.
+        parameters: as in the paper, if not given.
+        cache: for the index and the shards; :func:`builder.sources.fetch.cache_folder` without it.
+        threads: of Lucene; without influence on the result.
+
+    Returns:
+        The release with its negatives.
+
+    Raises:
+        UserError: no release, no training queries, queries without text, no passages, no Java, or a folder that cannot
+            be written.
+    """
+    from builder.sources.fetch import cache_folder
+
+    parameters = parameters or Parameters()
+    if not 0 < parameters.sample <= parameters.depth:
+        raise UserError(f"cannot draw {parameters.sample:,} of {parameters.depth:,} passages")
+    job = _Job(Release(folder, verified_manifest(folder)), parameters, cache or cache_folder())
+    try:
+        entry, file = job.table(threads)
+    except OSError as error:
+        raise UserError(f"{job.folder}: cannot keep negatives there: {error.strerror or error}") from error
+    now = Release(folder, verified_manifest(folder))
+    if _Job(now, parameters, job.cache).folder != job.folder:
+        raise UserError(f"{folder}: changed while its negatives were drawn; nothing was added, run this again")
+    if any(entry.items() <= table.items() for table in now.manifest["tables"]):
+        return now
+    return Release(folder, add_table(folder, entry, file))
+
+
+def training_queries(release: Release) -> pl.DataFrame:
+    """``query_id`` and ``text`` of all that may be trained or validated on, each query once, in the digest's order.
+
+    That is every ``train`` split of queries, every ReSTrain set, and the validation queries.
+
+    Raises:
+        UserError: there are none, or one has no text.
+    """
+    parts = [release.table(*key).select("query_id", "text") for key in _query_tables(release)]
+    if not parts:
+        raise UserError(f"{release.folder}: holds no training queries to draw negatives for")
+    queries = pl.concat(parts).sort("text", nulls_last=True).unique("query_id", keep="first")
+    length = pl.col("query_id").str.len_bytes().cast(pl.String)
+    queries = queries.sort(pl.concat_str([length, pl.lit(":"), pl.col("query_id")]))
+    without = queries.filter(pl.col("text").is_null())["query_id"]
+    if len(without):
+        raise UserError(
+            f"{release.folder}: {len(without):,} of {queries.height:,} training queries have no text (first "
+            f"{without[0]}); a complete release is needed"
+        )
+    return queries
+
+
+def draw(query_id: str, candidates: Sequence[str], sample: int, seed: int) -> list[str]:
+    """``sample`` of a query's candidates (all, if they are fewer), in their order.
+
+    The draw depends on the seed and the query id alone, so neither the order of the queries nor their shards matter.
+    """
+    if len(candidates) <= sample:
+        return list(candidates)
+    own_seed = int.from_bytes(hashlib.sha256(f"{seed}\t{query_id}".encode()).digest())
+    places = np.random.Generator(np.random.PCG64(own_seed)).permutation(len(candidates))[:sample]
+    return [candidates[place] for place in np.sort(places)]
+
+
+def fault(release: Release) -> str:
+    """What is wrong with the release's negatives; empty if nothing is, or there are none.
+
+    Each query stands once, no passage twice in a row, none is judged relevant to its query, and all are in the
+    collection where the release embeds it.
+    """
+    if SPLIT not in release.configs.get(CONFIG, []):
+        return ""
+    table = release.table(CONFIG, SPLIT)
+    if (twice := table["query_id"].is_duplicated()).any():
+        return f"query {table.filter(twice)['query_id'][0]} stands twice"
+    positives = _positives(release)
+    embedded = release.table("passages", "passages").select("passage_id") if "passages" in release.configs else None
+    for part in table.iter_slices(CHECKED_AT_ONCE):
+        pairs = part.rename({"passage_ids": "passage_id"}).explode("passage_id").drop_nulls()
+        faults = {
+            "stands twice for": pairs.filter(pairs.is_duplicated()),
+            "is judged relevant to": pairs.join(positives, on=["query_id", "passage_id"], how="semi"),
+        }
+        if embedded is not None:
+            faults["is not in the collection, but stands for"] = pairs.join(embedded, on="passage_id", how="anti")
+        for what, wrong in faults.items():
+            if wrong.height:
+                return f"passage {wrong['passage_id'][0]} {what} query {wrong['query_id'][0]}"
+    return ""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The negatives of one release by one set of parameters, in a folder of their own in the cache."""
+
+    release: Release
+    parameters: Parameters
+    cache: Path
+
+    @property
+    def rule(self) -> Rule:
+        used = [f"{config}/{split}" for config, split in _query_tables(self.release)]
+        parameters = asdict(self.parameters) | {"k1": bm25.K1, "b": bm25.B, "queries": used}
+        text = (
+            f"of the {self.parameters.depth:,} passages that BM25 (Lucene) ranks highest, those that no table judges "
+            f"relevant to the query; of these {self.parameters.sample:,}, drawn at random (seeded), best first"
+        )
+        return Rule(text, SOURCE, parameters=parameters)
+
+    @property
+    def folder(self) -> Path:
+        """Named by all that the result depends on."""
+        used = [*_query_tables(self.release), *(("qrels", split) for split in self.release.configs.get("qrels", []))]
+        known = {(table["config"], table["split"]): table["digest"] for table in self.release.manifest["tables"]}
+        parts = [collection_key(self.release), [known[key] for key in used], dict(self.rule.parameters), SHARD]
+        return self.cache / CONFIG / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+    def table(self, threads: int) -> tuple[dict[str, Any], Path]:
+        """The manifest's entry of the table, and the table's file."""
+        lucene.start()  # says what is missing before anything is written
+        queries = training_queries(self.release)
+        empty = Table(CONFIG, SPLIT, pl.DataFrame(schema=SCHEMA), self.rule)
+        shards, file, digest = self.folder / "shards", self.folder / "negatives.parquet", self.folder / "digest"
+        shards.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / ".lock"):
+            if not digest.exists():
+                self._fill(shards, queries, threads)
+                parts = (pl.read_parquet(_shard(shards, start)) for start in range(0, queries.height, SHARD))
+                atomic.write_text(digest, _join(parts, empty, file))
+            shutil.rmtree(shards, ignore_errors=True)
+            entry = {
+                "config": CONFIG,
+                "split": SPLIT,
+                "path": empty.path,
+                "rows": queries.height,
+                "columns": empty.columns,
+                "digest": digest.read_text(encoding="utf-8"),
+                "rule": asdict(self.rule) | {"inputs": []},
+            }
+        return entry, file
+
+    def _fill(self, shards: Path, queries: pl.DataFrame, threads: int) -> None:
+        """Write the shards that are not there yet; those that are there are the first ones."""
+        starts = range(0, queries.height, SHARD)
+        done = sum(_shard(shards, start).exists() for start in starts)
+        left = queries[done * SHARD :]
+        if left.is_empty():
+            return
+        index = bm25.index_of(self.release, self.cache, threads)
+        ranked = bm25.ranked(left.iter_rows(), index, self.parameters.depth, threads)
+        positives = _positives(self.release)
+        with progress("drawing negatives", queries.height) as advance:
+            advance(queries.height - left.height)
+            for start in starts[done:]:
+                ids = queries["query_id"][start : start + SHARD]
+                relevant = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")
+                rows = []
+                for query_id, candidates in islice(ranked, len(ids)):
+                    own = {passage_id for (passage_id,) in relevant.get(query_id, [])}
+                    rest = [one for one in candidates if one not in own]
+                    rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
+                    advance(1)
+                with _whole(_shard(shards, start)) as part:
+                    pl.DataFrame(rows, SCHEMA, orient="row").write_parquet(part)
+
+
+def _query_tables(release: Release) -> list[tuple[str, str]]:
+    return [
+        (config, split)
+        for config, splits in release.configs.items()
+        for split in splits
+        if config in ("restrain", "validation") or (split == "train" and config not in ("qrels", CONFIG))
+    ]
+
+
+def _positives(release: Release) -> pl.DataFrame:
+    """``query_id`` and ``passage_id`` of every pair that some table judges relevant (grade 1 or more)."""
+    relevant = [
+        release.qrels(split).filter(pl.col("relevance") >= 1).select("query_id", "passage_id")
+        for split in release.configs.get("qrels", [])
+    ]
+    return pl.concat([pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String}), *relevant]).unique()
+
+
+def _shard(folder: Path, start: int) -> Path:
+    return folder / f"{start:09d}.parquet"
+
+
+def _join(parts: Iterable[pl.DataFrame], table: Table, file: Path) -> str:
+    """Write one parquet file, a row group for each part; returns its content digest.
+
+    The rows come in the digest's order, so that it can be taken as they pass.
+    """
+    import pyarrow.parquet as pq
+
+    schema = features(table.columns).arrow_schema
+    digest = OrderedDigest(table.columns)
+    with _whole(file) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
+        for frame in parts:
+            writer.write_table(frame.to_arrow().cast(schema))
+            digest.update(digest.rows(frame))
+    return digest.hexdigest()
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A file to write; it takes the name ``path`` once it is complete and on the disk."""
+    part = path.with_suffix(".part")
+    yield part
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.replace(path)

@@ -1,0 +1,50 @@
+"""The passages that a release's queries are asked of, whether it embeds them or names an ir_datasets collection."""
+
+from collections.abc import Iterator
+
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+
+
+def passages(release: Release) -> Iterator[tuple[str, str]]:
+    """``(passage id, text)`` of the collection: the release's own, else those of its ir_datasets collection.
+
+    Raises:
+        UserError: the ir_datasets collection cannot be had.
+    """
+    collection = release.manifest["collection"]
+    if collection is None:
+        yield from release.table("passages", "passages").iter_rows()
+        return
+    import ir_datasets
+
+    try:
+        for doc in ir_datasets.load(collection).docs_iter():
+            yield doc.doc_id, doc.default_text()
+    except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
+        raise UserError(f"the passages of ir_datasets {collection} cannot be had ({type(error).__name__})") from error
+
+
+def how_many(release: Release) -> int | None:
+    """The number of passages, for progress; None where ir_datasets does not know it in advance."""
+    collection = release.manifest["collection"]
+    if collection is None:
+        return release.table("passages", "passages").height
+    import ir_datasets
+
+    try:
+        count: int | None = ir_datasets.load(collection).docs_count()
+    except Exception:  # whatever is wrong, passages() will say it
+        return None
+    return count
+
+
+def collection_key(release: Release) -> str:
+    """What caches call the collection: the digest of the embedded passages, else the ir_datasets id.
+
+    The files behind an ir_datasets id are pinned by ir_datasets, by their checksums.
+    """
+    for table in release.manifest["tables"]:
+        if table["config"] == "passages":
+            return str(table["digest"])
+    return str(release.manifest["collection"]).replace("/", "-")

@@ -1,0 +1,186 @@
+"""How alike the clusters of a shift are, in a table and a heatmap (arXiv:2205.02870, Figure 1), and where they lie."""
+
+import json
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from builder.encode import Embedded, by_name, encode, public_name
+from builder.reports import SIMILARITY
+from builder.shifts import topic
+from eval_kit import atomic
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.similarity import by_cluster, mean_cosine, weighted_jaccard
+from eval_kit.vectors import Matrix, Vectors
+
+MS_SHIFT = ("topic", "wh", "length")
+SPLITS = ("train", "test")
+OTHERS = "others"
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#F0E442")
+"""Okabe and Ito's, which colour-blind readers tell apart."""
+CELL = 0.62
+"""Inches."""
+
+
+def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) -> list[Path]:
+    """Write ``similarity.json``, ``similarity.png`` and ``topics.png`` to the release's ``reports/``.
+
+    Args:
+        release: a folder with topic, wh or length queries; without topic test queries, there is no ``topics.png``.
+        encoder: of the queries, by name; see :mod:`builder.encode`.
+        cache: where vectors are kept; None keeps none.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: no such queries, an encoder that cannot be had, or a folder that cannot be written.
+    """
+    queries = _queries(release)
+    chosen = by_name(encoder)
+    vectors = Vectors(public_name(chosen), queries["query_id"], encode(queries["text"], chosen, cache))
+    table = similarities(release, vectors)
+    document = {
+        "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
+        "encoder": {"name": public_name(chosen), "revision": chosen.revision},
+        "similarity": table.to_dicts(),
+    }
+    written = [release.folder / SIMILARITY, release.folder / "reports" / "similarity.png"]
+    try:
+        written[0].parent.mkdir(exist_ok=True)
+        titles = {"jaccard": "weighted Jaccard", "cosine": f"mean cosine, {public_name(chosen)}"}
+        _heatmaps(table, titles, written[1])
+        if "test" in release.configs.get("topic", []):
+            written.append(release.folder / "reports" / "topics.png")
+            _topics(release, vectors, written[2])
+    except OSError as error:
+        raise UserError(f"{written[0].parent}: cannot be written: {error.strerror or error}") from error
+    atomic.write_text(written[0], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    return written
+
+
+def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
+    """Every cluster beside every other of its shift and split, and beside all the others together.
+
+    A query of two clusters (wh) stands on both sides. A query whose vector is zero (``lsa`` knows none of its words)
+    has no cosine, and is left out of those means.
+
+    Args:
+        release: from :func:`eval_kit.release.open`.
+        vectors: of all queries of its topic, wh and length tables.
+
+    Returns:
+        ``shift``, ``split``, ``cluster``, ``other`` (a cluster, or ``others``), ``n`` and ``n_other`` (queries),
+        ``jaccard`` (ECIR 2023 §5.2) and ``cosine`` (arXiv:2205.02870 §3.1).
+    """
+    rows: list[dict[str, Any]] = []
+    for shift, split in _tables(release):
+        parts = release.table(shift, split).partition_by("cluster", maintain_order=True, as_dict=True)
+        texts = {str(name): part["text"] for (name,), part in parts.items()}
+        places = {str(name): _directed(vectors.of(part["query_id"])) for (name,), part in parts.items()}
+        cosines = {pair: mean_cosine(*(places[one] for one in pair)) for pair in permutations(texts, 2)}
+        for one, other in cosines:
+            rows.append(
+                {
+                    "shift": shift,
+                    "split": split,
+                    "cluster": one,
+                    "other": other,
+                    "n": len(texts[one]),
+                    "n_other": len(texts[other]),
+                    "jaccard": weighted_jaccard(texts[one], texts[other]),
+                    "cosine": cosines[one, other],
+                }
+            )
+        for row in by_cluster(release, shift, split=split).iter_rows(named=True):
+            others = {name: len(place) for name, place in places.items() if name != row["cluster"]}
+            total = sum(cosines[row["cluster"], name] * count for name, count in others.items())
+            mean = {"n_other": row.pop("others"), "cosine": total / sum(others.values())}
+            rows.append({"shift": shift, "split": split, "other": OTHERS} | row | mean)
+    return pl.DataFrame(rows).select("shift", "split", "cluster", "other", "n", "n_other", "jaccard", "cosine")
+
+
+def _directed(vectors: Matrix) -> Matrix:
+    found: Matrix = vectors[np.linalg.norm(vectors, axis=1) > 0]
+    return found
+
+
+def _tables(release: Release) -> list[tuple[str, str]]:
+    return [(shift, split) for shift in MS_SHIFT for split in SPLITS if split in release.configs.get(shift, [])]
+
+
+def _queries(release: Release) -> pl.DataFrame:
+    parts = [release.table(*key).select("query_id", "text") for key in _tables(release)]
+    if not parts:
+        raise UserError(f"{release.folder}: holds no topic, wh or length queries")
+    return pl.concat(parts).unique("query_id", maintain_order=True)
+
+
+def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
+    """One row of maps a shift, one column a measure; a shift's train queries where there are any, else test."""
+    from matplotlib.figure import Figure
+
+    shown = [part for _, part in table.group_by("shift", maintain_order=True)]
+    shown = [part.filter(pl.col("split") == part["split"][0]) for part in shown]
+    heights = [part["cluster"].n_unique() for part in shown]
+    figure = Figure(figsize=(2 * CELL * (max(heights) + 4), CELL * (sum(heights) + 1.9 * len(heights))))
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
+    axes = figure.subplots(len(shown), 2, squeeze=False, height_ratios=heights)
+    for column, (measure, title) in enumerate(titles.items()):
+        limits = (table[measure].min(), table[measure].max())
+        for place, part in enumerate(shown):
+            split = part["split"][0]
+            _heatmap(axes[place][column], part, measure, limits)
+            axes[place][column].set_title(f"{part['shift'][0]} ({split}): {title}", fontsize=11)
+    _save(figure, path)
+
+
+def _heatmap(axes: Any, part: pl.DataFrame, measure: str, limits: tuple[Any, Any]) -> None:
+    clusters = part["cluster"].unique(maintain_order=True).to_list()
+    sizes = dict(part.select("cluster", "n").iter_rows())
+    values = {(row["cluster"], row["other"]): row[measure] for row in part.iter_rows(named=True)}
+    columns = [*clusters, OTHERS]
+    grid = [[values.get((one, other), float("nan")) for other in columns] for one in clusters]
+    image = axes.imshow(grid, cmap="cividis", vmin=limits[0], vmax=limits[1], aspect="equal")
+    for (y, x), value in _cells(grid):
+        dark = image.norm(value) < 0.5
+        axes.text(x, y, f"{value:.3f}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(clusters)), [f"{name} (n = {sizes[name]:,})" for name in clusters])
+    for place in range(1, len(clusters)):
+        axes.axhline(place - 0.5, color="white", linewidth=1)
+        axes.axvline(place - 0.5, color="white", linewidth=1)
+    axes.axvline(len(clusters) - 0.5, color="white", linewidth=5)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _cells(grid: list[list[float]]) -> Iterator[tuple[tuple[int, int], float]]:
+    for y, row in enumerate(grid):
+        for x, value in enumerate(row):
+            if value == value:  # a cluster beside itself has none
+                yield (y, x), value
+
+
+def _topics(release: Release, vectors: Vectors, path: Path) -> None:
+    from cycler import cycler
+    from matplotlib import rc_context
+
+    assigned = release.table("topic", "test").select("query_id", "cluster")
+    embedded = Embedded(assigned["query_id"], vectors.of(assigned["query_id"]).astype("float32"))
+    part = path.with_name(f".{path.name}.part")
+    with rc_context({"axes.prop_cycle": cycler(color=COLOURS)}):
+        topic.picture(embedded, assigned, part)
+    part.replace(path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    """Without the date and versions that matplotlib writes, so that the bytes depend on the picture alone."""
+    part = path.with_name(f".{path.name}.part")
+    figure.savefig(part, format="png", dpi=150, metadata={"Software": None})
+    part.replace(path)

@@ -1,0 +1,287 @@
+"""BM25 negatives: what is drawn, that nothing interrupts it for good, and that releases stay whole."""
+
+import hashlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from builder import negatives, planted
+from builder import release as releases
+from builder.verify import verify
+from eval_kit.digests import table_digest
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.release import open as open_release
+
+DEPTH, SAMPLE = 60, 20
+DRAW = f"""
+import sys
+from pathlib import Path
+from builder import negatives
+negatives.SHARD = 40
+negatives.add(Path(sys.argv[1]), negatives.Parameters({DEPTH}, {SAMPLE}), Path(sys.argv[2]), int(sys.argv[3]))
+"""
+SEARCH = f"""
+import json
+from pyserini.search.lucene import LuceneSearcher
+index = next(path for path in Path(sys.argv[2], "bm25").iterdir() if path.is_dir())
+searcher = LuceneSearcher(str(index))
+searcher.set_bm25(0.9, 0.4)
+found = {{one: searcher.search(text, {DEPTH}) for one, text in json.loads(sys.argv[4]).items()}}
+print(json.dumps({{one: [hit.docid for hit in hits] for one, hits in found.items()}}))
+"""
+
+
+def drawing(folder: Path, cache: Path, threads: int = 1) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", DRAW, folder, cache, str(threads)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+
+
+def kill_after(process: subprocess.Popen[str], cache: Path, count: int) -> list[Path]:
+    deadline = time.monotonic() + 120
+    while len(list(cache.glob("negatives/*/shards/*.parquet"))) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    shards = sorted(cache.glob("negatives/*/shards/*.parquet"))
+    assert len(shards) >= count
+    return shards
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bare") / "ms-marco-shift"
+    releases.write(planted.draft(queries=500), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def first_run(bare: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, dict]:
+    """A release with its negatives, and Pyserini's own rankings for forty of its queries."""
+    folder = tmp_path_factory.mktemp("drawn") / "ms-marco-shift"
+    shutil.copytree(bare, folder)
+    queries = json.dumps(dict(list(training_texts(open_release(bare)).items())[:40]))
+    done = subprocess.run(
+        [sys.executable, "-c", DRAW + SEARCH, folder, cache, "1", queries], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return open_release(folder), json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def drawn(first_run: tuple[Release, dict]) -> Release:
+    return first_run[0]
+
+
+def training_texts(release: Release) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for config in ("topic", "wh", "length", "resttest"):
+        texts |= dict(release.table(config, "train").select("query_id", "text").iter_rows())
+    for split in release.configs["restrain"]:
+        texts |= dict(release.table("restrain", split).iter_rows())
+    return texts | dict(release.table("validation", "validation").iter_rows())
+
+
+def relevant(release: Release) -> set[tuple[str, str]]:
+    splits = release.configs["qrels"]
+    return {pair[:2] for split in splits for pair in release.qrels(split).iter_rows() if pair[2] >= 1}
+
+
+# --- what is drawn
+
+
+def test_every_training_query_once_and_no_other(drawn: Release) -> None:
+    table = drawn.table("negatives", "train")
+    assert sorted(table["query_id"]) == sorted(training_texts(drawn))
+
+
+def test_no_positive_and_no_repetition(drawn: Release) -> None:
+    known, collection = relevant(drawn), set(drawn.table("passages", "passages")["passage_id"])
+    for query_id, passage_ids in drawn.table("negatives", "train").iter_rows():
+        assert len(set(passage_ids)) == len(passage_ids) <= SAMPLE
+        assert not known & {(query_id, one) for one in passage_ids}
+        assert set(passage_ids) <= collection
+
+
+def test_drawn_from_what_pyserini_ranks_in_its_order(first_run: tuple[Release, dict]) -> None:
+    drawn, rankings = first_run
+    table, known = dict(drawn.table("negatives", "train").iter_rows()), relevant(drawn)
+    fewer = 0
+    for query_id, ranking in rankings.items():
+        candidates = [one for one in ranking if (query_id, one) not in known]
+        places = [candidates.index(one) for one in table[query_id]]
+        assert places == sorted(places)
+        if len(candidates) <= SAMPLE:
+            assert table[query_id] == candidates
+            fewer += 1
+        else:
+            assert len(places) == SAMPLE
+            assert places[-1] >= SAMPLE  # not just the best ones
+    assert 0 < fewer < len(rankings) == 40
+
+
+def test_each_query_has_a_draw_of_its_own() -> None:
+    candidates = [str(i) for i in range(50)]
+    one = negatives.draw("7", candidates, 10, 13)
+    assert one == negatives.draw("7", candidates, 10, 13)
+    assert one != negatives.draw("8", candidates, 10, 13)
+    assert one != negatives.draw("7", candidates, 10, 14)
+    assert negatives.draw("7", candidates[:10], 10, 13) == candidates[:10]
+
+
+def test_draws_favour_no_rank() -> None:
+    candidates = [str(i) for i in range(20)]
+    counts = Counter(one for query in range(4_000) for one in negatives.draw(str(query), candidates, 5, 13))
+    assert len(counts) == 20
+    assert all(abs(count - 1_000) < 150 for count in counts.values()), counts  # more than 5 standard deviations
+
+
+# --- in the release
+
+
+def test_the_release_stays_whole(bare: Path, drawn: Release) -> None:
+    before = open_release(bare)
+    assert drawn.digest != before.digest
+    assert drawn.manifest["tables"][:-1] == before.manifest["tables"]
+    entry = drawn.manifest["tables"][-1]
+    assert entry["digest"] == table_digest(drawn.table("negatives", "train"), entry["columns"])
+    assert (entry["rule"]["parameters"]["depth"], entry["rule"]["parameters"]["sample"]) == (DEPTH, SAMPLE)
+    checks = {one.what: one.fault for one in verify(drawn.folder)}
+    assert not any(checks.values())
+    assert "negatives are passages of the collection that nobody judged relevant" in checks
+    assert "### negatives" in (drawn.folder / "README.md").read_text()
+
+
+def test_load_dataset_reads_them(drawn: Release, tmp_path: Path) -> None:
+    from datasets import load_dataset
+
+    rows = load_dataset(str(drawn.folder), "negatives", split="train", cache_dir=str(tmp_path))
+    expected = dict(drawn.table("negatives", "train").iter_rows())
+    assert {row["query_id"]: row["passage_ids"] for row in rows} == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda ids, positive: [positive, *ids], "is judged relevant to query"),
+        (lambda ids, positive: [*ids, ids[0]], "stands twice for query"),
+        (lambda ids, positive: [*ids, "no such passage"], "is not in the collection"),
+    ],
+)
+def test_faults_are_found(drawn: Release, change, found: str) -> None:
+    table = drawn.table("negatives", "train")
+    query_id, passage_ids = table.row(5)
+    positive = next(passage for query, passage in relevant(drawn) if query == query_id)
+    rows = [*table.rows()[:5], (query_id, change(passage_ids, positive)), *table.rows()[6:]]
+    damaged = pl.DataFrame(rows, table.schema, orient="row")
+    release = Release(drawn.folder, drawn.manifest, {("negatives", "train"): damaged})
+    assert found in negatives.fault(release)
+    assert query_id in negatives.fault(release)
+
+
+# --- interruptions and company
+
+
+def test_killed_and_taken_up_by_two_at_once_to_the_same_bytes(
+    bare: Path, drawn: Release, cache: Path, tmp_path: Path
+) -> None:
+    folder, own = tmp_path / "ms-marco-shift", tmp_path / "cache"
+    shutil.copytree(bare, folder)
+    shutil.copytree(cache / "bm25", own / "bm25")
+    killed = drawing(folder, own)
+    shards = kill_after(killed, own, 3)
+    assert content(folder) == content(bare)
+    made = {path: path.stat().st_mtime_ns for path in shards}
+    two = [drawing(folder, own, threads=1), drawing(folder, own, threads=2)]
+    while len(now := sorted(own.glob("negatives/*/shards/*.parquet"))) == len(shards) and two[0].poll() is None:
+        time.sleep(0.01)
+    assert {path: path.stat().st_mtime_ns for path in now if path in made} in (made, {})  # {}: it is done already
+    for process in two:
+        finish(process)
+    assert content(folder) == content(drawn.folder)
+    assert not list(own.glob("negatives/*/shards"))
+
+
+# --- mistakes
+
+
+def test_a_sample_larger_than_the_depth(bare: Path) -> None:
+    with pytest.raises(UserError, match="cannot draw 20 of 10 passages"):
+        negatives.add(bare, negatives.Parameters(depth=10, sample=20))
+
+
+def test_queries_without_text(bare: Path, tmp_path: Path) -> None:
+    release = open_release(bare)
+    table = release.table("topic", "train")
+    query_id = table["query_id"][0]
+    blank = table.with_columns(pl.when(pl.col("query_id") != query_id).then("text").alias("text"))
+    alone = {**release.manifest, "tables": [one for one in release.manifest["tables"] if one["config"] == "topic"]}
+    with pytest.raises(UserError, match=rf"1 of {table.height} training queries have no text \(first {query_id}\)"):
+        negatives.training_queries(Release(bare, alone, {("topic", "train"): blank}))
+
+
+def test_a_query_keeps_the_text_that_another_table_lacks(bare: Path) -> None:
+    release = open_release(bare)
+    split = release.configs["restrain"][0]
+    blank = release.table("restrain", split).with_columns(pl.lit(None, pl.String).alias("text"))
+    queries = negatives.training_queries(Release(bare, release.manifest, {("restrain", split): blank}))
+    assert dict(queries.iter_rows()) == training_texts(release)
+
+
+def test_nothing_to_draw_from(shared: Path, published_release: Release) -> None:
+    before = content(published_release.folder)
+    with pytest.raises(UserError, match="training queries have no text"):
+        negatives.add(published_release.folder)
+    assert content(published_release.folder) == before
+
+
+def test_not_a_release(command, tmp_path: Path) -> None:
+    done = command("builder", "negatives", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "has no manifest.json" in done.stderr
+
+
+def test_the_command(command, bare: Path, cache: Path, drawn: Release, tmp_path: Path) -> None:
+    folder = tmp_path / "ms-marco-shift"
+    shutil.copytree(bare, folder)
+    done = command("builder", "negatives", folder, "--depth", 10, "--sample", 5, "--cache", cache, "--json")
+    assert done.returncode == 0, done.stderr
+    release = open_release(folder)
+    table = release.table("negatives", "train")
+    assert json.loads(done.stdout) == {
+        "folder": str(folder),
+        "queries": table.height,
+        "negatives": table["passage_ids"].list.len().sum(),
+        "fewer": (table["passage_ids"].list.len() < 5).sum(),
+        "digest": release.digest,
+    }
+    assert table["passage_ids"].list.len().max() == 5
+    assert done.stderr == ""

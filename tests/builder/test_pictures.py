@@ -1,0 +1,125 @@
+"""The table of similarities against the published figures, and pictures that are the same at every call."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from builder.encode import encode
+from builder.pictures import pictures, similarities
+from eval_kit.release import Release
+from eval_kit.release import open as open_release
+from eval_kit.vectors import Vectors
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PUBLISHED = {
+    "topic": [0.2984, 0.2449, 0.3388, 0.3005, 0.4268],
+    "wh": [0.2793, 0.2261, 0.2762],
+    "length": [0.3225, 0.3225],
+}
+"""Weighted Jaccard of each cluster's test queries with those of the others, computed from the authors' files."""
+
+
+@pytest.fixture(scope="module")
+def own(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    folder = tmp_path_factory.mktemp("pictures") / "ms-marco-shift"
+    shutil.copytree(mini_release.folder, folder)
+    return open_release(folder)
+
+
+@pytest.fixture(scope="module")
+def drawn(own: Release) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in pictures(own)}
+
+
+def test_the_published_figures(published_release: Release) -> None:
+    queries = pl.concat(published_release.table(shift, "test").select("query_id", "text") for shift in PUBLISHED)
+    ids = queries["query_id"].unique(maintain_order=True)
+    vectors = Vectors("noise", ids, np.random.default_rng(0).normal(size=(len(ids), 2)))
+    table = similarities(published_release, vectors).filter(pl.col("other") == "others")
+    for shift, figures in PUBLISHED.items():
+        assert table.filter(pl.col("shift") == shift)["jaccard"].round(4).to_list() == figures
+    assert table["split"].unique().to_list() == ["test"]
+    assert table.filter(pl.col("shift") == "topic")["n"].to_list() == [6595, 5960, 6255, 5868, 6566]
+    assert (table["n"] + table["n_other"]).to_list() == [31_244] * 5 + [19_487] * 3 + [6_980] * 2
+
+
+def test_every_pair_counted_by_hand(own: Release) -> None:
+    queries = pl.concat(own.table("wh", split) for split in ("train", "test")).unique("query_id", maintain_order=True)
+    others = pl.concat(own.table(shift, split) for shift in ("topic", "length") for split in ("train", "test"))
+    texts = pl.concat(one.select("query_id", "text") for one in (queries, others)).unique("query_id")
+    vectors = Vectors("lsa", texts["query_id"], encode(texts["text"], "lsa"))
+    table = similarities(own, vectors)
+    rows = table.filter((pl.col("shift") == "wh") & (pl.col("split") == "test"))
+    assert rows.select("cluster", "other").rows() == [
+        *[(one, other) for one in ("wha", "how", "who") for other in ("wha", "how", "who") if one != other],
+        *[(one, "others") for one in ("wha", "how", "who")],
+    ]
+    members = {
+        one: own.table("wh", "test").filter(pl.col("cluster") == one).sort("query_id") for one in ("wha", "how", "who")
+    }
+    members["others"] = pl.concat(members[one] for one in ("wha", "who"))
+    for other in ("wha", "others"):
+        row = rows.row(by_predicate=(pl.col("cluster") == "how") & (pl.col("other") == other), named=True)
+        left, right = (share(members[one]["text"]) for one in ("how", other))
+        words = {*left, *right}
+        least, most = (sum(pick(left.get(one, 0), right.get(one, 0)) for one in words) for pick in (min, max))
+        assert row["jaccard"] == pytest.approx(least / most)
+        every = vectors.of(members["how"]["query_id"]).astype(float) @ vectors.of(members[other]["query_id"]).T
+        assert row["cosine"] == pytest.approx(every.mean(), abs=1e-6)
+        assert (row["n"], row["n_other"]) == every.shape
+
+
+def test_a_query_without_known_words_has_no_cosine(own: Release) -> None:
+    tables = [own.table(shift, split) for shift in PUBLISHED for split in ("train", "test")]
+    ids = pl.concat(table.select("query_id") for table in tables)["query_id"].unique(maintain_order=True)
+    values = np.random.default_rng(0).normal(size=(len(ids), 3))
+    values[(ids == own.table("wh", "test").filter(pl.col("cluster") == "how")["query_id"][0]).to_numpy()] = 0
+    vectors = Vectors("noise", ids, values)
+    row = similarities(own, vectors).row(
+        by_predicate=(pl.col("split") == "test") & (pl.col("cluster") == "who") & (pl.col("other") == "others"),
+        named=True,
+    )
+    unit = {one: place / np.linalg.norm(place) for one, place in zip(ids, values, strict=True) if place.any()}
+    members = own.table("wh", "test").select("query_id", "cluster").rows()
+    left, right = (
+        [unit[one] for one, name in members if name in names and one in unit] for names in (["who"], ["wha", "how"])
+    )
+    assert row["cosine"] == pytest.approx(float((np.array(left) @ np.array(right).T).mean()))
+    assert row["n_other"] == len(right) + 1
+
+
+def share(texts: pl.Series) -> dict[str, float]:
+    words = [word for text in texts for word in text.lower().split()]
+    return {one: words.count(one) / len(words) for one in set(words)}
+
+
+def test_what_is_written(own: Release, drawn: dict[str, bytes]) -> None:
+    assert list(drawn) == ["similarity.json", "similarity.png", "topics.png"]
+    assert all(drawn[name].startswith(PNG) for name in ("similarity.png", "topics.png"))
+    document = json.loads(drawn["similarity.json"])
+    assert document["release"]["digest"] == own.digest
+    assert document["encoder"]["name"] == "lsa"
+    assert {(row["shift"], row["split"]) for row in document["similarity"]} == {
+        (shift, split) for shift in PUBLISHED for split in ("train", "test")
+    }
+    assert sorted(path.name for path in (own.folder / "reports").iterdir()) == sorted(drawn)
+    assert open_release(own.folder).digest == own.digest
+
+
+def test_the_same_bytes_from_the_command(command, own: Release, drawn: dict[str, bytes], tmp_path: Path) -> None:
+    folder = tmp_path / "ms-marco-shift"
+    shutil.copytree(own.folder, folder, ignore=shutil.ignore_patterns("reports"))
+    done = command("builder", "pictures", folder, "--cache", tmp_path / "cache", OMP_NUM_THREADS="2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(folder / "reports" / name) for name in drawn]
+    assert {name: (folder / "reports" / name).read_bytes() for name in drawn} == drawn
+
+
+def test_a_release_without_clusters(command, own: Release, tmp_path: Path) -> None:
+    done = command("builder", "pictures", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "has no manifest.json" in done.stderr
