@@ -45,9 +45,14 @@ format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-release: $(READY)  ## the canonical release from the authors' files (UPSTREAM=DIR reads them from a folder)
+release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR, PREVIOUS=RELEASE)
 	@$(BIN)/python -m builder build --from published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
 	@$(BIN)/python -m builder verify "$(RELEASE)"
+	@$(BIN)/python -m builder audit "$(RELEASE)"
+	@$(BIN)/python -m builder pictures "$(RELEASE)"
+	@$(BIN)/python -m builder card "$(RELEASE)" $(if $(PREVIOUS),--previous "$(PREVIOUS)")
+	@mkdir -p dist
+	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
 baselines: $(READY)  ## the reference systems on RELEASE (default: a mini release), scored
 	@test -e "$(RELEASE)" || $(BIN)/python -m builder build --from mini --out "$(RELEASE)"
@@ -58,6 +63,8 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 	@test -n "$(REPO)" -a -n "$(TAG)" || { echo "make publish: say where and what: REPO=ORG/ms-marco-shift TAG=v1.0.0" >&2; exit 2; }
 	@changes="$$(git status --porcelain)" || exit 2; test -z "$$changes" || \
 		{ echo "make publish: commit or put aside what has changed in the git tree first" >&2; exit 2; }
+	@grep -qxF "### Data $(patsubst v%,%,$(TAG))" CHANGELOG.md || \
+		{ echo "make publish: CHANGELOG.md has no section '### Data $(patsubst v%,%,$(TAG))'" >&2; exit 2; }
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
 bench: $(READY)  ## speed of eval_kit score beside its peers, on synthetic runs

@@ -1,5 +1,6 @@
 """One training of a grid, with everything that decides its result."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -8,8 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from builder.passages import collection_key
 from eval_kit import __version__, cells
+from eval_kit.errors import UserError
 from eval_kit.release import Release
+
+TEST_TABLES = {"resttest": ("dev", "dl19", "dl20"), "restrain": ("dl19", "dl20")}
+"""Splits of the config ``resttest`` that these shifts are tested on; the others have a split ``test`` of their own."""
+
+SHARED_INDEX = ("bm25", "monobert")
+"""Systems that index passages without a model; monoBERT searches BM25's candidates."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +57,41 @@ class Cell:
 
     @property
     def index(self) -> Path:
-        """What the model has made of the passages."""
-        return self.folder / "index"
+        """What the system has made of the passages; where no training decides it, the cells of a grid share it."""
+        if self.place.system not in SHARED_INDEX:
+            return self.folder / "index"
+        return self.root / "indexes" / f"{self.place.system}-{collection_key(self.release)[:16]}"
 
     @property
     def run(self) -> Path:
         """The run; it stands there only when it is complete."""
         return self.folder / self.place.file
+
+    @property
+    def published(self) -> Path:
+        """The finished run among those of the whole grid."""
+        return self.root / "runs" / self.place.file
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return (self.folder / "done.json").is_file() and self.run.is_file()
+
+    def test_queries(self) -> pl.DataFrame:
+        """``query_id`` and ``text`` of the queries that the cell's run must hold, each once, in the release's order.
+
+        Raises:
+            UserError: the release lacks the shift's test queries.
+        """
+        shift = self.place.shift
+        splits = TEST_TABLES.get(shift)
+        held = self.release.configs.get("resttest", [])
+        tables = [("resttest", split) for split in splits if split in held] if splits else [(shift, "test")]
+        if not tables:
+            raise UserError(f"{self.release.folder}: holds no queries to test {shift} on")
+        texts = [self.release.table(*table).select("query_id", "text") for table in tables]
+        return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
+
+    def portable(self) -> "Cell":
+        """The cell for another process: without the tables that the release has read so far."""
+        return dataclasses.replace(self, release=Release(self.release.folder, self.release.manifest))

@@ -5,11 +5,16 @@ from typing import Annotated
 
 import typer
 
+from baselines import cost_cli, grid_cli, search_cli, table_cli
 from eval_kit.errors import reported
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
 )
+app.add_typer(grid_cli.app, name="grid")
+app.command()(table_cli.table)
+app.command()(cost_cli.cost)
+app.command()(search_cli.search)
 
 
 @app.command()
@@ -21,21 +26,6 @@ def demo(
     from eval_kit.outputs import screen
 
     run(out, screen())
-
-
-@app.command()
-def search(
-    system: Annotated[str, typer.Argument(help="The system; bm25 so far.")],
-    release: Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the index and the run.")] = Path("runs"),
-) -> None:
-    """Search every test query of a release and write one run."""
-    from rich.console import Console
-
-    from baselines.search import search as make_run
-    from eval_kit.release import open as open_release
-
-    typer.echo(str(make_run(system, open_release(release), out, Console(stderr=True))))
 
 
 def main() -> None:

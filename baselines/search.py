@@ -1,16 +1,29 @@
-"""Make a system's run over every test query of a release."""
+"""Make one run: over every test query of a release, or over passages and queries of one's own."""
 
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 from rich.console import Console
 
 from baselines import run_files
+from baselines.engines import shards
+from baselines.engines.progress import counted
 from baselines.inputs import passages, test_queries
+from baselines.retriever import Hits, Passages, Retriever
 from builder import bm25
+from builder.passages import how_many
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 
 SYSTEMS = ("bm25",)
+DEPTH = 1000
+LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
+"""Queries that are searched alone to tell the latency, and the seconds after which no further one is."""
 
 
 def search(system: str, release: Release, folder: Path, progress: Console) -> Path:
@@ -27,11 +40,150 @@ def search(system: str, release: Release, folder: Path, progress: Console) -> Pa
     """
     if system not in SYSTEMS:
         raise UserError(f"unknown system {system!r}; there are {', '.join(SYSTEMS)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    index, run = folder / f"{system}.lucene", folder / f"{system}.trec"
-    with progress.status("indexing passages"):
-        bm25.index(passages(release), index)
-    queries = test_queries(release)
-    with progress.status(f"searching {queries.height:,} queries"):
-        run_files.write(bm25.search(queries.iter_rows(), index), run, tag=system)
+    run = folder / f"{system}.trec"
+    make_run(Bm25(), of_release(release), test_queries(release), run, folder / f"{system}.lucene", progress)
     return run
+
+
+class Bm25:
+    """BM25 by Lucene as a :class:`~baselines.retriever.Retriever`."""
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Index the passages anew."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        bm25.index(counted(passages, "indexing passages", "passages"), folder)
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = DEPTH) -> Hits:
+        """The passages of greatest BM25 score, in Lucene's order, which leaves no ties."""
+        asked = queries.select("query_id", "text").iter_rows()
+        found: dict[str, list[tuple[str, float]]] = {query_id: [] for query_id in queries["query_id"]}
+        for query_id, passage_id, _, score in bm25.search(asked, folder, depth):
+            found[query_id].append((passage_id, score))
+        yield from found.items()
+
+
+def make_run(
+    retriever: Retriever,
+    collection: Passages,
+    queries: pl.DataFrame,
+    run: Path,
+    index: Path,
+    progress: Console,
+    depth: int = DEPTH,
+) -> dict[str, Any]:
+    """Index, search, and write one run; a killed call goes on from the passages that were encoded.
+
+    Args:
+        retriever: what searches.
+        collection: the passages.
+        queries: ``query_id`` and ``text``.
+        run: the file, written whole or not at all; its name without ``.trec`` is the run's tag.
+        index: folder for the index.
+        progress: where to say what is being done.
+        depth: passages a query.
+
+    Returns:
+        What was measured: see ``_facts``.
+    """
+    begun = time.monotonic()
+    retriever.index(collection, index)
+    indexed = time.monotonic()
+    lines = 0
+
+    def rows() -> Iterator[tuple[str, str, int, float]]:
+        nonlocal lines
+        for query, hits in retriever.search(queries, index, depth):
+            for rank, (passage, score) in enumerate(hits, start=1):
+                lines += 1
+                yield query, passage, rank, score
+
+    with progress.status(f"searching {queries.height:,} queries"):
+        run_files.write(rows(), run, tag=run.stem)
+    searched = time.monotonic()
+    return {
+        "run": str(run),
+        "queries": queries.height,
+        "lines": lines,
+        "depth": depth,
+        "index_seconds": round(indexed - begun, 3),
+        "search_seconds": round(searched - indexed, 3),
+        "queries_per_second": round(queries.height / (searched - indexed), 2),
+        "index_bytes": _bytes(index),
+        **_encoding(index),
+    }
+
+
+def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: int = DEPTH) -> float:
+    """The median time that one query takes alone, in milliseconds, of the first ``LATENCY_QUERIES`` queries."""
+    times: list[float] = []
+    while len(times) < min(LATENCY_QUERIES, queries.height) and sum(times) < LATENCY_SECONDS:
+        begun = time.monotonic()
+        list(retriever.search(queries[len(times)], index, depth))
+        times.append(time.monotonic() - begun)
+    return round(1000 * statistics.median(times), 2)
+
+
+@dataclass(frozen=True)
+class _OfRelease:
+    release: Release
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(passages(self.release))
+
+
+def of_release(release: Release) -> Passages:
+    """The passages of a release; they know their number where it can be known."""
+    count = how_many(release)
+    return passages(release) if count is None else _OfRelease(release, count)
+
+
+def of_file(path: Path) -> Iterator[tuple[str, str]]:
+    """``(passage id, text)`` of a tab-separated file, line by line.
+
+    Raises:
+        UserError: the file cannot be read; a line that is not an id, a tab and a text; with file and line.
+    """
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                passage_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
+                if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
+                    raise UserError(f"{path}:{number}: expected a passage id, a tab and a text")
+                yield passage_id, text
+    except UnicodeDecodeError:
+        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
+    """``query_id`` and ``text`` of the queries of some test sets of a release, each query once; of all, if none named.
+
+    Raises:
+        UserError: the release has no such test set.
+    """
+    queries = test_queries(release)
+    if not test_sets:
+        return queries
+    for name in test_sets:
+        if name not in release.test_sets:
+            raise UserError(f"{release.folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
+    wanted = pl.concat([release.test_sets[name].queries for name in test_sets])
+    return queries.filter(pl.col("query_id").is_in(wanted.implode()))
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
+
+
+def _encoding(index: Path) -> dict[str, Any]:
+    """Passages, and how many were encoded a second, where the index is made of shards."""
+    if not (index / shards.MANIFEST).is_file():
+        return {}
+    encoded = shards.read(index)
+    return {"passages": len(encoded), "passages_per_second": round(len(encoded) / max(encoded.seconds, 1e-9), 1)}

@@ -23,13 +23,17 @@ SEARCH_BATCH = 500
 """Queries at a time: Lucene hands over whole passages, a thousand for each query, so this bounds the memory."""
 
 
-def index(passages: Iterable[tuple[str, str]], folder: Path, threads: int = 2) -> None:
-    """Index ``(passage id, text)`` pairs into ``folder``, replacing an index that stands there."""
+def index(passages: Iterable[tuple[str, str]], folder: Path, threads: int = 2, vectors: bool = False) -> None:
+    """Index ``(passage id, text)`` pairs into ``folder``, replacing an index that stands there.
+
+    With ``vectors`` the terms of each passage are kept too, which RM3 reads.
+    """
     lucene.start()
     from pyserini.index.lucene import LuceneIndexer
 
     shutil.rmtree(folder, ignore_errors=True)
-    indexer = LuceneIndexer(str(folder), threads=threads)
+    arguments = ["-index", str(folder), "-storeDocvectors"] if vectors else None
+    indexer = LuceneIndexer(str(folder), arguments, threads=threads)
     for batch in batched(passages, INDEX_BATCH):
         indexer.add_batch_dict([{"id": passage_id, "contents": text} for passage_id, text in batch])
     indexer.close()
@@ -69,6 +73,8 @@ def search(
     rm3: bool = False,
 ) -> Iterator[tuple[str, str, int, float]]:
     """Search for ``(query id, text)`` pairs; ``rm3`` expands queries with Anserini's defaults.
+
+    RM3 needs an index with vectors.
 
     Yields:
         ``(query id, passage id, rank from 1, score)``, the queries in their order, each best first.

@@ -5,28 +5,51 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.features import features
-from builder.release import Table
-from eval_kit.errors import UserError
+import polars as pl
 
+from builder import reports
+from builder.features import features
+from eval_kit import atomic
+from eval_kit.errors import UserError
+from eval_kit.release import read_manifest
+
+CARD = "README.md"
+AGAIN = "let 'python -m builder card {}' write it again"
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "dataset.md"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SAMPLE_LENGTH = 200
 
 
-def render(manifest: Mapping[str, Any], tables: Sequence[Table]) -> str:
-    """The text of the release's ``README.md``."""
+def render(folder: Path, manifest: Mapping[str, Any]) -> str:
+    """The text of the release's ``README.md``, from its manifest, its tables and what stands in its ``reports/``.
+
+    Each report is optional, and one that was made of other content than the manifest's is left out.
+
+    Raises:
+        UserError: a report that is not readable.
+    """
     from huggingface_hub import DatasetCard
 
+    configs = _configs(manifest)
     # from_template renders the given template with jinja2 and validates the YAML block by the library's classes
     card = DatasetCard.from_template(
         card_data(manifest),
         template_path=str(TEMPLATE),
         manifest=manifest,
-        configs=_configs(manifest),
-        samples={config: sample(tables, config) for config in _configs(manifest)},
+        configs=configs,
+        samples={config: sample(folder, tables) for config, tables in configs.items()},
+        reports=reports.read(folder, manifest),
     )
     return str(card)
+
+
+def write(folder: Path) -> None:
+    """Render the card of the release in ``folder`` again, in place.
+
+    Raises:
+        UserError: not a release, a report that is not readable, or a folder that cannot be written.
+    """
+    atomic.write_text(folder / CARD, render(folder, read_manifest(folder)))
 
 
 def card_data(manifest: Mapping[str, Any]) -> Any:
@@ -37,17 +60,17 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
     """
     from huggingface_hub import DatasetCardData
 
-    synthetic = manifest["kind"] == "mini"
+    synthetic, ms_marco = manifest["kind"] == "mini", manifest["collection"] == "msmarco-passage"
     configs = _configs(manifest)
     return DatasetCardData(
         pretty_name="ms-marco-shift",
-        language="en" if not synthetic else "zxx",
+        language="zxx" if synthetic else "en" if ms_marco else None,
         license="apache-2.0" if synthetic else "other",
         license_name=None if synthetic else "see-card",
         size_categories=[_size_category(sum(table["rows"] for table in manifest["tables"]))],
-        source_datasets=["original" if synthetic else "extended|ms_marco"],
+        source_datasets=["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
         task_categories=["text-retrieval"],
-        tags=["information-retrieval", "distribution-shift", "ms-marco", "evaluation", "benchmark"],
+        tags=["information-retrieval", "distribution-shift", *["ms-marco"] * ms_marco, "evaluation", "benchmark"],
         configs=_config_entries(manifest),
         dataset_info=[
             {
@@ -60,38 +83,61 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
     )
 
 
-def check_card(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that the card's YAML is valid and describes the release of this manifest.
+def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Check that the card is the one of this manifest and the reports beside it, to the letter.
 
     Raises:
-        UserError: there is no card, its YAML is not valid, or it is that of other data.
+        UserError: there is no card, its YAML is not valid, or it tells of something else.
+    """
+    path = folder / CARD
+    if yaml_data(path).get("configs") != _config_entries(manifest):
+        raise UserError(f"{path}: its configs are not those of the release; {AGAIN.format(folder)}")
+    if path.read_text(encoding="utf-8") != render(folder, manifest):
+        raise UserError(f"{path}: is not the card of the release and its reports; {AGAIN.format(folder)}")
+
+
+def check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Check that the card's YAML names the version of this manifest, which no content digest proves.
+
+    Raises:
+        UserError: there is no card, its YAML is not valid, or it is of another version.
+    """
+    path = folder / CARD
+    versions = {config.get("version") for config in yaml_data(path).get("configs") or []}
+    if versions != {manifest["version"]}:
+        told = ", ".join(sorted(map(str, versions))) or "none"
+        raise UserError(f"{path}: is of version {told}, the manifest says {manifest['version']}")
+
+
+def yaml_data(path: Path) -> dict[str, Any]:
+    """What the card's YAML says, checked by the library's classes.
+
+    Raises:
+        UserError: there is no card, or its YAML is not valid.
     """
     import yaml
     from huggingface_hub import DatasetCard
 
     try:
-        found = DatasetCard(path.read_text(encoding="utf-8")).data.to_dict()  # type: ignore[no-untyped-call]
+        found: dict[str, Any] = DatasetCard(path.read_text(encoding="utf-8")).data.to_dict()  # type: ignore[no-untyped-call]
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; build the release again") from error
+        raise UserError(f"{path}: cannot be read: {error.strerror}; {AGAIN.format(path.parent)}") from error
     except (ValueError, TypeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; build it again") from error
-    if found.get("configs") != _config_entries(manifest):
-        raise UserError(f"{path}: its configs are not those of the release; build the release again")
-    if _described(found.get("dataset_info")) != {
-        config: ([column["name"] for column in splits[0]["columns"]], [table["rows"] for table in splits])
-        for config, splits in _configs(manifest).items()
-    }:
-        raise UserError(f"{path}: its dataset_info is not that of the release; build the release again")
+        raise UserError(
+            f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {AGAIN.format(path.parent)}"
+        ) from error
+    return found
 
 
-def sample(tables: Sequence[Table], config: str) -> str:
+def sample(folder: Path, tables: Sequence[Mapping[str, Any]]) -> str:
     """The first whole row of a config, as JSON on one line; what is long is cut."""
-    rows = (table.frame.drop_nulls().head(1).to_dicts() for table in tables if table.config == config)
-    row = next((found[0] for found in rows if found), None)
-    if row is None:
-        return ""
-    cut = {name: _cut(value) for name, value in row.items()}
-    return json.dumps(cut, ensure_ascii=False).replace("```", "'''")
+    for table in tables:
+        labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
+        rows = pl.scan_parquet(folder / table["path"], hive_partitioning=False).drop_nulls().head(1).collect()
+        for row in rows.iter_rows(named=True):
+            shown = {name: labels[name][value] if name in labels else _cut(value) for name, value in row.items()}
+            return json.dumps(shown, ensure_ascii=False).replace("```", "'''")
+    return ""
 
 
 def _cut(value: Any) -> Any:
@@ -112,20 +158,6 @@ def _config_entries(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for config, splits in _configs(manifest).items()
     ]
-
-
-def _described(dataset_info: Any) -> Any:
-    """Names of columns and numbers of rows by config, as far as a card tells them."""
-    try:
-        return {
-            info["config_name"]: (
-                [feature["name"] for feature in info["features"]],
-                [split["num_examples"] for split in info["splits"]],
-            )
-            for info in dataset_info
-        }
-    except (KeyError, TypeError):
-        return None
 
 
 def _configs(manifest: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:

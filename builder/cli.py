@@ -6,22 +6,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from builder.publish_cli import change_lines, publish
+from builder.build_cli import build
+from builder.data_cli import audit, negatives, pictures
+from builder.fidelity_cli import fidelity
+from builder.publish_cli import card, change_lines, pack, publish
 from eval_kit.errors import reported
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-
-
-class Source(StrEnum):
-    """What a release is built from."""
-
-    published = "published"
-    mini = "mini"
 
 
 class Format(StrEnum):
@@ -31,54 +26,8 @@ class Format(StrEnum):
     trec = "trec"
 
 
-@app.command()
-def build(
-    source: Annotated[Source, typer.Option("--from", help="published: the authors' lists; mini: synthetic.")],
-    out: Annotated[Path, typer.Option(help="The release folder to write.")] = Path("ms-marco-shift"),
-    upstream: Annotated[
-        Path | None, typer.Option(help="Read the authors' files from this folder instead of the web.")
-    ] = None,
-    allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Build what can be had, and record what is missing.")
-    ] = False,
-    queries: Annotated[int | None, typer.Option(help="mini: how many queries (default 10,000).")] = None,
-    seed: Annotated[int | None, typer.Option(help="mini: seed of the generator.")] = None,
-    strength: Annotated[float | None, typer.Option(help="mini: scales the planted shifts; 0 plants none.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Build a release folder, whole or not at all."""
-    from builder import planted, release
-    from builder.sources import published
-    from eval_kit.errors import UserError
-
-    knobs = {"queries": queries, "seed": seed, "strength": strength}
-    given = {name: value for name, value in knobs.items() if value is not None}
-    console = Console(stderr=True)
-    if source is Source.mini:
-        if upstream or allow_partial:
-            raise UserError("--upstream and --allow-partial belong to --from published")
-        with console.status("generating the mini collection"):
-            draft = planted.draft(**given)
-    else:
-        if given:
-            raise UserError(f"--{next(iter(given))} belongs to --from mini")
-        if upstream is not None and not upstream.is_dir():
-            raise UserError(f"{upstream}: there is no such folder")
-        with console.status("reading the authors' lists"):
-            draft = published.draft(upstream, allow_partial)
-    with console.status(f"writing {out}"):
-        manifest = release.write(draft, out)
-    if as_json:
-        typer.echo(json.dumps(manifest, ensure_ascii=False))
-        return
-    typer.echo(
-        f"{out}: {manifest['kind']} release {manifest['version']}, {len(manifest['tables'])} tables, "
-        f"{len(manifest['test_sets'])} test sets, digest {manifest['digest'][:16]}"
-    )
-    for remark in manifest["remarks"]:
-        typer.echo(f"  remark: {remark}")
-    for item in manifest["missing"]:
-        typer.echo(f"  missing: {item['what']}: {item['because']}")
+app.command()(build)
+app.command()(fidelity)
 
 
 @app.command()
@@ -140,7 +89,12 @@ def export(
         typer.echo(f"  no corpus.jsonl: the passages are ir_datasets {opened.manifest['collection']}")
 
 
+app.command()(card)
+app.command()(pack)
 app.command()(publish)
+app.command()(negatives)
+app.command()(audit)
+app.command()(pictures)
 
 
 def main() -> None:

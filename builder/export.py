@@ -15,8 +15,10 @@ def export(release: Release, out: Path, format: str) -> list[Path]:
     """Write every test set to its own folder below ``out``.
 
     ``beir``: ``queries.jsonl``, ``qrels/test.tsv``, and ``corpus.jsonl`` where the release embeds its passages
-    (elsewhere the passages are those of the manifest's ir_datasets collection). ``trec``: ``topics.tsv`` and
-    ``qrels.txt``.
+    (elsewhere the passages are those of the manifest's ir_datasets collection), as BEIR's ``GenericDataLoader`` reads
+    them; with the judgements as ``qrels/test.jsonl`` too and a ``README.md`` that names the configs, the folder is a
+    data set for MTEB's retrieval tasks. The corpora of all folders are one file, where the disk can link. ``trec``:
+    ``topics.tsv`` and ``qrels.txt``.
 
     Returns:
         The folders written.
@@ -40,13 +42,37 @@ def export(release: Release, out: Path, format: str) -> list[Path]:
 
 
 def _beir(release: Release, test_set: TestSet, folder: Path) -> None:
+    files = {"queries": "queries.jsonl", "qrels": "qrels/test.jsonl"}
     if "passages" in release.configs:
-        passages = release.table("passages", "passages").iter_rows()
-        _write_lines(folder / "corpus.jsonl", (_json(_id=one, title="", text=text) for one, text in passages))
+        files["corpus"] = "corpus.jsonl"
+        _corpus(release, folder)
     queries = _queries(release, test_set).iter_rows()
-    _write_lines(folder / "queries.jsonl", (_json(_id=one, text=text) for one, text in queries))
-    rows = ("\t".join(map(str, row)) for row in _judged(release, test_set).iter_rows())
-    _write_lines(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *rows])
+    _write_lines(folder / files["queries"], (_json(_id=one, text=text) for one, text in queries))
+    judged = _judged(release, test_set)
+    rows = ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()])
+    _write_lines(folder / "qrels/test.tsv", rows)
+    _write_lines(folder / files["qrels"], (_json(**row) for row in judged.iter_rows(named=True)))
+    content = {"version": release.version, "description": f"sha256:{release.digest}"}  # of other content: not cached
+    configs = [
+        {"config_name": config, **content, "data_files": [{"split": "test", "path": file}]}
+        for config, file in files.items()
+    ]
+    _write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
+
+
+def _corpus(release: Release, folder: Path) -> None:
+    """Write the passages, or link to those that stand beside already."""
+    path = folder / "corpus.jsonl"
+    first = folder.parent / next(iter(release.test_sets)) / path.name
+    if path != first:
+        path.unlink(missing_ok=True)
+        try:
+            path.hardlink_to(first)
+            return
+        except OSError:  # a disk without links
+            pass
+    passages = release.table("passages", "passages").iter_rows()
+    _write_lines(path, (_json(_id=one, title="", text=text) for one, text in passages))
 
 
 def _trec(release: Release, test_set: TestSet, folder: Path) -> None:
@@ -62,10 +88,12 @@ def _queries(release: Release, test_set: TestSet) -> pl.DataFrame:
 
 
 def _judged(release: Release, test_set: TestSet) -> pl.DataFrame:
-    return release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
+    """The test set's part of the judgements; the table has BEIR's columns, query-id, corpus-id and score."""
+    qrels = release.table("qrels", test_set.qrels)
+    return qrels.filter(pl.col("query-id").is_in(test_set.queries.implode()))
 
 
-def _json(**fields: str) -> str:
+def _json(**fields: str | int) -> str:
     return json.dumps(fields, ensure_ascii=False)
 
 

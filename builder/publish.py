@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.card import check_card
+from builder import history, reports
+from builder.card import CARD, check_card
 from builder.diff import TableDiff, diff
-from builder.release import NAME
+from builder.release import NAME, files
 from builder.verify import verify
 from eval_kit import hub
 from eval_kit.errors import UserError
@@ -26,8 +27,6 @@ from eval_kit.release import open as open_release
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-CARD = "README.md"
-EXTRA_FOLDERS = ("reports", "pictures")
 HUB_FILES = {".gitattributes"}  # the Hub's own; neither ours to delete nor a difference
 TIMEOUT_SECONDS = 120.0
 
@@ -147,18 +146,10 @@ def check_folder(folder: Path, tag: str, allow_partial: bool) -> dict[str, Any]:
         raise UserError(
             f"{folder}: {len(faults)} checks fail, first {faults[0].what}: {faults[0].fault}; build it again"
         )
-    expected = {CARD, MANIFEST, *(table["path"] for table in manifest["tables"])}
-    strangers = sorted(
-        name
-        for path in folder.rglob("*")
-        if not path.is_dir() and (name := path.relative_to(folder).as_posix()) not in expected
-        if name.split("/")[0] not in EXTRA_FOLDERS or "/." in name
-    )
-    if strangers:
-        raise UserError(
-            f"{folder / strangers[0]}: is no part of the release; remove it (and {len(strangers) - 1} more)"
-        )
-    check_card(folder / CARD, manifest)
+    files(folder, manifest)
+    if outdated := reports.read(folder, manifest).outdated:
+        raise UserError(f"{folder / outdated[0]}: was made of other content than the release's; make it again")
+    check_card(folder, manifest)
     return manifest
 
 
@@ -197,16 +188,15 @@ def _plan(
     except RepositoryNotFoundError:
         if not dry_run:
             raise
-        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-        plan = Publication(repo_id, tag, None, Changes(added=files), creates=True)
-        return replace(plan, uploaded_bytes=_size(folder, files))
+        added = files(folder, manifest)
+        return Publication(repo_id, tag, None, Changes(added=added), uploaded_bytes=_size(folder, added), creates=True)
     tags = {one.name: one.target_commit for one in refs.tags}
     if tag in tags:
         remark = _settled(api, folder, repo_id, tag, tags[tag], manifest)
         return Publication(repo_id, tag, tags[tag], done=True, remarks=[remark] if remark else [])
     head = next(one.target_commit for one in refs.branches if one.name == "main")
     changes = compare(api, folder, repo_id, head)
-    _refuse_to_replace(api, repo_id, head, changes, manifest)
+    _refuse_to_replace(api, folder, repo_id, head, changes, manifest)
     return Publication(repo_id, tag, head, changes, uploaded_bytes=_size(folder, changes.uploads))
 
 
@@ -228,8 +218,13 @@ def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, ma
     return f"the same content in other bytes ({_named(differing)}) is published, and stays as it is"
 
 
-def _refuse_to_replace(api: "HfApi", repo_id: str, head: str, changes: Changes, manifest: Mapping[str, Any]) -> None:
-    """A commit removes what is not in the release; so nobody else's files, and no newer release, may be there."""
+def _refuse_to_replace(
+    api: "HfApi", folder: Path, repo_id: str, head: str, changes: Changes, manifest: Mapping[str, Any]
+) -> None:
+    """Refuse to take the place of somebody else's files, of a newer version, or of one without telling what changed.
+
+    A commit removes whatever is not in the release.
+    """
     published = _remote_manifest(api, repo_id, head)
     if published is None:
         if others := [path for path in changes.removed if path != CARD]:
@@ -237,10 +232,24 @@ def _refuse_to_replace(api: "HfApi", repo_id: str, head: str, changes: Changes, 
                 f"{repo_id}: holds something else ({_some(others)}) that publishing would remove; "
                 f"name another dataset; {UNCHANGED}"
             )
-    elif _number(published["version"]) > _number(manifest["version"]):
+        return
+    version = published["version"]
+    if history.number(version) > history.number(manifest["version"]):
         raise UserError(
-            f"{repo_id}: holds version {published['version']} already, which is newer than {manifest['version']}; "
+            f"{repo_id}: holds version {version} already, which is newer than {manifest['version']}; "
             f"give the release a higher version; {UNCHANGED}"
+        )
+    if published["digest"] == manifest["digest"]:
+        return
+    if version == manifest["version"]:
+        raise UserError(
+            f"{repo_id}: holds other content as version {version} already; give the release a higher version; "
+            f"{UNCHANGED}"
+        )
+    if not history.tells(history.read(folder), manifest, published):
+        raise UserError(
+            f"{folder / CARD}: does not tell what changed since version {version}, which {repo_id} holds; let "
+            f"'python -m builder card {folder} --previous {repo_id}@v{version}' write that; {UNCHANGED}"
         )
 
 
@@ -325,10 +334,6 @@ def _explained(repo_id: str, state: str) -> Iterator[None]:
 
 def _size(folder: Path, files: Sequence[str]) -> int:
     return sum((folder / path).stat().st_size for path in files)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def _named(changes: Changes) -> str:

@@ -1,4 +1,4 @@
-"""``python -m builder publish``: put a release on the Hugging Face Hub, and tell what that changed."""
+"""``python -m builder`` ``card``, ``pack`` and ``publish``: from a release folder to what others can get."""
 
 import json
 import sys
@@ -14,11 +14,47 @@ from rich.filesize import decimal
 from builder.diff import TableDiff
 from builder.publish import TIMEOUT_SECONDS, Publication
 
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")]
+DEFAULT_FOLDER = Path("ms-marco-shift")
+
+
+def card(
+    folder: Folder = DEFAULT_FOLDER,
+    previous: Annotated[
+        str | None, typer.Option(help="The version before: folder or Hub id@revision; the card tells what changed.")
+    ] = None,
+) -> None:
+    """Write the card again, with what stands in the release's reports: audit, pictures, version history."""
+    from builder import card as cards
+    from builder import history, reports
+    from eval_kit.release import open as open_release
+    from eval_kit.release import read_manifest
+
+    if previous is not None:
+        source, revision = (previous, None) if Path(previous).exists() else _at(previous)
+        history.write(open_release(folder), open_release(source, revision))
+    cards.write(folder)
+    typer.echo(f"{folder / cards.CARD}: written")
+    for name in reports.read(folder, read_manifest(folder)).outdated:
+        typer.echo(f"  remark: left out {name}, which was made of other content; make it again")
+
+
+def pack(
+    folder: Folder = DEFAULT_FOLDER,
+    out: Annotated[Path, typer.Option(help="The folder to write the archive to.")] = Path(),
+) -> None:
+    """Pack a release as one .tar.gz, with a .sha256 beside it; the same release gives the same bytes."""
+    from builder.pack import pack as write
+
+    with Console(stderr=True).status(f"packing {folder}"):
+        packed = write(folder, out)
+    typer.echo(f"{packed.path}: {decimal(packed.path.stat().st_size)}, sha256 {packed.sha256}")
+
 
 def publish(
     repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/NAME", help="The dataset on the Hub.")],
     tag: Annotated[str, typer.Option(help="v and the release's version, such as v1.0.0.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")] = Path("ms-marco-shift"),
+    folder: Folder = DEFAULT_FOLDER,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")] = False,
     private: Annotated[bool, typer.Option("--private", help="Create the dataset as a private one.")] = False,
     allow_partial: Annotated[bool, typer.Option("--allow-partial", help="Publish a release that lacks parts.")] = False,
@@ -52,6 +88,11 @@ def change_lines(change: TableDiff) -> list[str]:
     signed = (("+", change.entered), ("-", change.left), ("~", change.moved))
     rows = [f"  {sign} {row}" for sign, rows in signed for row in rows]
     return [f"{change.config}/{change.split}: {change.whole or counts}", *rows]
+
+
+def _at(previous: str) -> tuple[str, str | None]:
+    source, at, revision = previous.partition("@")
+    return source, revision if at else None
 
 
 def _report(done: Publication) -> list[str]:

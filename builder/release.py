@@ -14,7 +14,7 @@ from builder.features import features
 from eval_kit import __version__, atomic
 from eval_kit.digests import file_sha256, release_digest, table_digest
 from eval_kit.errors import UserError
-from eval_kit.release import MANIFEST
+from eval_kit.release import MANIFEST, verified_manifest
 from eval_kit.schemas import validate
 
 NAME = "ms-marco-shift"
@@ -116,6 +116,69 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
     return manifest
 
 
+def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Add a table to the release in ``folder``, or put it in the place of the one it has, whole or not at all.
+
+    Everything else stays as it is; the card is rendered anew.
+
+    Args:
+        folder: a release.
+        entry: the table's entry in the manifest, without its ``sha256``.
+        file: its parquet file, which is copied.
+
+    Returns:
+        The new manifest.
+
+    Raises:
+        UserError: the release is damaged, or cannot be written.
+    """
+    from builder.card import render
+
+    staging = folder.parent / f".{folder.name}.new"
+    key = (entry["config"], entry["split"])
+    try:
+        with FileLock(folder.parent / f".{folder.name}.lock"):
+            _recover(folder)
+            manifest = verified_manifest(folder)
+            entry = {**entry, "sha256": file_sha256(file)}
+            manifest["tables"] = [one for one in manifest["tables"] if (one["config"], one["split"]) != key] + [entry]
+            manifest["digest"] = release_digest(manifest)
+            validate("release", manifest)
+            shutil.rmtree(staging, ignore_errors=True)
+            try:
+                shutil.copytree(folder, staging)
+                (staging / entry["path"]).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, staging / entry["path"])
+                (staging / MANIFEST).write_text(
+                    json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+                )
+                (staging / "README.md").write_text(render(staging, manifest), encoding="utf-8")
+                atomic.sync_tree(staging)
+                _put_in_place(staging, folder)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+                _recover(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror or error}; nothing was changed") from error
+    return manifest
+
+
+def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """The names of all files of a release: manifest, card, tables, and whatever stands in ``reports/``; sorted.
+
+    Raises:
+        UserError: something else lies in the folder, or a hidden file in ``reports/``.
+    """
+    own = {"README.md", MANIFEST, *(table["path"] for table in manifest["tables"])}
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    strangers = [name for name in found if name not in own and (not name.startswith("reports/") or "/." in name)]
+    if strangers:
+        raise UserError(
+            f"{folder / strangers[0]}: is no part of the release; remove it (and {len(strangers) - 1} more)"
+        )
+    return found
+
+
 def describe(draft: Draft) -> dict[str, Any]:
     """The manifest of a draft, without the digests of files that are not written yet."""
     tables = [
@@ -167,7 +230,7 @@ def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
     for name, text in draft.reports.items():
         (folder / "reports").mkdir(exist_ok=True)
         (folder / "reports" / name).write_text(text, encoding="utf-8")
-    (folder / "README.md").write_text(render(manifest, draft.tables), encoding="utf-8")
+    (folder / "README.md").write_text(render(folder, manifest), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return manifest
 

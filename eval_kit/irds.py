@@ -3,7 +3,8 @@
 Importing this module registers the default release (``$MS_MARCO_SHIFT_RELEASE`` or ``./ms-marco-shift``), if there
 is one; :func:`register` takes any other. Test sets are ``msmarco-passage/shift/<name>`` (``topic/c0``,
 ``chameleons/lesser/50``); the training queries of a model that never sees a cluster are its complement,
-``…/topic/not-c0``. Ids of the synthetic collection start with ``ms-marco-shift-mini`` instead of
+``…/topic/not-c0``. Ids of a release that brings its own passages start with ``ms-marco-shift-mini`` (the synthetic
+collection) or ``ms-marco-shift-rebuilt`` instead of
 ``msmarco-passage``.
 
 ``python -m eval_kit.irds export <id> queries`` is ir_datasets' own command line with these ids registered.
@@ -82,11 +83,11 @@ class ShiftQueries(BaseQueries):  # type: ignore[misc]
 
     def queries_namespace(self) -> str:
         """The collection that the query ids belong to."""
-        return str(self._release.manifest["collection"] or "ms-marco-shift-mini")
+        return _collection(self._release)
 
     def queries_lang(self) -> str | None:
-        """English, or none for pseudo-words."""
-        return None if self._release.manifest["kind"] == "mini" else "en"
+        """English for MS MARCO; unknown for other collections."""
+        return "en" if self._release.manifest["collection"] == "msmarco-passage" else None
 
 
 class ShiftQrels(BaseQrels):  # type: ignore[misc]
@@ -140,7 +141,7 @@ def register(source: str | os.PathLike[str] | None = None, revision: str | None 
         The ids that were registered now.
     """
     release = open_release(source, revision)
-    prefix = f"{release.manifest['collection'] or 'ms-marco-shift-mini'}/shift"
+    prefix = f"{_collection(release)}/shift"
     docs = _docs(release)
     new = []
     for name, which, documentation in [*_test_sets(release), *_training_sets(release)]:
@@ -195,7 +196,12 @@ def _docs(release: Release) -> Any:
             raise UserError(f"{path.parent}: cannot be written: {error.strerror}") from error
         atomic.write_text(path, passages.write_csv(separator="\t", include_header=False, quote_style="never"))
     rows = next(table["rows"] for table in release.manifest["tables"] if table["config"] == "passages")
-    return TsvDocs(LocalDownload(path), namespace="ms-marco-shift-mini", count_hint=rows)
+    return TsvDocs(LocalDownload(path), namespace=_collection(release), count_hint=rows)
+
+
+def _collection(release: Release) -> str:
+    """The ir_datasets id of the passages' collection, or the name of those that the release brings."""
+    return str(release.manifest["collection"] or f"ms-marco-shift-{release.manifest['kind']}")
 
 
 def _register_default() -> None:

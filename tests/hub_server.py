@@ -1,8 +1,8 @@
 """A small Hugging Face Hub on the loopback interface: real repositories with commits and tags, and faults on demand.
 
-It speaks what the unmodified clients need: the dataset API, git LFS uploads, and the Xet protocol's uploads (xorbs
-and shards; Xet files are served over plain HTTP, as the Hub does for clients without Xet). Content is addressed by
-hash, a commit is a whole tree, refs move only when a commit or a tag is complete.
+It speaks what the unmodified clients need: the dataset API, git LFS uploads (whole and in parts), and the Xet protocol
+both ways (:mod:`xet`); clients without Xet get the same files over plain HTTP. Content is addressed by hash, a commit
+is a whole tree, refs move only when a commit or a tag is complete.
 """
 
 import base64
@@ -14,20 +14,20 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import lz4.frame
+import xet
 import yaml
 
 type Tree = dict[str, "Blob"]
 type Act = int | str | Callable[["Hub"], object]
 type Answer = tuple[int, Any, dict[str, str]]
 
-GITATTRIBUTES = b"*.parquet filter=lfs diff=lfs merge=lfs -text\n"
+GITATTRIBUTES = b"".join(b"*.%s filter=lfs diff=lfs merge=lfs -text\n" % kind for kind in (b"parquet", b"png"))
 TOKEN = "hf_SecretOfTheWriter"
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).isoformat().replace("+00:00", ".000Z")
 
@@ -119,7 +119,9 @@ class Hub:
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
         self.objects: dict[str, bytes] = {}  # LFS objects by sha256
-        self.xorbs: dict[str, list[bytes]] = {}
+        self.parts: dict[str, dict[int, bytes]] = {}  # of LFS objects that are not complete
+        self.part_bytes: int | None = None  # LFS objects larger than this are sent in parts of it
+        self.store = xet.Store()
         self.accounts: dict[str, set[str]] = {TOKEN: {"org"}}  # token -> namespaces it may write to
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []  # step, path, bytes received
@@ -219,12 +221,17 @@ ROUTES = [
         ("commit", "POST", rf"/api/datasets/{ID}/commit/(?P<rev>[^/]+)"),
         ("tag", "POST", rf"/api/datasets/{ID}/tag/(?P<rev>[^/]+)"),
         ("xet_token", "GET", rf"/api/datasets/{ID}/xet-write-token/(?P<rev>[^/]+)"),
+        ("xet_read_token", "GET", rf"/api/datasets/{ID}/xet-read-token/(?P<rev>[^/]+)"),
         ("info", "GET", rf"/api/datasets/{ID}(?:/revision/(?P<rev>[^/]+))?"),
         ("lfs_batch", "POST", rf"/datasets/{ID}\.git/info/lfs/objects/batch"),
         ("put", "PUT", r"/lfs/(?P<oid>[0-9a-f]{64})"),
+        ("part", "PUT", r"/lfs/(?P<oid>[0-9a-f]{64})/(?P<number>\d+)"),
+        ("complete", "POST", r"/lfs/(?P<oid>[0-9a-f]{64})/complete"),
         ("resolve", "GET", rf"/datasets/{ID}/resolve/(?P<rev>[^/]+)/(?P<path>.+)"),
         ("xorb", "POST", r"/cas/v1/xorbs/default/(?P<hash>[0-9a-f]{64})"),
         ("shard", "POST", r"/cas/(?:v1/)?shards"),
+        ("reconstruction", "GET", r"/cas/v1/reconstructions/(?P<hash>[0-9a-f]{64})"),
+        ("xorb_data", "GET", r"/xorbs/(?P<hash>[0-9a-f]{64})"),
     )
 ]
 WRITES = {"create", "preupload", "commit", "tag", "xet_token", "lfs_batch"}
@@ -444,6 +451,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         entry["lastCommit"] = {"id": commit.oid, "title": commit.title, "date": EPOCH}
         if blob.lfs:
             entry["lfs"] = {"oid": blob.sha256, "size": len(blob.content), "pointerSize": len(blob.pointer)}
+            if file := self.server.hub.store.by_sha256.get(blob.sha256):
+                entry["xetHash"] = file
         return entry
 
     def _preupload(self, id: str, rev: str, body: bytes) -> Answer:
@@ -451,7 +460,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         files = [
             {
                 "path": one["path"],
-                "uploadMode": "lfs" if one["path"].endswith(".parquet") or one["size"] > 10_000_000 else "regular",
+                "uploadMode": "lfs"
+                if one["path"].endswith((".parquet", ".png")) or one["size"] > 10_000_000
+                else "regular",
                 "shouldIgnore": False,
                 "oid": tree[one["path"]].etag if one["path"] in tree else None,
             }
@@ -460,19 +471,42 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return 200, {"files": files}, {}
 
     def _lfs_batch(self, id: str, body: bytes) -> Answer:
-        objects = []
-        for one in json.loads(body)["objects"]:
+        hub = self.server.hub
+        wanted = json.loads(body)
+        objects, multipart = [], False
+        for one in wanted["objects"]:
             entry = {"oid": one["oid"], "size": one["size"]}
-            if one["oid"] not in self.server.hub.objects:
-                entry["actions"] = {"upload": {"href": f"{self.server.hub.url}/lfs/{one['oid']}?signature=secret"}}
+            place = f"{hub.url}/lfs/{one['oid']}"
+            if one["oid"] not in hub.objects:
+                upload: dict[str, Any] = {"href": f"{place}?signature=secret"}
+                if hub.part_bytes and one["size"] > hub.part_bytes and "multipart" in wanted["transfers"]:
+                    multipart = True
+                    hub.parts[one["oid"]] = {}
+                    numbers = range(1, -(-one["size"] // hub.part_bytes) + 1)
+                    urls = {f"{number:05}": f"{place}/{number}?signature=secret" for number in numbers}
+                    upload = {"href": f"{place}/complete", "header": {"chunk_size": str(hub.part_bytes), **urls}}
+                entry["actions"] = {"upload": upload}
             objects.append(entry)
-        return 200, {"transfer": "basic", "objects": objects}, {"Content-Type": "application/vnd.git-lfs+json"}
+        answer = {"transfer": "multipart" if multipart else "basic", "objects": objects}
+        return 200, answer, {"Content-Type": "application/vnd.git-lfs+json"}
 
     def _put(self, oid: str, body: bytes) -> Answer:
         if hashlib.sha256(body).hexdigest() != oid:
             raise RefusalError(400, message="the content is not that of the oid")
         self.server.hub.objects[oid] = body
         return 200, b"", {}
+
+    def _part(self, oid: str, number: str, body: bytes) -> Answer:
+        self.server.hub.parts[oid][int(number)] = body
+        return 200, b"", {"ETag": f'"{hashlib.md5(body).hexdigest()}"'}
+
+    def _complete(self, oid: str, body: bytes) -> Answer:
+        hub = self.server.hub
+        parts = dict(sorted(hub.parts[oid].items()))
+        told = [(one["partNumber"], one["etag"].strip('"')) for one in json.loads(body)["parts"]]
+        if told != [(number, hashlib.md5(part).hexdigest()) for number, part in parts.items()]:
+            raise RefusalError(400, message="the parts are not those that were sent")
+        return self._put(oid, b"".join(parts.values()))
 
     def _commit(self, id: str, rev: str, body: bytes) -> Answer:
         repository = self._repository(id)
@@ -508,17 +542,29 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         commit = self._at(id, rev)
         if (blob := commit.tree.get(path)) is None:
             raise RefusalError(404, "EntryNotFound", f"{path} does not exist")
-        headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{blob.etag}"', "Accept-Ranges": "bytes"}
-        content, total = blob.content, len(blob.content)
-        if found := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
-            start, end = int(found[1]), min(int(found[2] or total - 1), total - 1)
-            if start >= total:
-                return 416, b"", {**headers, "Content-Range": f"bytes */{total}"}
-            headers["Content-Range"] = f"bytes {start}-{end}/{total}"
-            return 206, content[start : end + 1], headers
-        return 200, content, headers
+        headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{blob.etag}"'}
+        if blob.lfs and (file := self.server.hub.store.by_sha256.get(blob.sha256)):
+            token = f"{self.server.hub.url}/api/datasets/{id}/xet-read-token/{commit.oid}"
+            headers |= {"X-Xet-Hash": file, "Link": f'<{token}>; rel="xet-auth"'}
+        return self._ranged(blob.content, headers)
 
-    # Xet: content-addressed chunks in xorbs, put together by shards
+    def _ranged(self, content: bytes, headers: dict[str, str]) -> Answer:
+        headers["Accept-Ranges"] = "bytes"
+        if (asked := self._range(len(content))) is None:
+            return 200, content, headers
+        start, end = asked
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+        return 206, content[start:end], headers
+
+    def _range(self, total: int) -> tuple[int, int] | None:
+        """The bytes asked for, the end excluded; None if all are."""
+        if (found := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))) is None:
+            return None
+        if int(found[1]) >= total:
+            raise RefusalError(416, message="there is nothing from there on")
+        return int(found[1]), min(int(found[2] or total - 1) + 1, total)
+
+    # Xet
 
     def _xet_token(self, id: str, rev: str, body: bytes) -> Answer:
         hub = self.server.hub
@@ -526,58 +572,26 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         headers = {"X-Xet-Cas-Url": url, "X-Xet-Access-Token": "xet", "X-Xet-Token-Expiration": str(expires)}
         return 200, {"casUrl": url, "accessToken": "xet", "exp": expires}, headers
 
+    _xet_read_token = _xet_token
+
     def _xorb(self, hash: str, body: bytes) -> Answer:
-        hub = self.server.hub
-        inserted = hash not in hub.xorbs
-        hub.xorbs[hash] = list(_chunks(body))
-        return 200, {"was_inserted": inserted}, {}
+        return 200, {"was_inserted": self.server.hub.store.add_xorb(hash, body)}, {}
 
     def _shard(self, body: bytes) -> Answer:
         hub = self.server.hub
-        for segments in _shard_files(body):
-            content = b"".join(chunk for xorb, first, last in segments for chunk in hub.xorbs[xorb][first:last])
-            hub.objects[hashlib.sha256(content).hexdigest()] = content
+        hub.objects |= hub.store.add_shard(body)
         return 200, {"result": 1}, {}
+
+    def _reconstruction(self, hash: str, body: bytes) -> Answer:
+        store = self.server.hub.store
+        if hash not in store.files:
+            raise RefusalError(404, message="no such file")
+        asked = self._range(store.size(hash))
+        return 200, store.reconstruction(hash, asked, f"{self.server.hub.url}/xorbs"), {}
+
+    def _xorb_data(self, hash: str, body: bytes) -> Answer:
+        return self._ranged(self.server.hub.store.xorbs[hash].packed, {})
 
 
 def _folder(path: str) -> dict[str, Any]:
     return {"type": "directory", "path": path, "oid": "0" * 40, "size": 0}
-
-
-def _chunks(xorb: bytes) -> Iterator[bytes]:
-    """The chunks of a serialised xorb: each a header of 8 bytes and its, maybe compressed, data."""
-    place = 0
-    while place + 8 <= len(xorb) and xorb[place : place + 7] != b"XETBLOB":
-        packed = int.from_bytes(xorb[place + 1 : place + 4], "little")
-        scheme = xorb[place + 4]
-        size = int.from_bytes(xorb[place + 5 : place + 8], "little")
-        data = xorb[place + 8 : place + 8 + packed]
-        place += 8 + packed
-        if scheme:
-            data = lz4.frame.decompress(data)
-        if scheme == 2:  # bytes grouped by their place in 4-byte words
-            groups = [len(range(start, size, 4)) for start in range(4)]
-            plain = bytearray(size)
-            at = 0
-            for start, length in enumerate(groups):
-                plain[start::4] = data[at : at + length]
-                at += length
-            data = bytes(plain)
-        assert len(data) == size
-        yield data
-
-
-def _shard_files(shard: bytes) -> Iterator[list[tuple[str, int, int]]]:
-    """For each file of a shard its segments: xorb, first chunk, chunk after the last."""
-    place = 48
-    while shard[place : place + 32] != b"\xff" * 32:
-        flags, count = struct.unpack_from("<II", shard, place + 32)
-        place += 48
-        segments = []
-        for _ in range(count):
-            words = struct.unpack_from("<4Q", shard, place)
-            first, last = struct.unpack_from("<II", shard, place + 40)
-            segments.append(("".join(f"{word:016x}" for word in words), first, last))
-            place += 48
-        place += 48 * (count if flags & 1 << 31 else 0) + 48 * bool(flags & 1 << 30)
-        yield segments

@@ -136,7 +136,7 @@ def test_beir(write: Callable[[Draft], Release], tmp_path: Path) -> None:
     folders = export(write(small_draft()), tmp_path / "out", "beir")
     assert [folder.name for folder in folders] == ["length.short", "length.long"]
     files = {str(path.relative_to(folders[0])) for path in folders[0].rglob("*") if path.is_file()}
-    assert files == {"queries.jsonl", "corpus.jsonl", "qrels/test.tsv"}
+    assert files == {"queries.jsonl", "corpus.jsonl", "qrels/test.tsv", "qrels/test.jsonl", "README.md"}
     corpus = [json.loads(line) for line in (folders[0] / "corpus.jsonl").read_text("utf-8").splitlines()]
     assert corpus == [
         {"_id": one, "title": "", "text": text}
@@ -153,6 +153,19 @@ def test_beir(write: Callable[[Draft], Release], tmp_path: Path) -> None:
             for query, passage, grade in zip(*QRELS.values(), strict=True)
             if query in queries
         ]
+
+
+def test_beir_again_over_other_content(write: Callable[[Draft], Release], tmp_path: Path) -> None:
+    """The corpora are one linked file; the folders must still follow the release, and a reader's cache notice."""
+    first = export(write(small_draft()), tmp_path / "out", "beir")
+    cards = {(folder / "README.md").read_text() for folder in first}
+    passages = pl.DataFrame({"passage_id": ["7"], "text": ["seven again"]})
+    for folder in export(write(with_table(small_draft(), 2, passages)), tmp_path / "out", "beir"):
+        assert (folder / "corpus.jsonl").read_text() == '{"_id": "7", "title": "", "text": "seven again"}\n'
+        assert (folder / "README.md").read_text() not in cards
+    without = replace(small_draft(), tables=small_draft().tables[:2])
+    for folder in export(write(without), tmp_path / "without", "beir"):
+        assert not (folder / "corpus.jsonl").exists() and "corpus" not in (folder / "README.md").read_text()
 
 
 def test_trec(mini_release: Release, tmp_path: Path) -> None:

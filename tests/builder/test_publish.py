@@ -21,11 +21,19 @@ import pytest
 from drafts import BY_HAND, small_draft
 from hub_server import GITATTRIBUTES, TOKEN, Blob, Hub, Repository, Tree
 
+from builder import card, history
 from builder import release as releases
 from builder.release import Draft, Table
+from eval_kit.release import open as open_release
 
 REPOSITORY = "org/ms-marco-shift"
-WRITES = {"preupload", "lfs_batch", "put", "xet_token", "xorb", "shard", "commit", "tag"}
+WRITES = {"preupload", "lfs_batch", "put", "part", "complete", "xet_token", "xorb", "shard", "commit", "tag"}
+NO_XET = {"HF_HUB_DISABLE_XET": "1"}
+TRANSFERS = {
+    "xet": {"xorb", "shard", "reconstruction", "xorb_data"},
+    "lfs": {"lfs_batch", "put"},
+    "parts": {"lfs_batch", "part", "complete"},
+}
 FAST_XET = {
     "HF_XET_CLIENT_RETRY_MAX_ATTEMPTS": "1",
     "HF_XET_CLIENT_RETRY_BASE_DELAY": "50ms",
@@ -126,14 +134,17 @@ def first(build: Callable[[Draft], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def second(build: Callable[[Draft], Path]) -> Path:
-    """Version 1.1.0: one table gone, one changed, one new."""
+def second(build: Callable[[Draft], Path], first: Path) -> Path:
+    """Version 1.1.0: one table gone, one changed, one new; its card tells so."""
     changed = small_draft(
         texts=["what is  a cat", "how do dogs say and bark", "naïve café ☕ prices", "d\\ne"], version="1.1.0"
     )
     random = pl.DataFrame({"query_id": [str(i) for i in range(20_000)]}).with_columns(text=pl.col("query_id").hash(1))
     extra = Table("topic", "train", random.with_columns(pl.col("text").cast(pl.String)), BY_HAND)
-    return build(replace(changed, tables=[*changed.tables, extra]))
+    folder = build(replace(changed, tables=[*changed.tables, extra]))
+    history.write(open_release(folder), open_release(first))
+    card.write(folder)
+    return folder
 
 
 LOAD = """
@@ -182,6 +193,16 @@ with reported("open"):
     tables = {f"{c}/{s}": release.table(c, s).height for c, splits in release.configs.items() for s in splits}
     print(json.dumps({"version": release.version, "digest": release.digest, "tables": tables}))
 """
+IR_DATASETS = """
+import json, sys, warnings
+warnings.filterwarnings("ignore", "no release at")
+import ir_datasets, eval_kit.irds
+names = eval_kit.irds.register(sys.argv[1], sys.argv[2]) if len(sys.argv) > 2 else list(ir_datasets.registry)
+one = ir_datasets.load(next(name for name in names if name.endswith("shift/length/short")))
+print(json.dumps({"queries": [tuple(query) for query in one.queries_iter()],
+                  "qrels": [tuple(row)[:3] for row in one.qrels_iter()],
+                  "docs": [tuple(doc) for doc in one.docs_iter()]}))
+"""
 LOAD_TEXTS = """
 import json, sys
 from datasets import load_dataset
@@ -189,24 +210,26 @@ print(json.dumps(load_dataset(sys.argv[1], "length", split="test", revision=sys.
 """
 
 
-@pytest.mark.parametrize("transfer", ["xet", "lfs"])
+@pytest.mark.parametrize("transfer", TRANSFERS)
 def test_round_trip(transfer: str, hub: Hub, tmp_path: Path, build: Callable[[Draft], Path]) -> None:
     draft = small_draft()
-    negatives = pl.DataFrame({"query_id": ["1", "2", "10"], "passage_ids": [["7", "8"], [], ["9"]]})
+    negatives = pl.DataFrame({"query_id": ["1", "2", "10"], "passage_ids": [["70", "8"], [], ["9"]]})
     extra = [Table("negatives", "train", negatives, BY_HAND), Table("qrels", "train", draft.tables[1].frame, BY_HAND)]
     folder = build(replace(draft, tables=[*draft.tables, *extra]))
+    (folder / "reports/similarity.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    card.write(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
-    lfs_only = {"HF_HUB_DISABLE_XET": "1"} if transfer == "lfs" else {}
-    done = publish(hub, tmp_path / "publisher", folder, **lfs_only)
+    own = {} if transfer == "xet" else NO_XET
+    hub.part_bytes = 100 if transfer == "parts" else None
+    done = publish(hub, tmp_path / "publisher", folder, **own)
     assert done.returncode == 0, done.stderr
     assert "checksums agree" in done.stdout and "/s)" in done.stdout and done.stderr.strip() == ""
-    assert ("put" in hub.steps(), "xorb" in hub.steps()) == ((True, False) if transfer == "lfs" else (False, True))
     repository = hub.repositories[REPOSITORY]
     assert tree(repository.commits[repository.head].tree) == content(folder)
     assert repository.tags == {"v1.0.0": repository.head} and len(repository.commits) == 2
 
     seen, commits = len(hub.requests), dict(repository.commits)
-    again = publish(hub, tmp_path / "publisher", folder, **lfs_only)
+    again = publish(hub, tmp_path / "publisher", folder, **own)
     assert again.returncode == 0 and "nothing to do" in again.stdout
     assert not WRITES & set(hub.steps()[seen:]) and repository.commits == commits
 
@@ -221,7 +244,7 @@ def test_round_trip(transfer: str, hub: Hub, tmp_path: Path, build: Callable[[Dr
         "open main": ("-c", OPEN, REPOSITORY),
         "open commit": ("-c", OPEN, REPOSITORY, repository.head),
     }
-    if transfer == "lfs":  # how it came there makes no difference to a reader of the tables
+    if transfer != "xet":  # over plain HTTP: how it came there makes no difference to these readers
         del commands["load"], commands["hf"]
     with ThreadPoolExecutor(2) as pool:
         jobs = {name: pool.submit(client, hub, tmp_path / name, *command) for name, command in commands.items()}
@@ -238,6 +261,8 @@ def test_round_trip(transfer: str, hub: Hub, tmp_path: Path, build: Callable[[Dr
         opened = json.loads(out[name].stdout)
         assert (opened["version"], opened["digest"]) == ("1.0.0", manifest["digest"])
     assert not any(TOKEN in one.stdout + one.stderr for one in [done, again, *out.values()])
+    steps = set().union(*TRANSFERS.values()) & set(hub.steps())
+    assert steps == TRANSFERS[transfer]
 
 
 # Every fault: the transfer, the step, what happens there, which words the sentence must have (none: the client
@@ -283,6 +308,8 @@ CASES = [
     *(Case("lfs", "tree", act, words, after=1) for act, words in ((500, FAILED), ("reset", BROKE), ("kill", REFUSED))),
     *(Case("lfs", "tag", act, words) for act, words in ((401, TOKEN_REFUSED), (403, FORBIDDEN), (500, FAILED))),
     *(Case("lfs", "tag", act, words) for act, words in (("reset", BROKE), ("lost", BROKE), ("kill", BROKE))),
+    *(Case("parts", step, "kill", REFUSED, after=after) for step, after in (("part", 1), ("complete", 0))),
+    *(Case("parts", step, "lost", None, times=1, after=after) for step, after in (("part", 1), ("complete", 0))),
     *(Case("xet", step, 500, "(HTTP 500)") for step in ("xet_token", "xorb", "shard")),
     *(Case("xet", step, 401, TOKEN_REFUSED) for step in ("xet_token", "xorb", "shard")),
     *(Case("xet", step, act, BROKE) for step in ("xet_token", "xorb", "shard") for act in ("reset", "lost", "kill")),
@@ -309,7 +336,8 @@ def faults(tmp_path_factory: pytest.TempPathFactory, first: Path, second: Path) 
         hub, home = Hub(), tmp_path_factory.mktemp("fault") / "home"
         put_release(hub, first, "v1.0.0")
         hub.fault(case.step, case.act, case.times, case.after)
-        own = {"HF_HUB_DISABLE_XET": "1"} if case.transfer == "lfs" else {}
+        hub.part_bytes = 100_000 if case.transfer == "parts" else None
+        own = {} if case.transfer == "xet" else NO_XET
         options = ["--timeout", 3] if case.act == "stall" else []
         failed = publish(hub, home, second, *options, tag="v1.1.0", **own)
         repository = hub.repositories[REPOSITORY]
@@ -348,9 +376,7 @@ def test_a_publisher_that_is_killed_in_mid_upload(hub: Hub, home: Path, first: P
     put_release(hub, first, "v1.0.0")
     hub.fault("put", "stall")
     command = [sys.executable, "-m", "builder", "publish", second, "--repo-id", REPOSITORY, "--tag", "v1.1.0"]
-    process = subprocess.Popen(
-        list(map(str, command)), env={**environment_of(hub, home), "HF_HUB_DISABLE_XET": "1"}, cwd=home.parent
-    )
+    process = subprocess.Popen(list(map(str, command)), env={**environment_of(hub, home), **NO_XET}, cwd=home.parent)
     deadline = time.monotonic() + 60
     while "put" not in hub.steps():
         assert time.monotonic() < deadline and process.poll() is None
@@ -459,6 +485,32 @@ def test_an_older_version_does_not_replace_a_newer(hub: Hub, home: Path, first: 
     assert "holds version 1.1.0 already" in user_error(publish(hub, home, first))
 
 
+def test_a_version_is_published_once(hub: Hub, home: Path, first: Path, build: Any) -> None:
+    """Even if its tag is gone: main has shown it to readers."""
+    put_release(hub, first)
+    changed = build(small_draft(texts=["what is a dog", "b", "c d e", "f"], clusters=["short"] * 4, names=("short",)))
+    assert "holds other content as version 1.0.0 already" in user_error(publish(hub, home, changed))
+    assert not WRITES & set(hub.steps())
+
+
+def test_an_erratum_tells_what_changed(hub: Hub, home: Path, first: Path, second: Path, tmp_path: Path) -> None:
+    put_release(hub, first, "v1.0.0")
+    shutil.copytree(second, folder := tmp_path / "ms-marco-shift")
+    (folder / history.FILE).unlink()
+    card.write(folder)
+    for options in ([], ["--dry-run"]):
+        sentence = user_error(publish(hub, home, folder, *options, tag="v1.1.0"))
+        assert "does not tell what changed since version 1.0.0" in sentence
+    assert not WRITES & set(hub.steps())
+    advised = sentence.split("let 'python ")[1].split("'")[0].split()
+    assert f"--previous {REPOSITORY}@v1.0.0" in sentence
+    done = client(hub, home, *advised)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "README.md").read_bytes() == (second / "README.md").read_bytes()
+    assert publish(hub, home, folder, tag="v1.1.0").returncode == 0
+    assert tree(hub.repositories[REPOSITORY].at("v1.1.0").tree) == content(folder)  # type: ignore[union-attr]
+
+
 def test_private(hub: Hub, home: Path, first: Path) -> None:
     assert publish(hub, home, first, "--private").returncode == 0
     assert hub.repositories[REPOSITORY].private
@@ -488,6 +540,16 @@ def stranger(folder: Path) -> None:
     (folder / "notes.txt").write_text("mine")
 
 
+def by_hand(folder: Path) -> None:
+    card = folder / "README.md"
+    card.write_text(card.read_text().replace("Version 1.0.0", "Version 2.0.0"))
+
+
+def old_audit(folder: Path) -> None:
+    audit = {"headline": "Nothing leaks.", "release": {"version": "1.0.0", "digest": "0" * 64}}
+    (folder / "reports" / "audit.json").write_text(json.dumps(audit))
+
+
 def hidden(folder: Path) -> None:
     (folder / "reports" / ".env").write_text("TOKEN=1")
 
@@ -502,6 +564,8 @@ def hidden(folder: Path) -> None:
         (lambda folder: (folder / "manifest.json").unlink(), "not a release"),
         (stranger, "notes.txt: is no part of the release"),
         (hidden, ".env: is no part of the release"),
+        (by_hand, "is not the card of the release and its reports"),
+        (old_audit, "reports/audit.json: was made of other content than the release's"),
     ],
 )
 def test_a_folder_unfit_to_be_published(
@@ -511,6 +575,42 @@ def test_a_folder_unfit_to_be_published(
     change(folder)
     assert words in user_error(publish(hub, home, folder))
     assert not {"create", *WRITES} & set(hub.steps())
+
+
+def test_make_publish(hub: Hub, home: Path, first: Path, tmp_path: Path) -> None:
+    """Our Makefile in a git repository of its own: only what is committed, and told in the changelog, goes out."""
+    (repository := tmp_path / "clone").mkdir()
+    root = Path(__file__).parents[2]
+    shutil.copy(root / "Makefile", repository)
+    changelog = (root / "CHANGELOG.md").read_text()
+    assert changelog.count("\n### Data 1.0.0\n") == 1
+    (repository / "CHANGELOG.md").write_text(changelog.replace("### Data 1.0.0", "### Data 1.0.00"))
+
+    def make(target: str) -> Done:
+        variables = [f"BIN={Path(sys.executable).parent}", f"RELEASE={first}", f"REPO={REPOSITORY}", "TAG=v1.0.0"]
+        command = ["make", "-o", ".venv/.ready", target, *variables]
+        own = environment_of(hub, home)
+        return subprocess.run(command, cwd=repository, env=own, capture_output=True, text=True, timeout=180)
+
+    def commit() -> None:
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+        for arguments in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "a"]):
+            subprocess.run([*git, *arguments], cwd=repository, check=True)
+
+    commit()
+    for change, words in (
+        (None, "CHANGELOG.md has no section '### Data 1.0.0'"),
+        (changelog, "commit or put aside what has changed"),
+    ):
+        if change:
+            (repository / "CHANGELOG.md").write_text(change)
+        done = make("publish")
+        assert done.returncode == 2 and words in done.stderr, (done.stdout, done.stderr)
+        assert hub.requests == []
+    commit()
+    done = make("publish")
+    assert done.returncode == 0, done.stderr
+    assert list(hub.repositories[REPOSITORY].tags) == ["v1.0.0"]
 
 
 def test_the_tag_is_the_version(hub: Hub, home: Path, first: Path) -> None:
@@ -652,6 +752,50 @@ def test_a_download_that_breaks_off(hub: Hub, home: Path, first: Path) -> None:
     assert "cannot be reached" in not_opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"))
     hub.heal()
     assert opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"))[0] == "1.0.0"
+
+
+def corrupt(hub: Hub) -> None:
+    for name, xorb in hub.store.xorbs.items():
+        middle = len(xorb.packed) // 2
+        packed = xorb.packed[:middle] + bytes(16) + xorb.packed[middle + 16 :]
+        hub.store.xorbs[name] = replace(xorb, packed=packed)
+
+
+@pytest.mark.parametrize(
+    ("step", "act", "words"),
+    [
+        ("reconstruction", 500, FAILED),
+        ("xorb_data", "reset", f"cannot be had from the Hub: {BROKE}"),
+        ("xorb_data", "kill", f"cannot be had from the Hub: {BROKE}"),
+        ("xorb_data", corrupt, "parquet"),  # hf_xet does not notice; the manifest does
+    ],
+)
+def test_a_xet_download_that_fails(step: str, act: Any, words: str, hub: Hub, tmp_path: Path, second: Path) -> None:
+    assert publish(hub, tmp_path / "publisher", second, tag="v1.1.0").returncode == 0
+    whole = dict(hub.store.xorbs)
+    hub.fault(step, act)
+    assert words in not_opened(client(hub, tmp_path / "reader", "-c", OPEN, REPOSITORY, "v1.1.0"))
+    hub.heal()
+    hub.store.xorbs = whole
+    home = tmp_path / ("another" if act is corrupt else "reader")
+    assert opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.1.0"))[0] == "1.1.0"
+
+
+def test_ir_datasets_from_the_hub(hub: Hub, home: Path, first: Path, second: Path) -> None:
+    """By a call for any revision, and by the environment variable alone."""
+    put_release(hub, first, "v1.0.0")
+    put_release(hub, second, "v1.1.0")
+    own = {"IR_DATASETS_HOME": str(home / "irds")}
+    by_call = client(hub, home, "-c", IR_DATASETS, REPOSITORY, "v1.0.0", **own)
+    by_variable = client(hub, home, "-c", IR_DATASETS, **own, MS_MARCO_SHIFT_RELEASE=REPOSITORY)
+    for done, folder in ((by_call, first), (by_variable, second)):
+        assert done.returncode == 0, done.stderr
+        found, release = json.loads(done.stdout), open_release(folder)
+        rows = release.table("length", "test").filter(pl.col("cluster") == "short")
+        assert [tuple(one) for one in found["queries"]] == rows.select("query_id", "text").rows()
+        judged = release.qrels("dev").filter(pl.col("query_id").is_in(rows["query_id"].implode()))
+        assert [tuple(one) for one in found["qrels"]] == judged.rows()
+        assert [tuple(one) for one in found["docs"]] == release.table("passages", "passages").rows()
 
 
 def test_load_dataset_sees_the_new_version(hub: Hub, home: Path, first: Path, second: Path) -> None:

@@ -1,0 +1,79 @@
+"""The version history of a release: how each version differs from the one before, newest first."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from builder.diff import diff
+from eval_kit import atomic
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.schemas import validate
+
+FILE = "reports/history.json"
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """The steps of ``reports/history.json`` (schema ``history``); none where a release has no such file.
+
+    Raises:
+        UserError: the file is not readable, or does not follow its schema.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return []
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        validate("history", document)
+    except (OSError, ValueError, UserError) as error:
+        raise UserError(f"{path}: {error}; write it again with 'python -m builder card --previous'") from error
+    steps: list[dict[str, Any]] = document["versions"]
+    return steps
+
+
+def write(release: Release, previous: Release) -> None:
+    """Note in the folder of ``release`` how it differs from ``previous``, before what that one's history tells.
+
+    Raises:
+        UserError: ``previous`` is of the same or a later version, or the file cannot be written.
+    """
+    if number(previous.version) >= number(release.version):
+        raise UserError(
+            f"{previous.folder}: holds version {previous.version}, which does not come before {release.version}; "
+            "name the version before"
+        )
+    changes = [
+        {
+            "config": one.config,
+            "split": one.split,
+            "entered": len(one.entered),
+            "left": len(one.left),
+            "moved": len(one.moved),
+            "whole": one.whole,
+        }
+        for one in diff(previous, release)
+    ]
+    step = {"release": _named(release), "previous": _named(previous), "changes": changes}
+    document = {"versions": [step, *read(previous.folder)]}
+    validate("history", document)
+    path = release.folder / FILE
+    path.parent.mkdir(exist_ok=True)
+    atomic.write_text(path, json.dumps(document, indent=1) + "\n")
+
+
+def tells(steps: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
+    """Whether the newest step leads to the release of ``manifest`` from that of ``previous``."""
+    return bool(steps) and all(
+        steps[0][name] == {key: one[key] for key in ("version", "digest")}
+        for name, one in (("release", manifest), ("previous", previous))
+    )
+
+
+def number(version: str) -> tuple[int, ...]:
+    """A semantic version as numbers, which compare as versions do."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def _named(release: Release) -> dict[str, str]:
+    return {"version": release.version, "digest": release.digest}
