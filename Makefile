@@ -9,6 +9,9 @@ EXTRAS := --extra builder --extra baselines --extra dev
 
 UPSTREAM ?=
 RELEASE ?= ms-marco-shift
+PREVIOUS ?=
+CONFIG ?= paper
+GRID ?= grid-$(CONFIG)
 REPO ?=
 TAG ?=
 
@@ -30,7 +33,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(READY)  ## mini release -> BM25 -> eval_kit score, on the embedded data
+demo: $(READY)  ## mini release -> five systems -> the papers' table and a report, on the embedded data
 	@$(BIN)/python -m baselines demo
 
 test: $(READY)  ## run the tests
@@ -54,10 +57,11 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@mkdir -p dist
 	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
-baselines: $(READY)  ## the reference systems on RELEASE (default: a mini release), scored
-	@test -e "$(RELEASE)" || $(BIN)/python -m builder build --from mini --out "$(RELEASE)"
-	@$(BIN)/python -m baselines search bm25 --release "$(RELEASE)" --out runs
-	@$(BIN)/eval_kit score runs/bm25.trec --release "$(RELEASE)"
+baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) on RELEASE, beside the papers' figures
+	@test -e "$(RELEASE)" || test "$(CONFIG)" != mini || \
+		$(BIN)/python -m builder build --from mini --queries 2500 --out "$(RELEASE)"
+	@$(BIN)/python -m baselines grid run --config "$(CONFIG)" --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
+	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)"
 
 publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1.0.0 (FLAGS=--dry-run)
 	@test -n "$(REPO)" -a -n "$(TAG)" || { echo "make publish: say where and what: REPO=ORG/ms-marco-shift TAG=v1.0.0" >&2; exit 2; }

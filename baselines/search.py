@@ -1,5 +1,6 @@
 """Make one run: over every test query of a release, or over passages and queries of one's own."""
 
+import shutil
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,8 @@ from baselines import run_files
 from baselines.engines import shards
 from baselines.engines.progress import counted
 from baselines.inputs import passages, test_queries
-from baselines.retriever import Hits, Passages, Retriever
-from builder import bm25
+from baselines.retriever import Passages, Retriever
+from baselines.systems.bm25 import Bm25
 from builder.passages import how_many
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -40,26 +41,10 @@ def search(system: str, release: Release, folder: Path, progress: Console) -> Pa
     """
     if system not in SYSTEMS:
         raise UserError(f"unknown system {system!r}; there are {', '.join(SYSTEMS)}")
-    run = folder / f"{system}.trec"
-    make_run(Bm25(), of_release(release), test_queries(release), run, folder / f"{system}.lucene", progress)
+    run, index = folder / f"{system}.trec", folder / f"{system}.lucene"
+    shutil.rmtree(index, ignore_errors=True)
+    make_run(Bm25(), of_release(release), test_queries(release), run, index, progress)
     return run
-
-
-class Bm25:
-    """BM25 by Lucene as a :class:`~baselines.retriever.Retriever`."""
-
-    def index(self, passages: Passages, folder: Path) -> None:
-        """Index the passages anew."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        bm25.index(counted(passages, "indexing passages", "passages"), folder)
-
-    def search(self, queries: pl.DataFrame, folder: Path, depth: int = DEPTH) -> Hits:
-        """The passages of greatest BM25 score, in Lucene's order, which leaves no ties."""
-        asked = queries.select("query_id", "text").iter_rows()
-        found: dict[str, list[tuple[str, float]]] = {query_id: [] for query_id in queries["query_id"]}
-        for query_id, passage_id, _, score in bm25.search(asked, folder, depth):
-            found[query_id].append((passage_id, score))
-        yield from found.items()
 
 
 def make_run(
@@ -86,6 +71,8 @@ def make_run(
         What was measured: see ``_facts``.
     """
     begun = time.monotonic()
+    if isinstance(retriever, Bm25):
+        collection = counted(collection, "indexing passages", "passages")
     retriever.index(collection, index)
     indexed = time.monotonic()
     lines = 0

@@ -7,34 +7,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from eval_kit.release import open as open_release
+from baselines.search import search
+from eval_kit.release import Release
 from eval_kit.score import score
 
 B, K1 = 0.4, 0.9
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("demo")
-    done = subprocess.run(
-        [sys.executable, "-m", "baselines", "demo", "--out", folder], capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
-
-
-def test_the_demo_scores_every_test_set(demo):
-    folder, printed = demo
-    release = open_release(folder / "ms-marco-shift")
-    for name in release.test_sets:
-        assert name in printed
-    assert (release.table("passages", "passages").height, len(release.known_queries)) > (19_000, 2_000)
-
-
-def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(demo):
-    folder, _ = demo
-    figures = score([folder / "bm25.trec"], open_release(folder / "ms-marco-shift")).figures
+def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
+    run = search("bm25", mini_release, tmp_path, Console(stderr=True))
+    figures = score([run], mini_release).figures
+    assert {one.test_set for one in figures} == set(mini_release.test_sets)
     values = {
         one.test_set: one.value
         for one in figures

@@ -1,0 +1,46 @@
+"""What a checkpoint can be, each with its way of indexing and searching: any Hub id or folder becomes a retriever."""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from baselines.retriever import Retriever
+from eval_kit.errors import UserError
+
+_CLASSES = {
+    "dense": "Dense",
+    "sparse": "Sparse",
+    "multivector": "MultiVector",
+    "cross": "Cross",
+    "prebuilt": "Prebuilt",
+}
+ARCHITECTURES = tuple(_CLASSES)
+
+
+def retriever(architecture: str, model: str | Path, options: Mapping[str, Any]) -> Retriever:
+    """A model as a retriever.
+
+    Args:
+        architecture: one of ``ARCHITECTURES``.
+        model: Hub id or folder; for ``prebuilt`` a folder or the name of one of Pyserini's indexes.
+        options: of the architecture's class, by name; what it does not know (options of a training) is left alone.
+
+    Raises:
+        UserError: an unknown architecture, a checkpoint of another one, an option out of its range.
+    """
+    if architecture not in ARCHITECTURES:
+        raise UserError(f"there is no architecture {architecture!r}; there are {', '.join(ARCHITECTURES)}")
+    known = options_of(architecture)
+    made: Retriever = _class(architecture)(str(model), **{key: options[key] for key in options if key in known})
+    return made
+
+
+def options_of(architecture: str) -> list[str]:
+    """The names of the options that an architecture knows."""
+    return [name for name in inspect.signature(_class(architecture)).parameters if name != "model"]
+
+
+def _class(architecture: str) -> Any:
+    return getattr(importlib.import_module(f"baselines.architectures.{architecture}"), _CLASSES[architecture])

@@ -1,0 +1,174 @@
+"""What a checkpoint is, before it is loaded: its architecture, and the digest of its weights.
+
+sentence-transformers turns a model of one architecture into another without asking, with weights drawn at random for
+what is missing; here that is refused.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from eval_kit.digests import file_sha256
+from eval_kit.errors import UserError
+
+TIMEOUT_SECONDS = 10.0
+_SAVED_AS = {
+    "SentenceTransformer": "dense",
+    "SparseEncoder": "sparse",
+    "MultiVectorEncoder": "multivector",
+    "ColBERT": "multivector",
+    "CrossEncoder": "cross",
+}
+_WORDS = {
+    "dense": "a dense encoder (SentenceTransformer)",
+    "sparse": "a sparse encoder (SparseEncoder or masked language model)",
+    "multivector": "a late-interaction encoder (MultiVectorEncoder or ColBERT)",
+    "cross": "a cross-encoder (sequence classification)",
+    "masked": "a masked language model",
+    "transformer": "a bare transformer",
+}
+
+
+def check(model: str, architecture: str, revision: str | None = None, pooled: bool = False) -> None:
+    """Refuse a checkpoint of another architecture.
+
+    Args:
+        model: Hub id or folder.
+        architecture: ``dense``, ``sparse``, ``multivector`` or ``cross``.
+        revision: on the Hub.
+        pooled: whether the pooling of a dense encoder is known from elsewhere, so that a bare transformer will do.
+
+    Raises:
+        UserError: naming what it is and what was wanted; or nothing is there.
+    """
+    accepted = {"sparse": {"masked"}, "dense": {"masked", "transformer"} if pooled else set()}
+    found = kind(model, revision)
+    if found == architecture or found in accepted.get(architecture, set()):
+        return
+    could_be_pooled = architecture == "dense" and found in ("masked", "transformer")
+    hint = "; name its pooling to take it as one" if could_be_pooled else ""
+    raise UserError(f"{model}: is {_WORDS[found]}, not {_WORDS[architecture]}{hint}")
+
+
+def kind(model: str, revision: str | None = None) -> str:
+    """What its files say that a checkpoint is.
+
+    Returns:
+        The architecture that sentence-transformers saved it as or that its head is of: ``dense``, ``sparse``,
+        ``multivector``, ``cross``; without one, ``masked`` (a masked language model, as some SPLADE checkpoints are)
+        or ``transformer``.
+
+    Raises:
+        UserError: there is no such folder, and no such model on the Hub.
+    """
+    saved = _json(model, "config_sentence_transformers.json", revision).get("model_type")
+    if saved in _SAVED_AS:
+        return _SAVED_AS[saved]
+    if _file(model, "modules.json", revision) is not None:
+        return "dense"
+    config = _json(model, "config.json", revision)
+    if not config:
+        raise _absent(model)
+    name = (config.get("architectures") or [""])[0]
+    if name == "HF_ColBERT":
+        return "multivector"
+    if name.endswith("ForSequenceClassification"):
+        return "cross"
+    return "masked" if name.endswith("ForMaskedLM") else "transformer"
+
+
+def digest(model: str, revision: str | None = None) -> str:
+    """What the weights are: the commit of a model on the Hub, the sha256 of a folder's files (but for its card)."""
+    folder = Path(model)
+    if not folder.is_dir():
+        found = _file(model, "config.json", revision) or _file(model, "modules.json", revision)
+        if found is None:
+            raise _absent(model)
+        return found.parent.name
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".md")
+    parts = [f"{path.relative_to(folder).as_posix()} {file_sha256(path)}" for path in files]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
+    """The arguments that make the libraries load one state of a model: the commit that the Hub has now.
+
+    Without the Hub the model is taken from the local cache, if it is there.
+    """
+    if Path(model).is_dir() or _is_path(model):
+        return {}
+    import httpx2
+    from huggingface_hub import HfApi
+
+    try:
+        return {"revision": HfApi().model_info(model, revision=revision, timeout=TIMEOUT_SECONDS).sha}
+    except (httpx2.HTTPError, OSError, ValueError):
+        return {"revision": revision, "local_files_only": True}
+
+
+@contextmanager
+def loading(model: str) -> Iterator[None]:
+    """Quietly, and with whatever the libraries raise on a damaged checkpoint as one sentence."""
+    import logging
+
+    from transformers.utils import logging as transformers_logging
+
+    bar, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
+    library = logging.getLogger("sentence_transformers")
+    before = library.level
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    library.setLevel(logging.ERROR)
+    try:
+        yield
+    except Exception as error:  # transformers, safetensors and tokenizers each have their own
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{model}: cannot be loaded: {why}") from error
+    finally:
+        library.setLevel(before)
+        transformers_logging.set_verbosity(level)
+        if bar:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _absent(model: str) -> UserError:
+    if Path(model).is_dir():
+        return UserError(f"{model}: cannot be loaded: the folder holds no model")
+    hub = "" if _is_path(model) else ", and the Hub cannot be had or does not have it"
+    return UserError(f"{model}: cannot be loaded: there is no such folder{hub}")
+
+
+def _is_path(model: str) -> bool:
+    return model.startswith((".", "/", "~")) or model.count("/") > 1
+
+
+def _json(model: str, name: str, revision: str | None) -> dict[str, Any]:
+    found = _file(model, name, revision)
+    if found is None:
+        return {}
+    try:
+        document = json.loads(found.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{found}: not readable JSON: {error}") from error
+    return document if isinstance(document, dict) else {}
+
+
+def _file(model: str, name: str, revision: str | None) -> Path | None:
+    if Path(model).is_dir() or _is_path(model):
+        path = Path(model) / name
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(model, name, **pinned(model, revision)))
+    except (EntryNotFoundError, LocalEntryNotFoundError, HFValidationError):
+        return None
+    except (HfHubHTTPError, OSError) as error:
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{model}: cannot be had from the Hub: {why}") from error

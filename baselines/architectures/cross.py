@@ -1,0 +1,123 @@
+"""A score a pair of texts: cross-encoders, which re-rank what BM25 found."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from filelock import FileLock
+
+from baselines.architectures import checkpoint
+from baselines.architectures.encoding import batch_size, to_precision
+from baselines.engines import passage_texts
+from baselines.engines.progress import counted
+from baselines.retriever import Hits, Passages
+from eval_kit import atomic
+from eval_kit.errors import UserError
+
+QUERIES_AT_ONCE = 32
+"""Queries whose pairs are scored together, ordered by length."""
+
+
+class Cross:
+    """A model that scores a query and a passage together; BM25 finds the passages.
+
+    What :meth:`index` makes does not depend on the model: one folder serves any number of them.
+
+    Args:
+        model: Hub id or folder.
+        candidates: passages of BM25 that are re-ranked for a query.
+        pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
+        encode_batch: pairs in a batch; None for 32 on a CPU and 256 on a GPU.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
+        revision: of the model on the Hub.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        candidates: int = 1000,
+        pair_length: int | None = None,
+        encode_batch: int | None = None,
+        encode_precision: str = "float32",
+        revision: str | None = None,
+    ) -> None:
+        if candidates < 1:
+            raise UserError(f"candidates must be at least 1, not {candidates}")
+        self.model = model
+        self._candidates, self._length = candidates, pair_length
+        self._batch, self._precision, self._revision = encode_batch, encode_precision, revision
+        checkpoint.check(model, "cross", revision)
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Keep the passages' texts and index them for BM25, unless that was done. A second process waits."""
+        from builder import bm25
+
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            reading = counted(passages, "reading passages", "passages")
+            texts = passage_texts.write(reading, folder / "texts.arrow")
+            if _indexed(folder) == texts:
+                return
+            (folder / "bm25.json").unlink(missing_ok=True)
+            kept = passage_texts.PassageTexts(folder / "texts.arrow")
+            bm25.index(counted(kept, "indexing passages", "passages"), folder / "bm25")
+            atomic.write_text(folder / "bm25.json", json.dumps(texts) + "\n")
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """BM25's candidates in the order of the model's raw scores."""
+        from builder import bm25
+
+        if _indexed(folder) is None:
+            raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
+        texts = passage_texts.PassageTexts(folder / "texts.arrow")
+        for some in queries.iter_slices(QUERIES_AT_ONCE):
+            asked = some.select("query_id", "text").iter_rows()
+            found = dict(bm25.ranked(asked, folder / "bm25", self._candidates))
+            yield from self._ranked(some, found, texts, depth)
+
+    def scores(self, pairs: list[tuple[str, str]]) -> Any:
+        """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""
+        from torch.nn import Identity
+
+        model = self._model
+        batch = batch_size(self._batch, model.device)
+        made = model.predict(
+            pairs, batch_size=batch, activation_fn=Identity(), show_progress_bar=False, convert_to_tensor=True
+        )
+        values = np.asarray(made.float().cpu().numpy(), np.float32)
+        if values.ndim != 1:
+            raise UserError(f"{self.model}: gives {values.shape[1]} scores a pair; a re-ranker gives one")
+        if not np.isfinite(values).all():
+            raise UserError(f"{self.model}: gives NaN or infinity for a pair of texts")
+        return values
+
+    @cached_property
+    def _model(self) -> Any:
+        from sentence_transformers import CrossEncoder
+
+        with checkpoint.loading(self.model):
+            loaded = CrossEncoder(self.model, **checkpoint.pinned(self.model, self._revision), max_length=self._length)
+        return to_precision(loaded, self._precision)
+
+    def _ranked(
+        self, queries: pl.DataFrame, found: dict[str, list[str]], texts: passage_texts.PassageTexts, depth: int
+    ) -> Hits:
+        asked = dict(queries.select("query_id", "text").iter_rows())
+        ids = [one for candidates in found.values() for one in candidates]
+        words = iter(texts.of(ids)) if ids else iter(())
+        pairs = [(asked[query_id], next(words)) for query_id, candidates in found.items() for _ in candidates]
+        values = iter(self.scores(pairs).tolist()) if pairs else iter(())
+        for query_id, candidates in found.items():
+            hits = sorted(((one, next(values)) for one in candidates), reverse=True)
+            yield query_id, sorted(hits, key=lambda hit: hit[1], reverse=True)[:depth]
+
+
+def _indexed(folder: Path) -> Any:
+    try:
+        return json.loads((folder / "bm25.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None

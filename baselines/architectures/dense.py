@@ -1,0 +1,165 @@
+"""One vector a text: bi-encoders."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from baselines.architectures import bare, checkpoint
+from baselines.architectures.encoding import batch_size, set_lengths, to_precision
+from baselines.engines import dense as engine
+from baselines.engines import shards
+from baselines.retriever import Hits, Passages
+from eval_kit.errors import UserError
+
+SIMILARITIES = {"dot": False, "cosine": True}
+"""Whether vectors are brought to unit length."""
+STORES = ("float32", "float16")
+
+
+class Dense:
+    """A model that makes one vector of a text.
+
+    Args:
+        model: Hub id or folder; it encodes the passages, and the queries where ``query_model`` is not given.
+        index: ``flat`` (exact), ``hnsw`` or ``ivf``.
+        pooling: as sentence-transformers names it (``cls``, ``mean``), for a transformer that has none of its own;
+            or one of ``bare.FORMS``: ``tct-colbert``, ``repbert``.
+        similarity: ``dot`` or ``cosine``; None for the checkpoint's own.
+        query_model: Hub id or folder of a second encoder (DPR).
+        query_prompt: text before each query; None for the checkpoint's own.
+        passage_prompt: text before each passage.
+        query_length: tokens after which a query is cut; None for the checkpoint's own.
+        passage_length: tokens after which a passage is cut.
+        tokenizer: Hub id or folder, for a bare checkpoint that comes without.
+        encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
+        store: of the vectors on the disk: ``float32`` or ``float16``.
+        revision: of the models on the Hub.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        index: str = "flat",
+        pooling: str | None = None,
+        similarity: str | None = None,
+        query_model: str | None = None,
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
+        query_length: int | None = None,
+        passage_length: int | None = None,
+        tokenizer: str | None = None,
+        encode_batch: int | None = None,
+        encode_precision: str = "float32",
+        store: str = "float32",
+        revision: str | None = None,
+    ) -> None:
+        engine.check_kind(index)
+        if similarity is not None and similarity not in SIMILARITIES:
+            raise UserError(f"there is no similarity {similarity!r}; there are {', '.join(SIMILARITIES)}")
+        if store not in STORES:
+            raise UserError(f"vectors cannot be stored as {store!r}; there are {', '.join(STORES)}")
+        self.model, self.query_model = model, query_model or model
+        self._kind, self._pooling, self._similarity = index, pooling, similarity
+        self._prompts = {"query": query_prompt, "document": passage_prompt}
+        self._lengths = {"query": query_length, "document": passage_length}
+        self._tokenizer, self._batch, self._precision = tokenizer, encode_batch, encode_precision
+        self._store, self._revision = store, revision
+        self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
+        for one in {self.model, self.query_model}:
+            checkpoint.check(one, "dense", revision, pooled=pooling is not None)
+
+    @cached_property
+    def identity(self) -> str:
+        """Of everything that decides a passage's vector."""
+        decides = [checkpoint.digest(self.model, self._revision), self._pooling, self._unit, self._prompts["document"]]
+        return json.dumps(["dense", *decides, self._lengths["document"], self._precision, self._store])
+
+    def encode_passages(self, texts: list[str]) -> shards.Arrays:
+        """``vectors``: (n, d), in the order of the texts."""
+        return {"vectors": self._encode(self._passages, texts, "document").astype(self._store)}
+
+    def encode_queries(self, texts: list[str]) -> engine.Vectors:
+        """(n, d) float32, in the order of the texts."""
+        return self._encode(self._queries, texts, "query")
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Encode the passages that ``folder`` lacks; make its faiss index, if one is wanted."""
+        self._opened.clear()
+        made = shards.write(passages, folder, self.encode_passages, self.identity)
+        engine.build(made, self._kind, folder)
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """The passages of greatest similarity."""
+        encoded, index = self._open(folder)
+        vectors = self.encode_queries(queries["text"].to_list())
+        if index is None:
+            found = engine.exact(vectors, encoded, depth)
+        else:
+            found = engine.approximate(vectors, index, encoded, depth)
+        yield from zip(queries["query_id"].to_list(), found, strict=True)
+
+    @property
+    def _unit(self) -> bool:
+        own = getattr(self._passages, "similarity_fn_name", "dot")
+        similarity = self._similarity or own
+        if similarity not in SIMILARITIES:
+            raise UserError(f"{self.model}: its similarity, {similarity}, cannot be searched by inner product")
+        return SIMILARITIES[similarity]
+
+    @cached_property
+    def _passages(self) -> Any:
+        return self._load(self.model)
+
+    @cached_property
+    def _queries(self) -> Any:
+        return self._passages if self.query_model == self.model else self._load(self.query_model)
+
+    def _load(self, model: str) -> Any:
+        if self._pooling in bare.FORMS:
+            plain = bare.Bare(model, self._pooling, self._tokenizer or model, self._revision)
+            return to_precision(plain, self._precision)
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+        pinned = checkpoint.pinned(model, self._revision)
+        with checkpoint.loading(model):
+            if self._pooling is None:
+                loaded = SentenceTransformer(model, **pinned)
+            else:
+                transformer = Transformer(
+                    model, model_kwargs=dict(pinned), processor_kwargs=dict(pinned), config_kwargs=dict(pinned)
+                )
+                pooling = Pooling(transformer.get_embedding_dimension(), self._pooling)
+                loaded = SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")
+        set_lengths(loaded, self._lengths)
+        return to_precision(loaded, self._precision)
+
+    def _encode(self, model: Any, texts: list[str], role: str) -> NDArray[np.float32]:
+        batch = batch_size(self._batch, model.device)
+        if isinstance(model, bare.Bare):
+            vectors = model.encode(texts, role, batch, self._lengths[role])
+        else:
+            encode = model.encode_query if role == "query" else model.encode_document
+            vectors = encode(
+                texts,
+                prompt=self._prompts[role],
+                batch_size=batch,
+                normalize_embeddings=self._unit,
+                show_progress_bar=False,
+                convert_to_tensor=True,
+            )
+        return np.asarray(vectors.float().cpu().numpy(), np.float32)
+
+    def _open(self, folder: Path) -> tuple[shards.Shards, Any]:
+        if folder not in self._opened:
+            encoded = shards.read(folder)
+            index = None if self._kind == "flat" else engine.load(encoded, self._kind, folder)
+            self._opened = {folder: (encoded, index)}
+        return self._opened[folder]

@@ -1,0 +1,105 @@
+"""Lucene indexes that were built elsewhere: Pyserini's prebuilt ones by name, or folders of the same kind.
+
+They bring their passages with them (docT5query, DeepImpact, uniCOIL), so there is nothing to index here.
+"""
+
+import contextlib
+import os
+import re
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from baselines.retriever import Hits, Passages
+from builder import bm25, lucene
+from eval_kit.errors import UserError
+
+GROUP = 500
+"""Queries given to Lucene at once."""
+WORDS = "words"
+
+
+class Prebuilt:
+    """A Lucene index with its way of scoring.
+
+    Args:
+        model: name of a prebuilt index of Pyserini, or a folder.
+        query_encoder: None for BM25 over a text index. For an index of impacts what weighs the terms of a query: the
+            Hub id or folder of a uniCOIL encoder, or ``words``, where every distinct lower-case word counts once
+            (DeepImpact).
+        k1: of BM25.
+        b: of BM25.
+    """
+
+    def __init__(self, model: str, *, query_encoder: str | None = None, k1: float = bm25.K1, b: float = bm25.B) -> None:
+        self.model = model
+        self._encoder, self._k1, self._b = query_encoder, k1, b
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Nothing: the index is there."""
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """The passages that Lucene ranks highest."""
+        for some in queries.iter_slices(GROUP):
+            ids = some["query_id"].to_list()
+            found = self._searcher.batch_search(some["text"].to_list(), ids, k=depth, threads=os.cpu_count() or 1)
+            for query_id in ids:
+                hits = [(hit.docid, hit.score) for hit in found.get(query_id, [])]
+                yield query_id, sorted(sorted(hits, reverse=True), key=lambda hit: hit[1], reverse=True)
+
+    @cached_property
+    def _searcher(self) -> Any:
+        lucene.start()
+        from pyserini.search.lucene import LuceneImpactSearcher, LuceneSearcher
+
+        folder = self._folder()
+        try:
+            if self._encoder is not None:
+                return LuceneImpactSearcher(folder, _Words() if self._encoder == WORDS else self._unicoil(), min_idf=-1)
+            searcher = LuceneSearcher(folder)
+            searcher.set_bm25(self._k1, self._b)
+        except UserError:
+            raise
+        except Exception as error:  # jnius passes Java's exceptions on as its own
+            raise UserError(f"{self.model}: cannot be opened as a Lucene index: {_first_line(error)}") from error
+        return searcher
+
+    def _folder(self) -> str:
+        """The folder of the index, downloaded if it is one of Pyserini's and not in its cache."""
+        if Path(self.model).is_dir():
+            return self.model
+        from pyserini.prebuilt_index_info import IMPACT_INDEX_INFO, TF_INDEX_INFO
+        from pyserini.util import download_prebuilt_index
+
+        if self.model not in TF_INDEX_INFO and self.model not in IMPACT_INDEX_INFO:
+            raise UserError(f"{self.model}: there is no such folder, and no such inverted index among Pyserini's")
+        if self.model in IMPACT_INDEX_INFO and self._encoder is None:
+            raise UserError(f"{self.model}: is an index of impacts; name what weighs the queries with --query-encoder")
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                folder: str = download_prebuilt_index(self.model)
+        except Exception as error:  # whatever urllib, tarfile and Pyserini raise
+            raise UserError(f"{self.model}: Pyserini cannot download it: {_first_line(error)}") from error
+        return folder
+
+    def _unicoil(self) -> Any:
+        from pyserini.encode import UniCoilQueryEncoder
+
+        try:
+            return UniCoilQueryEncoder(self._encoder)
+        except Exception as error:  # transformers, the Hub's client
+            raise UserError(f"query encoder {self._encoder}: cannot be loaded: {_first_line(error)}") from error
+
+
+class _Words:
+    """Every distinct word of a query, in lower case and without punctuation, with weight 1."""
+
+    def encode(self, query: str) -> dict[str, int]:
+        return dict.fromkeys(re.findall(r"\w+", query.lower()), 1)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

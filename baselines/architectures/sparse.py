@@ -1,0 +1,118 @@
+"""One weight a term of the vocabulary: SPLADE and its kin."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from baselines.architectures import checkpoint
+from baselines.architectures.encoding import batch_size, set_lengths, to_precision
+from baselines.engines import impact, shards
+from baselines.engines import sparse as engine
+from baselines.retriever import Hits, Passages
+from eval_kit.errors import UserError
+
+ENGINES = ("csr", "lucene")
+
+
+class Sparse:
+    """A model that gives weights to the terms of its vocabulary.
+
+    Args:
+        model: Hub id or folder.
+        engine: ``csr`` (exact) or ``lucene`` (an impact index of rounded weights).
+        query_length: tokens after which a query is cut; None for the checkpoint's own.
+        passage_length: tokens after which a passage is cut.
+        encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
+        revision: of the model on the Hub.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        engine: str = "csr",
+        query_length: int | None = None,
+        passage_length: int | None = None,
+        encode_batch: int | None = None,
+        encode_precision: str = "float32",
+        revision: str | None = None,
+    ) -> None:
+        if engine not in ENGINES:
+            raise UserError(f"there is no sparse engine {engine!r}; there are {', '.join(ENGINES)}")
+        self.model = model
+        self._engine, self._batch, self._precision = engine, encode_batch, encode_precision
+        self._lengths = {"query": query_length, "document": passage_length}
+        self._revision = revision
+        self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
+        checkpoint.check(model, "sparse", revision)
+
+    @cached_property
+    def identity(self) -> str:
+        """Of everything that decides a passage's weights."""
+        weights = checkpoint.digest(self.model, self._revision)
+        return json.dumps(["sparse", weights, self._lengths["document"], self._precision])
+
+    def encode_passages(self, texts: list[str]) -> shards.Arrays:
+        """Rows of a CSR matrix (n, terms), in the order of the texts."""
+        return engine.arrays_of(self._encode(texts, "document"))
+
+    def encode_queries(self, texts: list[str]) -> Any:
+        """A scipy CSR matrix (n, terms) of float32, in the order of the texts."""
+        return self._encode(texts, "query")
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Encode the passages that ``folder`` lacks; make the Lucene index, if one is wanted."""
+        self._opened.clear()
+        made = shards.write(passages, folder, self.encode_passages, self.identity)
+        if self._engine == "lucene":
+            impact.build(made, folder)
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """The passages of greatest inner product, among those that share a term with the query."""
+        encoded, searcher = self._open(folder)
+        weights = self.encode_queries(queries["text"].to_list())
+        found = impact.search(weights, searcher, depth) if searcher else engine.exact(weights, encoded, depth)
+        yield from zip(queries["query_id"].to_list(), found, strict=True)
+
+    @cached_property
+    def _model(self) -> Any:
+        from sentence_transformers import SparseEncoder
+
+        with checkpoint.loading(self.model):
+            loaded = SparseEncoder(self.model, **checkpoint.pinned(self.model, self._revision))
+        set_lengths(loaded, self._lengths)
+        return to_precision(loaded, self._precision)
+
+    def _encode(self, texts: list[str], role: str) -> Any:
+        """Batch by batch, longest first: a batch is as wide as the vocabulary until it is made sparse."""
+        from scipy.sparse import csr_matrix, vstack
+
+        model = self._model
+        encode = model.encode_query if role == "query" else model.encode_document
+        batch = batch_size(self._batch, model.device)
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        parts = []
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            made = encode(
+                [texts[row] for row in rows],
+                batch_size=batch,
+                show_progress_bar=False,
+                convert_to_sparse_tensor=False,
+            )
+            places = made.nonzero(as_tuple=True)
+            weights = made[places].float().cpu().numpy()
+            parts.append(csr_matrix((weights, [place.cpu().numpy() for place in places]), shape=tuple(made.shape)))
+        return vstack(parts, format="csr", dtype=np.float32)[np.argsort(order, kind="stable")]
+
+    def _open(self, folder: Path) -> tuple[shards.Shards, Any]:
+        if folder not in self._opened:
+            encoded = shards.read(folder)
+            searcher = impact.load(encoded, folder) if self._engine == "lucene" else None
+            self._opened = {folder: (encoded, searcher)}
+        return self._opened[folder]

@@ -1,0 +1,55 @@
+"""Configs: how every system of a grid is trained and searched, as data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from eval_kit.errors import UserError
+from eval_kit.schemas import faults_of
+from eval_kit.text_files import read_utf8
+
+FOLDER = Path(__file__).parent / "configs"
+
+
+def names() -> list[str]:
+    """Names of the configs that come with the kit."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def load(config: str | Path) -> dict[str, dict[str, Any]]:
+    """The options of each system, from a config of the kit by its name, or from a JSON file.
+
+    Returns:
+        System → its options, those that all neural systems share among them.
+
+    Raises:
+        UserError: no such config; not JSON; an unknown, missing or wrong option.
+    """
+    path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
+    if not path.is_file():
+        raise UserError(f"{config}: no such config; there are {', '.join(names())}, or name a JSON file")
+    try:
+        document = json.loads(read_utf8(path))
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
+    return checked(document, str(path))
+
+
+def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
+    """The options of each system in a parsed config; ``origin`` names it in messages.
+
+    Raises:
+        UserError: it does not follow ``schemas/config.schema.json``; the first fault, and how many more there are.
+    """
+    if isinstance(document, dict) and isinstance(document.get("systems"), dict):
+        shared = document.get("neural", {})
+        systems = {
+            name: {**shared, **own} if name != "bm25" and isinstance(own, dict) and isinstance(shared, dict) else own
+            for name, own in document["systems"].items()
+        }
+        document = document | {"systems": systems}
+    if faults := faults_of("config", document):
+        more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
+        raise UserError(f"{origin}: {faults[0].json_path}: {faults[0].message}{more}")
+    options: dict[str, dict[str, Any]] = document["systems"]
+    return options

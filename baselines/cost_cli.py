@@ -1,0 +1,33 @@
+"""``python -m baselines cost``: what a grid would cost."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def cost(
+    config: Annotated[str, typer.Option(help="paper, mini, or a JSON file of your own.")],
+    measured: Annotated[Path, typer.Option(metavar="FILE", help="Throughputs of a device, as bench/ writes them.")],
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only this system; repeatable.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the projection as JSON ('-': to the screen).")
+    ] = None,
+) -> None:
+    """Device hours that a grid would take: measured throughput, times what the config asks for."""
+    from dataclasses import asdict
+
+    from baselines import config as configs
+    from baselines import cost as library
+    from baselines.grid import cells
+    from eval_kit.outputs import refuse_overwriting, screen, write_json
+    from eval_kit.release import open as open_release
+
+    refuse_overwriting([measured], [json_file])
+    throughput = library.measured(measured)
+    chosen = {name: options for name, options in configs.load(config).items() if not system or name in system}
+    costs = library.projected(cells(chosen, open_release(release), Path()), throughput)
+    document = {"device": throughput["device"], "projected": [asdict(one) | {"hours": one.hours} for one in costs]}
+    if not write_json(document, json_file):
+        library.show(costs, throughput["device"], screen())

@@ -1,0 +1,72 @@
+"""Search of sparse vectors by inner product, exact, through an inverted index of each shard.
+
+The shards hold rows of a CSR matrix (``indptr``, ``indices``, ``values``, and ``terms``, its width). On a CPU scipy
+walks the postings of a query's terms; on a GPU it is one sparse product in torch. Memory is that of one shard.
+"""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from baselines.engines.shards import Arrays, Shards
+from baselines.engines.topk import TopK, device_of
+
+GROUP = 256
+"""Queries whose scores are in memory at once."""
+
+
+def arrays_of(matrix: Any) -> Arrays:
+    """What a shard holds of its passages, from a scipy CSR matrix (passages, terms) of float32."""
+    return {
+        "indptr": matrix.indptr.astype(np.int64),
+        "indices": matrix.indices.astype(np.int32),
+        "values": matrix.data.astype(np.float32),
+        "terms": np.array([matrix.shape[1]]),
+    }
+
+
+def matrix_of(arrays: Arrays) -> Any:
+    """The scipy CSR matrix (passages, terms) of a shard."""
+    from scipy.sparse import csr_matrix
+
+    shape = (len(arrays["indptr"]) - 1, int(arrays["terms"][0]))
+    return csr_matrix((arrays["values"], arrays["indices"], arrays["indptr"]), shape=shape)
+
+
+def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -> Iterator[list[tuple[str, float]]]:
+    """The ``depth`` passages of greatest inner product with each of the queries, among those that share a term with it.
+
+    Args:
+        queries: scipy CSR matrix (q, terms) of float32, without negative weights.
+        shards: of such passages.
+        depth: passages a query.
+        device: for torch; None takes the GPU where there is one, else scipy.
+    """
+    import torch
+
+    where = device_of(device)
+    by_scipy = device is None and where.type == "cpu"
+    top = TopK(depth, torch.from_numpy(shards.rank).to(where))
+    for start, arrays in shards:
+        passages = matrix_of(arrays)
+        block = passages.T.tocsr() if by_scipy else _to_torch(passages).to(where)
+        rows = torch.arange(start, start + passages.shape[0], device=where)
+        for number, first in enumerate(range(0, queries.shape[0], GROUP)):
+            group = queries[first : first + GROUP]
+            if by_scipy:
+                scores = torch.from_numpy((group @ block).toarray())
+            else:
+                scores = (block @ torch.from_numpy(group.toarray().T.copy()).to(where)).T
+            top.add(number, scores, rows)
+    return top.hits(shards.ids, above=0.0)
+
+
+def _to_torch(matrix: Any) -> Any:
+    import torch
+
+    starts, terms, values = (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # torch calls its CSR tensors a beta
+        return torch.sparse_csr_tensor(starts.long(), terms.long(), values, size=matrix.shape, check_invariants=False)

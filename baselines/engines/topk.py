@@ -1,0 +1,104 @@
+"""The best passages of each query over blocks of scores, exact also where scores are equal.
+
+Everywhere the order is trec_eval's: score descending, then passage id descending as a string. Where more passages than
+asked for share the last score, those with the greatest ids stay, whatever the order in which the blocks come.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+type Best = tuple["Tensor", "Tensor"]
+"""Scores (q, k), float32, and the rows of the passages that have them (q, k), int64."""
+
+
+@dataclass
+class TopK:
+    """The best ``depth`` of all that was added, for queries in groups.
+
+    Attributes:
+        depth: passages a query.
+        rank: for each row the place of its passage id among all ids in ascending order; a tensor on the device that
+            the scores are on.
+    """
+
+    depth: int
+    rank: "Tensor"
+    _groups: dict[int, Best] = field(default_factory=dict)
+
+    def add(self, group: int, scores: "Tensor", rows: "Tensor") -> None:
+        """Add a block of scores.
+
+        Args:
+            group: which queries; the groups come out in ascending order.
+            scores: (q, b) float32. May leave passages of the block out, but none that is as good as one it holds.
+            rows: (q, b) int64, or (b,) for the same passages in each line.
+        """
+        import torch
+
+        rows = rows.expand(scores.shape)
+        if group in self._groups:
+            before, before_rows = self._groups[group]
+            scores, rows = torch.cat([before, scores], 1), torch.cat([before_rows, rows], 1)
+        self._groups[group] = best(scores, rows, self.rank, self.depth)
+
+    def hits(self, ids: NDArray[np.bytes_], above: float = -np.inf) -> Iterator[list[tuple[str, float]]]:
+        """For each query its passages, best first, as far as their scores are greater than ``above``."""
+        for group in sorted(self._groups):
+            scores, rows = in_order(*self._groups[group], self.rank)
+            for values, places in zip(scores.cpu().numpy(), rows.cpu().numpy(), strict=True):
+                keep = int((values > above).sum())
+                named = ids[places[:keep]]
+                yield [(one.decode(), value) for one, value in zip(named.tolist(), values[:keep].tolist(), strict=True)]
+
+
+def best(scores: "Tensor", rows: "Tensor", rank: "Tensor", depth: int) -> Best:
+    """The ``depth`` best columns of each line of ``scores`` (q, m), in any order; all, where there are fewer."""
+    columns = scores.shape[1]
+    if columns <= depth:
+        return scores, rows
+    values, places = scores.topk(depth, dim=1)
+    width = int((scores >= values[:, -1:]).sum(1).max())
+    if width == depth:
+        return values, rows.gather(1, places)
+    values, places = scores.topk(width, dim=1)  # holds every passage that shares the last score of its line
+    values, rows = in_order(values, rows.gather(1, places), rank)
+    return values[:, :depth].contiguous(), rows[:, :depth].contiguous()
+
+
+def in_order(scores: "Tensor", rows: "Tensor", rank: "Tensor") -> Best:
+    """Sort each line by score descending, then passage id descending."""
+    by_id = rank[rows].argsort(dim=1, descending=True)
+    scores, rows = scores.gather(1, by_id), rows.gather(1, by_id)
+    by_score = scores.argsort(dim=1, descending=True, stable=True)
+    return scores.gather(1, by_score), rows.gather(1, by_score)
+
+
+def rank_of(ids: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """The place of each id among all in ascending order (as bytes, which for UTF-8 is the order of the strings).
+
+    Raises:
+        UserError: an id that comes twice.
+    """
+    order = np.argsort(ids, kind="stable")
+    twice = ids[order[1:]] == ids[order[:-1]]
+    if twice.any():
+        raise UserError(f"passage id {ids[order[1:]][twice][0].decode()} comes more than once")
+    rank = np.empty(len(ids), np.int64)
+    rank[order] = np.arange(len(ids))
+    return rank
+
+
+def device_of(wanted: str | None) -> Any:
+    """The torch device to search on: the one wanted, else the GPU where there is one, else the CPU."""
+    import torch
+
+    return torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -1,0 +1,90 @@
+"""``python -m baselines grid``: do a grid of cells, and say how far it is."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells.")
+
+
+class Runner(StrEnum):
+    """Where cells are done."""
+
+    local = "local"
+    ray = "ray"
+
+
+class Shift(StrEnum):
+    """The shifts of a release."""
+
+    topic = "topic"
+    wh = "wh"
+    length = "length"
+    resttest = "resttest"
+    restrain = "restrain"
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Option(help="paper, mini, or a JSON file of your own.")],
+    out: Annotated[Path, typer.Option(help="The grid's folder; a grid that stands there goes on.")],
+    release: Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only this system; repeatable.")] = None,
+    shift: Annotated[list[Shift] | None, typer.Option(help="Only this shift; repeatable.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Of training; repeatable. Default: 0.")] = None,
+    runner: Annotated[Runner, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Runner.local,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Local processes; default: one a GPU, else one for each --threads CPUs.")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of each process; a run's last digits depend on it.")] = 1,
+) -> None:
+    """Do every cell that is not finished; exit status 1 if one fails."""
+    from functools import partial
+
+    from rich.console import Console
+
+    from baselines import config as configs
+    from baselines import grid
+    from baselines.grid_display import watched
+    from baselines.runners import local
+    from baselines.runners import ray as cluster
+    from eval_kit.errors import UserError
+    from eval_kit.release import open as open_release
+
+    options = configs.load(config)
+    if unknown := [one for one in system or () if one not in options]:
+        raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
+    chosen = {name: options[name] for name in system or options}
+    opened = grid.with_negatives(open_release(release), chosen.values(), threads)
+    cells = grid.cells(chosen, opened, out, shift or (), seed or (0,))
+    if runner is Runner.ray:
+        cluster.connect()
+        do = partial(cluster.run, threads=threads)
+    else:
+        do = partial(local.run, workers=workers or local.most_workers(threads), threads=threads)
+    failed = watched(cells, do, Console(stderr=True))
+    typer.echo(str(out / "runs"))
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(help="The grid's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Each cell's state, seconds and losses."""
+    import json
+
+    from baselines.grid_status import layout, of_grid, summary
+    from eval_kit.outputs import screen
+
+    standings = of_grid(folder)
+    if as_json:
+        typer.echo(json.dumps([one.as_json() for one in standings], ensure_ascii=False))
+        return
+    console = screen()
+    console.print(layout(standings))
+    console.print(summary(standings), style="dim", highlight=False)

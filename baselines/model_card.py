@@ -1,0 +1,92 @@
+"""The card of a trained baseline: what it was trained on, how, and its figures."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval_kit.schemas import validate
+
+TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "model.md"
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """The text of a model's ``README.md``, its YAML validated by huggingface_hub's classes.
+
+    Args:
+        facts: as ``schemas/model.schema.json`` describes them. Figures of ``<shift>.<held_out>`` are *Out*, those of
+            the shift's other test sets *In*.
+
+    Raises:
+        SchemaError: the facts do not follow the schema.
+    """
+    from huggingface_hub import ModelCard
+
+    validate("model", dict(facts))
+    return str(
+        ModelCard.from_template(
+            _card_data(facts),
+            template_path=str(TEMPLATE),
+            name=_name(facts),
+            facts=facts,
+            config=json.dumps(facts["config"], indent=1, sort_keys=True, ensure_ascii=False),
+            measures=list(dict.fromkeys(one["measure"] for one in facts["figures"])),
+            figures=_by_test_set(facts),
+        )
+    )
+
+
+def _card_data(facts: Mapping[str, Any]) -> Any:
+    from huggingface_hub import EvalResult, ModelCardData
+
+    synthetic = facts["release"]["kind"] == "mini"
+    return ModelCardData(
+        model_name=_name(facts),
+        base_model=facts["backbone"] if _is_hub_id(facts["backbone"]) else None,
+        datasets=None if synthetic else ["ms_marco"],
+        language="zxx" if synthetic else "en",
+        library_name="sentence-transformers",
+        license="apache-2.0" if synthetic else "other",
+        license_name=None if synthetic else "see-card",
+        metrics=list(dict.fromkeys(one["measure"] for one in facts["figures"])) or None,
+        tags=["information-retrieval", "distribution-shift", "ms-marco-shift", facts["system"]],
+        eval_results=[
+            EvalResult(
+                task_type="text-retrieval",
+                dataset_type="ms-marco-shift",
+                dataset_name=f"ms-marco-shift {one['test_set']}",
+                dataset_config=one["test_set"],  # what tells results apart
+                dataset_revision=f"v{facts['release']['version']}",
+                metric_type=one["measure"],
+                metric_value=one["value"],
+                metric_args={"queries": one["queries"]},
+            )
+            for one in facts["figures"]
+        ]
+        or None,
+    )
+
+
+def _by_test_set(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """One row a test set, in the order given: its name, side (In, Out or neither), queries and figures by measure."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in facts["figures"]:
+        row = rows.setdefault(one["test_set"], {**one, "side": _side(facts, one["test_set"]), "figures": {}})
+        row["figures"][one["measure"]] = one["value"]
+    return list(rows.values())
+
+
+def _side(facts: Mapping[str, Any], test_set: str) -> str:
+    if test_set == f"{facts['shift']}.{facts['held_out']}":
+        return "Out"
+    return "In" if test_set.startswith(f"{facts['shift']}.") else ""
+
+
+def _name(facts: Mapping[str, Any]) -> str:
+    seed = f".seed{facts['seed']}" if facts["seed"] else ""
+    return f"{facts['system']}.{facts['shift']}.{facts['held_out']}{seed}"
+
+
+def _is_hub_id(backbone: str | None) -> bool:
+    """Whether it can be linked to: neither random weights, nor a folder of somebody's machine."""
+    return backbone is not None and not backbone.startswith((".", "/", "~")) and backbone.count("/") <= 1

@@ -1,0 +1,1 @@
+"""Where the cells of a grid are done: processes of this machine, or a Ray cluster."""

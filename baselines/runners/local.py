@@ -1,0 +1,138 @@
+"""Do cells in processes of this machine, one GPU each where there are GPUs."""
+
+import multiprocessing
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from baselines.cell import Cell
+from baselines.journal import Journal, lock
+from baselines.runners.threads import environment
+from baselines.stages import Outcome, run_cell
+
+
+def run(cells: Sequence[Cell], workers: int, threads: int) -> Iterator[Outcome]:
+    """Attempt every cell once; a worker that dies (say, for want of memory) costs the cell it had, and is replaced.
+
+    Args:
+        cells: to do, in this order.
+        workers: processes; they take the GPUs of this machine in turn.
+        threads: of each process.
+    """
+    left = list(reversed(cells))
+    devices = gpus()
+    crew = [_hire(number, devices, threads) for number in range(min(workers, len(cells)))]
+    try:
+        while left or any(worker.cell for worker in crew):
+            for worker in crew:
+                if left and worker.cell is None:
+                    worker.cell = left.pop()
+                    worker.connection.send(worker.cell.portable())
+            busy = {worker.connection: worker for worker in crew if worker.cell}
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]
+                outcome = _outcome(worker)
+                if not worker.process.is_alive():
+                    crew[crew.index(worker)] = _hire(worker.number, devices, threads)
+                worker.cell = None
+                yield outcome
+    finally:
+        for worker in crew:
+            if worker.cell is None:
+                worker.connection.close()
+            else:
+                worker.process.terminate()
+        for worker in crew:
+            worker.process.join()
+
+
+def gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [one for one in visible.split(",") if one]
+    if not shutil.which("nvidia-smi"):
+        return []
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
+    return [str(i) for i, _ in enumerate(line for line in listed.splitlines() if line.startswith("GPU "))]
+
+
+def most_workers(threads: int) -> int:
+    """How many workers this machine takes: one a GPU, else one for each ``threads`` of its CPUs."""
+    return len(gpus()) or max(1, len(os.sched_getaffinity(0)) // threads)
+
+
+@dataclass
+class _Worker:
+    number: int
+    process: BaseProcess
+    connection: Connection
+    cell: Cell | None = None
+
+
+def _hire(number: int, devices: Sequence[str], threads: int) -> _Worker:
+    own = environment(threads) | ({"CUDA_VISIBLE_DEVICES": devices[number % len(devices)]} if devices else {})
+    spawning = multiprocessing.get_context("spawn")
+    mine, its = spawning.Pipe()
+    process = spawning.Process(target=_serve, args=(its,))
+    with _environment(own):
+        process.start()
+    its.close()
+    return _Worker(number, process, mine)
+
+
+def _outcome(worker: _Worker) -> Outcome:
+    assert worker.cell is not None
+    try:
+        outcome: Outcome = worker.connection.recv()
+        return outcome
+    except EOFError:
+        worker.process.join()
+        code = worker.process.exitcode or 0
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        reason = f"its process {how}; see {worker.cell.folder / 'log.txt'}"
+        with lock(worker.cell.folder) as free:
+            if free:
+                Journal(worker.cell.folder).failed(reason)
+        return Outcome(worker.cell.place, "failed", reason)
+
+
+def _serve(connection: Connection) -> None:
+    """Do cells until the other end is closed; what libraries print goes to the cell's ``log.txt``."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            cell: Cell = connection.recv()
+        except EOFError:
+            return
+        with (cell.folder / "log.txt").open("ab", buffering=0) as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        connection.send(run_cell(cell))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """What a process started meanwhile inherits: its libraries read it before any code of ours runs."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,95 @@
+"""Do cells as tasks of a Ray cluster, which has the scheduling, the GPUs and the retries.
+
+The grid's folder and the release must lie where all machines see them under one path.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from baselines.cell import Cell
+from baselines.runners.ray_encoding import encode_cell
+from baselines.runners.threads import environment
+from baselines.stages import Outcome, attempt, in_one_sentence, run_cell, train
+from builder.passages import how_many
+from eval_kit.errors import UserError
+
+RETRIES = 3
+"""How often a task is begun again, on another machine, when its own dies; it goes on from what is on the disk."""
+MANY_PASSAGES = 1_000_000
+"""From here on a cell's passages are encoded on all GPUs that are free, not on the cell's own."""
+
+
+def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES) -> Iterator[Outcome]:
+    """Attempt every cell once.
+
+    The cluster is the one that ``RAY_ADDRESS`` names or that this machine belongs to; without one, this machine.
+
+    Args:
+        cells: to do, in this order.
+        threads: of each task.
+        many_passages: how many are encoded by Ray Data.
+
+    Raises:
+        UserError: Ray is not installed, or the cluster cannot be reached.
+    """
+    ray = connect()
+    gpu = 1 if ray.cluster_resources().get("GPU") else 0
+    spread = bool(cells) and (how_many(cells[0].release) or 0) >= many_passages
+
+    def begin(cell: Cell, step: Any, cpus: int, gpus: int, *arguments: int) -> Any:
+        task = ray.remote(step).options(
+            name=cell.place.file,
+            num_cpus=cpus,
+            num_gpus=gpus,
+            max_retries=RETRIES,
+            runtime_env={"env_vars": environment(threads)},
+        )
+        return task.remote(cell.portable(), *arguments)
+
+    def steps(cell: Cell) -> list[Any]:
+        """What begins each task of the cell, one after the other."""
+        whole = partial(begin, cell, run_cell, threads, 0 if cell.place.system == "bm25" else gpu)
+        if not spread or cell.place.system in ("bm25", "monobert"):
+            return [whole]
+        training = partial(begin, cell, train_cell, threads, gpu)
+        return [training, partial(begin, cell, encode_cell, 0, 0, gpu, threads), whole]
+
+    left = {(todo := steps(cell)).pop(0)(): (cell, todo) for cell in cells}
+    while left:
+        [ready], _ = ray.wait(list(left), num_returns=1)
+        cell, todo = left.pop(ready)
+        try:
+            outcome: Outcome = ray.get(ready)
+        except ray.exceptions.RayError as error:
+            outcome = Outcome(cell.place, "failed", in_one_sentence(error))
+        if todo and outcome.state == "done":
+            left[todo.pop(0)()] = (cell, todo)
+        else:
+            yield outcome
+
+
+def train_cell(cell: Cell) -> Outcome:
+    """The part of a cell that needs a GPU of its own."""
+    return attempt(cell, train)
+
+
+def connect() -> Any:
+    """The module ``ray``, connected.
+
+    Raises:
+        UserError: Ray is not installed, or the cluster cannot be reached.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("the runner 'ray' needs Ray: install the extra 'cluster'") from error
+    if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            raise UserError(f"the Ray cluster cannot be reached: {in_one_sentence(error)}") from error
+    return ray

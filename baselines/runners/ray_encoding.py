@@ -1,0 +1,83 @@
+"""Encode a cell's passages by Ray Data: a pool of actors, each with the model and a GPU of its own.
+
+A block of the data set is one shard of :mod:`baselines.engines.shards`, and each actor writes its shards where they
+belong, so the folder is the same as one process would have made, and what a killed run has finished is kept.
+"""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from baselines import systems
+from baselines.cell import Cell
+from baselines.engines import shards
+from baselines.inputs import passages
+from baselines.journal import Journal
+from baselines.retriever import Passages
+from baselines.runners.threads import environment
+from baselines.stages import Outcome, attempt, index
+
+
+def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
+    """Encode the passages of a cell whose model is trained."""
+
+    def work(cell: Cell, journal: Journal) -> None:
+        trained = (cell.place.system, str(cell.model), cell.options)
+        index(cell, journal, lambda: encode_with_ray(passages(cell.release), cell.index, *trained, gpus, threads))
+
+    return attempt(cell, work)
+
+
+def encode_with_ray(
+    passages: Passages, folder: Path, system: str, model: str, options: Mapping[str, Any], gpus: float, threads: int
+) -> None:
+    """Encode passages into the shards that ``index`` of the system's retriever would make.
+
+    Args:
+        passages: read once; their texts are in Ray's object store until they are encoded.
+        folder: of the shards, seen by all machines.
+        system: a name of :data:`baselines.systems.SYSTEMS` whose retriever encodes passages.
+        model: its trained model.
+        options: of the system.
+        gpus: of each actor; 0 without any.
+        threads: of each actor.
+    """
+    import pyarrow as pa
+    import ray.data
+
+    cluster: Any = ray
+    folder.mkdir(parents=True, exist_ok=True)
+    blocks = []
+    for number, batch in enumerate(itertools.batched(passages, shards.SHARD)):
+        ids, texts = zip(*batch, strict=True)
+        blocks.append(cluster.put(pa.table({"shard": [number] * len(batch), "id": ids, "text": texts})))
+    there = cluster.cluster_resources()
+    most = int(there.get("GPU", 0) / gpus if gpus else there["CPU"] / threads)
+    cluster.data.from_arrow_refs(blocks).map_batches(
+        _Encoder,
+        fn_constructor_args=(folder, system, model, dict(options)),
+        batch_size=None,
+        batch_format="pyarrow",
+        concurrency=(1, max(1, min(most, len(blocks)))),
+        num_gpus=gpus,
+        num_cpus=threads,
+        runtime_env={"env_vars": environment(threads)},
+    ).materialize()
+    shards.finish(folder, len(blocks))
+
+
+class _Encoder:
+    """An actor: the model, loaded once."""
+
+    def __init__(self, folder: Path, system: str, model: str, options: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._retriever: Any = systems.system(system).retriever(model, options)
+
+    def __call__(self, block: Any) -> Any:
+        """Encode one shard, unless it is there."""
+        batch = list(zip(block["id"].to_pylist(), block["text"].to_pylist(), strict=True))
+        number = block["shard"][0].as_py()
+        encode, identity = self._retriever.encode_passages, self._retriever.identity
+        shards.write_shard(self._folder, number, batch, encode, identity)
+        return block.select(["shard"]).slice(0, 1)

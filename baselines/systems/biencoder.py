@@ -1,0 +1,69 @@
+"""Dense bi-encoder: the [CLS] vectors of query and passage, compared by dot product (Karpukhin et al., 2020)."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from baselines import architectures, early_stopping
+from baselines.backbone import backbone, loading
+from baselines.cell import Cell
+from baselines.distillation import in_batch
+from baselines.retriever import Retriever
+from baselines.trainer import Parts, across_gpus
+from baselines.training import Session
+
+
+def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.trainer.fit`."""
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+    from sentence_transformers.sentence_transformer.losses import (
+        DistillKLDivLoss,
+        MarginMSELoss,
+        MultipleNegativesRankingLoss,
+    )
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.util import dot_score
+
+    options = cell.options
+    session = Session(cell, retriever)
+
+    def build() -> Parts:
+        with loading(cell):
+            transformer = Transformer(
+                backbone(cell, session.judged.texts.values()),
+                query_length=options.get("query_length"),
+                document_length=options.get("passage_length"),
+            )
+            pooling = Pooling(transformer.get_embedding_dimension(), "cls")
+            model = SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")
+        losses: dict[str | None, Callable[[], Any]] = {
+            "margin_mse": lambda: MarginMSELoss(model),
+            "kl": lambda: in_batch(DistillKLDivLoss)(model),
+            None: lambda: MultipleNegativesRankingLoss(
+                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
+            ),
+        }
+        return Parts(
+            trainer=SentenceTransformerTrainer,
+            arguments=SentenceTransformerTrainingArguments,
+            model=model,
+            loss=losses[options.get("distillation")](),
+            dataset=session.dataset,
+            evaluator=early_stopping.retrieval(
+                InformationRetrievalEvaluator, cell, score_functions={"dot": dot_score}, main_score_function="dot"
+            ),
+            metric=f"{early_stopping.NAME}_dot_{early_stopping.METRIC}",
+            callbacks=session.callbacks,
+        )
+
+    return session.train(build, progress)
+
+
+def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
+    """Exact or approximate search by dot product."""
+    return architectures.retriever("dense", model, options)

@@ -1,0 +1,109 @@
+"""BM25 by Lucene: no training, but k1 and b may be chosen on the validation queries, and RM3 may expand queries."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from filelock import FileLock
+
+from baselines.cell import Cell
+from baselines.inputs import passages
+from baselines.retriever import Hits, Passages, Retriever
+from builder import bm25
+from eval_kit import atomic
+from eval_kit.release import Release
+
+K1 = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
+B = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+PARAMETERS = "bm25.json"
+CUTOFF = 10
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """Search with the given parameters; ``rm3`` expands queries with Anserini's defaults."""
+
+    k1: float = bm25.K1
+    b: float = bm25.B
+    rm3: bool = False
+
+    @property
+    def _kind(self) -> str:
+        return "with-vectors" if self.rm3 else "plain"
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Index the passages, unless ``folder`` holds a finished index: name it by its passages."""
+        finished = folder / f"{self._kind}.finished"
+        if not finished.exists():
+            bm25.index(passages, folder / self._kind, vectors=self.rm3)
+            atomic.write_text(finished, "")
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """The passages of greatest BM25 score; Anserini makes equal scores differ in the sixth digit."""
+        pairs = queries.select("query_id", "text").iter_rows()
+        hits: dict[str, list[tuple[str, float]]] = {query: [] for query in queries["query_id"]}
+        for query, passage, _, score in bm25.search(
+            pairs, folder / self._kind, depth, k1=self.k1, b=self.b, rm3=self.rm3
+        ):
+            hits[query].append((passage, score))
+        for query, found in hits.items():
+            yield query, sorted(found, key=lambda hit: (hit[1], hit[0]), reverse=True)
+
+
+def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Nothing to train; with the option ``tune``, k1 and b are chosen, which needs the index.
+
+    Raises:
+        UserError: no Java, no passages, or (to tune) no validation queries.
+    """
+    if not cell.options.get("tune", False):
+        return {}
+    cell.index.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{cell.index}.lock"):
+        Bm25().index(passages(cell.release), cell.index)
+    k1, b = tune(cell.release, cell.index, progress)
+    cell.model.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(cell.model / PARAMETERS, json.dumps({"k1": k1, "b": b}) + "\n")
+    return {"k1": k1, "b": b}
+
+
+def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
+    """Search with the parameters that were tuned, else with those of the options."""
+    chosen = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
+    tuned = Path(model) / PARAMETERS
+    if options.get("tune", False) and tuned.is_file():
+        chosen |= json.loads(tuned.read_text(encoding="utf-8"))
+    return Bm25(**chosen)
+
+
+def tune(
+    release: Release, folder: Path, progress: Callable[[dict[str, Any]], None] | None = None
+) -> tuple[float, float]:
+    """The k1 and b of the grid ``K1`` × ``B`` with the greatest RR@10 on the validation queries; the first of equals.
+
+    Args:
+        release: with validation queries and their judgements.
+        folder: an index of its passages.
+        progress: is told ``step`` and ``steps``.
+
+    Raises:
+        UserError: the release has no validation queries.
+    """
+    queries = release.table("validation", "validation").unique("query_id", maintain_order=True)
+    judged = release.qrels("validation").filter(pl.col("relevance") >= 1)
+    relevant = dict(judged.group_by("query_id").agg(pl.col("passage_id")).iter_rows())
+    figures: dict[tuple[float, float], float] = {}
+    for k1 in K1:
+        for b in B:
+            hits = Bm25(k1, b).search(queries, folder, CUTOFF)
+            figures[k1, b] = sum(_reciprocal_rank(found, relevant.get(query, ())) for query, found in hits)
+            if progress is not None:
+                progress({"step": len(figures), "steps": len(K1) * len(B)})
+    return max(figures, key=lambda point: figures[point])
+
+
+def _reciprocal_rank(found: list[tuple[str, float]], relevant: list[str] | tuple[()]) -> float:
+    return next((1 / rank for rank, (passage, _) in enumerate(found, start=1) if passage in relevant), 0.0)

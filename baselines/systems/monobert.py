@@ -1,0 +1,52 @@
+"""monoBERT: a score of query and passage read together; it re-ranks BM25's best (Nogueira and Cho, 2019)."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from baselines import architectures, early_stopping
+from baselines.backbone import backbone, loading
+from baselines.cell import Cell
+from baselines.retriever import Retriever
+from baselines.trainer import Parts
+from baselines.training import Session
+
+
+def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Train to tell the relevant passage from negatives, by cross-entropy; see :func:`baselines.trainer.fit`."""
+    import torch
+    from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+    from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss
+
+    options = cell.options
+    session = Session(cell, retriever)
+
+    def build() -> Parts:
+        with loading(cell):
+            model = CrossEncoder(
+                backbone(cell, session.judged.texts.values()), num_labels=1, max_length=options["pair_length"]
+            )
+        loss = MultipleNegativesRankingLoss(
+            model,
+            num_negatives=options.get("in_batch_negatives", 1),
+            scale=options.get("scale", 1.0),
+            activation_fn=torch.nn.Identity(),
+        )
+        return Parts(
+            trainer=CrossEncoderTrainer,
+            arguments=CrossEncoderTrainingArguments,
+            model=model,
+            loss=loss,
+            dataset=session.dataset,
+            evaluator=early_stopping.reranking(CrossEncoderRerankingEvaluator, cell),
+            metric=f"{early_stopping.NAME}_{early_stopping.METRIC}",
+            callbacks=session.callbacks,
+        )
+
+    return session.train(build, progress)
+
+
+def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
+    """Re-ranking of BM25's candidates."""
+    return architectures.retriever("cross", model, options)

@@ -1,0 +1,77 @@
+"""SPLADE-max: weights of the vocabulary's terms, max-pooled, kept few by FLOPS regularisation (Formal et al., 2021)."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from baselines import architectures, early_stopping
+from baselines.backbone import backbone, loading
+from baselines.cell import Cell
+from baselines.distillation import in_batch
+from baselines.retriever import Retriever
+from baselines.trainer import Parts, across_gpus
+from baselines.training import Session
+
+FLOPS_WARMUP = 1 / 3
+
+
+def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.trainer.fit`."""
+    from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sparse_encoder.callbacks.splade_callbacks import SpladeRegularizerWeightSchedulerCallback
+    from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
+    from sentence_transformers.sparse_encoder.losses import (
+        SparseDistillKLDivLoss,
+        SparseMarginMSELoss,
+        SparseMultipleNegativesRankingLoss,
+        SpladeLoss,
+    )
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+    from sentence_transformers.util import dot_score
+
+    options = cell.options
+    session = Session(cell, retriever)
+
+    def build() -> Parts:
+        with loading(cell):
+            transformer = Transformer(
+                backbone(cell, session.judged.texts.values()),
+                transformer_task="fill-mask",
+                query_length=options.get("query_length"),
+                document_length=options.get("passage_length"),
+            )
+            model = SparseEncoder(modules=[transformer, SpladePooling("max")], similarity_fn_name="dot")
+        losses: dict[str | None, Callable[[], Any]] = {
+            "margin_mse": lambda: SparseMarginMSELoss(model),
+            "kl": lambda: in_batch(SparseDistillKLDivLoss)(model, temperature=1.0),
+            None: lambda: SparseMultipleNegativesRankingLoss(
+                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
+            ),
+        }
+        loss = SpladeLoss(
+            model,
+            losses[options.get("distillation")](),
+            document_regularizer_weight=options["passage_flops"],
+            query_regularizer_weight=options["query_flops"],
+        )
+        schedule = SpladeRegularizerWeightSchedulerCallback(
+            loss, warmup_ratio=options.get("flops_warmup", FLOPS_WARMUP)
+        )
+        return Parts(
+            trainer=SparseEncoderTrainer,
+            arguments=SparseEncoderTrainingArguments,
+            model=model,
+            loss=loss,
+            dataset=session.dataset,
+            evaluator=early_stopping.retrieval(SparseInformationRetrievalEvaluator, cell),
+            metric=f"{early_stopping.NAME}_dot_{early_stopping.METRIC}",
+            callbacks=[*session.callbacks, schedule],
+        )
+
+    return session.train(build, progress)
+
+
+def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
+    """Search of the passages' weights."""
+    return architectures.retriever("sparse", model, options)

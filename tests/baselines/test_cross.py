@@ -1,0 +1,74 @@
+"""Cross-encoders: BM25's candidates in the order of the model's raw scores."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from tiny_checkpoints import passages, texts, tiny
+
+from baselines.architectures.cross import Cross
+from builder import bm25
+from eval_kit.errors import UserError
+
+QUERIES = pl.DataFrame(
+    {"query_id": ["q0", "none", "q1", "q2"], "text": [texts(3, 1, 6)[0], "zzz", *texts(3, 1, 6)[1:]]}
+)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cross")
+    Cross(str(tiny("cross"))).index(iter(passages(80)), folder)
+    return folder
+
+
+def test_the_candidates_of_bm25_come_in_the_order_of_the_logits(index: Path):
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny("cross"))
+    model = AutoModelForSequenceClassification.from_pretrained(tiny("cross")).eval()
+    found = dict(Cross(str(tiny("cross")), candidates=15, encode_batch=4).search(QUERIES, index, 10))
+    assert list(found) == QUERIES["query_id"].to_list()
+    assert found["none"] == []
+    for query, text in QUERIES.iter_rows():
+        candidates = dict(bm25.ranked([(query, text)], index / "bm25", 15))[query]
+        expected = []
+        for one in candidates:
+            pair = tokenizer(text, dict(passages(80))[one], return_tensors="pt")
+            with torch.inference_mode():
+                expected.append((one, float(model(**pair).logits)))
+        expected.sort(key=lambda hit: -hit[1])
+        assert [one for one, _ in found[query]] == [one for one, _ in expected][:10]
+        assert np.allclose([score for _, score in found[query]], [score for _, score in expected][:10], atol=1e-4)
+
+
+def test_ties_are_in_the_order_of_ids_descending(index: Path, monkeypatch: pytest.MonkeyPatch):
+    made = Cross(str(tiny("cross")), candidates=30)
+    monkeypatch.setattr(made, "scores", lambda pairs: np.array([len(text) % 2 for _, text in pairs], np.float32))
+    for hits in dict(made.search(QUERIES, index)).values():
+        assert hits == sorted(sorted(hits, reverse=True), key=lambda hit: -hit[1])
+
+
+def test_an_index_serves_any_model_and_is_made_anew_for_other_passages(index: Path, tmp_path: Path):
+    made = Cross(str(tiny("cross")))
+    before = (index / "bm25.json").stat().st_mtime_ns
+    made.index(passages(80), index)
+    assert (index / "bm25.json").stat().st_mtime_ns == before
+    made.index(passages(40), tmp_path)
+    made.index(passages(50), tmp_path)
+    found = {one for _, hits in made.search(QUERIES, tmp_path) for one, _ in hits}
+    assert any(int(one[1:]) >= 40 for one in found)
+
+
+def test_mistakes_are_one_sentence(index: Path, tmp_path: Path):
+    for name, what in (("dense", "is a dense encoder"), ("bert", "is a bare transformer")):
+        with pytest.raises(UserError, match=f"{what}.*, not a cross-encoder"):
+            Cross(str(tiny(name)))
+    with pytest.raises(UserError, match="gives 3 scores a pair; a re-ranker gives one"):
+        list(Cross(str(tiny("classes")), candidates=3).search(QUERIES, index))
+    with pytest.raises(UserError, match="holds no BM25 index, or one that is not finished"):
+        list(Cross(str(tiny("cross"))).search(QUERIES, tmp_path))
+    with pytest.raises(UserError, match="candidates must be at least 1, not 0"):
+        Cross(str(tiny("cross")), candidates=0)

@@ -1,0 +1,105 @@
+"""The card of a trained baseline: what its YAML tells the Hub, and its text people."""
+
+import copy
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+
+from baselines.model_card import render
+from eval_kit.schemas import SchemaError
+
+FACTS: dict[str, Any] = {
+    "system": "splade",
+    "architecture": "SPLADE-max",
+    "backbone": "distilbert-base-uncased",
+    "release": {"version": "1.0.0", "digest": "0123456789abcdef" * 4, "kind": "published"},
+    "shift": "topic",
+    "held_out": "c0",
+    "seed": 2,
+    "config": {"batch_size": 32, "learning_rate": 2e-5},
+    "steps": 15_000,
+    "train_queries": 31_244,
+    "train_seconds": 5_400.4,
+    "device": "one GPU of 80 GB",
+    "code_version": "0.1.0",
+    "libraries": {"torch": "2.11.0", "sentence-transformers": "6.2.0"},
+    "figures": [
+        {"test_set": "topic.c0", "measure": "RR@10", "value": 0.28125, "queries": 6_595},
+        {"test_set": "topic.c0", "measure": "R@1000", "value": 0.875, "queries": 6_595},
+        {"test_set": "topic.c1", "measure": "RR@10", "value": 0.34375, "queries": 5_960},
+        {"test_set": "dev", "measure": "RR@10", "value": 1, "queries": 6_980},
+    ],
+}
+
+
+def facts(**changes: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(FACTS), **changes}
+
+
+def table(text: str, heading: str) -> list[list[str]]:
+    lines = text.split(f"## {heading}\n")[1].split("\n## ")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+def test_yaml() -> None:
+    data = ModelCard(render(FACTS)).data
+    assert data.base_model == "distilbert-base-uncased" and data.datasets == ["ms_marco"]
+    assert (data.license, data.library_name, data.language) == ("other", "sentence-transformers", "en")
+    assert data.metrics == ["RR@10", "R@1000"] and data.model_name == "splade.topic.c0.seed2"
+    found = [(one.dataset_config, one.metric_type, one.metric_value, one.metric_args) for one in data.eval_results]
+    told = [(one["test_set"], one["measure"], one["value"], {"queries": one["queries"]}) for one in FACTS["figures"]]
+    assert found == told
+    assert {one.dataset_revision for one in data.eval_results} == {"v1.0.0"}
+
+
+def test_text() -> None:
+    text = ModelCard(render(FACTS)).text
+    assert "trained on every part of the shift `topic` but `c0`" in text
+    rows = dict(table(text, "Training")[2:])
+    assert rows["data"] == f"ms-marco-shift 1.0.0 (published), content digest `{FACTS['release']['digest']}`"
+    assert (rows["training queries"], rows["seed"], rows["time"]) == ("31,244", "2", "5,400 s")
+    assert rows["hardware"] == "one GPU of 80 GB"
+    assert rows["libraries"] == "sentence-transformers 6.2.0, torch 2.11.0"
+    assert table(text, "Figures") == [
+        ["test set", "", "queries", "RR@10", "R@1000"],
+        ["---", "---", "---:", "---:", "---:"],
+        ["topic.c0", "Out", "6,595", "0.2812", "0.8750"],
+        ["topic.c1", "In", "5,960", "0.3438", "–"],
+        ["dev", "", "6,980", "1.0000", "–"],
+    ]
+    assert "{{" not in text and "{%" not in text
+
+
+def test_restrain_holds_nothing_out() -> None:
+    text = ModelCard(render(facts(shift="restrain", held_out="extrapolate_14k", seed=0))).text
+    assert text.strip().startswith("# splade.restrain.extrapolate_14k\n")
+    assert "trained on the ReSTrain set `extrapolate_14k`" in text and "held out" not in text and "Out" not in text
+    assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
+
+
+def test_mini_models_say_so() -> None:
+    release = {**FACTS["release"], "kind": "mini"}
+    card = ModelCard(render(facts(release=release, backbone=None, figures=[])))
+    assert "*synthetic*" in card.text and "## Figures" not in card.text and "random weights" in card.text
+    assert card.data.license == "apache-2.0" and card.data.datasets is None and card.data.base_model is None
+    assert card.data.eval_results is None
+
+
+@pytest.mark.parametrize("backbone", ["/home/me/model", "./model", "~/model", "a/b/c", None])
+def test_only_models_of_the_hub_are_linked_to(backbone: str | None) -> None:
+    assert ModelCard(render(facts(backbone=backbone))).data.base_model is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps": -1}, r"\$\.steps: -1 is less than"),
+        ({"shift": "colour"}, r"\$\.shift"),
+        ({"extra": 1}, "'extra' was unexpected"),
+        ({"figures": [{**FACTS["figures"][0], "queries": 0}]}, r"\$\.figures\[0\]\.queries"),
+    ],
+)
+def test_other_facts_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        render(facts(**change))

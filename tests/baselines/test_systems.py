@@ -1,0 +1,220 @@
+"""The five systems on a small mini release: they learn, they are searched, and every training option does something."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from baselines import systems
+from baselines.cell import Cell
+from baselines.distillation import teacher
+from baselines.inputs import passages
+from baselines.systems import bm25
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from tests.baselines.tiny_cells import NEURAL, tiny_cell
+
+LEARNING = {"backbone": {"layers": 2, "width": 32, "heads": 2}, "steps": 60, "batch_size": 16}
+
+
+def reciprocal_ranks(cell: Cell) -> dict[str, float]:
+    """RR@10 of each test query of the topic shift."""
+    retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
+    retriever.index(passages(cell.release), cell.index)
+    relevant = dict(cell.release.qrels("topic_test").select("query_id", "passage_id").iter_rows())
+    return {
+        query: next((1 / rank for rank, (one, _) in enumerate(hits[:10], 1) if one == relevant[query]), 0.0)
+        for query, hits in retriever.search(cell.test_queries(), cell.index, cell.options["depth"])
+    }
+
+
+@pytest.fixture(scope="module")
+def trained(trainable_release: Release, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Cell, Any]]:
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("trained")
+    made = {}
+    for system in NEURAL:
+        cell = tiny_cell(system, trainable_release, root, **LEARNING)
+        made[system] = cell, systems.system(system).train(cell)
+    return made
+
+
+@pytest.mark.parametrize("system", NEURAL)
+def test_the_loss_falls_and_facts_are_told(trained: dict[str, tuple[Cell, Any]], system: str) -> None:
+    cell, facts = trained[system]
+    assert facts["last_loss"] < facts["first_loss"]
+    assert facts["steps"] == 60
+    assert facts["batch_size"] == 16
+    assert facts["train_queries"] > 200
+    assert facts["device"] in ("cpu", torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu")
+    assert facts["samples_per_second"] > 0
+    assert cell.model.is_dir()
+
+
+@pytest.mark.parametrize("system", NEURAL)
+def test_it_finds_far_more_than_chance(trained: dict[str, tuple[Cell, Any]], system: str) -> None:
+    cell, _ = trained[system]
+    ranks = reciprocal_ranks(cell)
+    assert set(ranks) == set(cell.test_queries()["query_id"])
+    chance = sum(1 / rank for rank in range(1, 11)) / cell.release.table("passages", "passages").height
+    assert sum(ranks.values()) / len(ranks) > 10 * chance
+
+
+OPTIONS = [
+    ("biencoder", {"random_weights": True}),
+    ("biencoder", {"mine_every": 2, "mine_depth": 10}),
+    ("biencoder", {"negatives_from": "random", "negatives": 4}),
+    ("biencoder", {"embedding_learning_rate": 1e-2}),
+    ("biencoder", {"gradient_accumulation": 2}),
+    ("biencoder", {"steps": None, "epochs": 0.1}),
+    ("biencoder", {"negatives": 0}),
+    ("splade", {"passage_flops": 1.0}),
+    ("colbert", {"expand_queries": True}),
+    ("monobert", {"in_batch_negatives": 2}),
+]
+
+
+@pytest.mark.parametrize(("system", "options"), OPTIONS, ids=lambda one: one if isinstance(one, str) else "-".join(one))
+def test_each_training_option_changes_the_model(
+    trained: dict[str, tuple[Cell, Any]], trainable_release: Release, tmp_path: Path, system: str, options: Any
+) -> None:
+    if "random_weights" in options:
+        options = {**options, "backbone": str(next((trained["splade"][0].root / "backbones").glob("*[!k]")))}
+    plain, other = (
+        tiny_cell(system, trainable_release, tmp_path, **{"steps": 6, **changed}) for changed in ({}, options)
+    )
+    facts = [systems.system(system).train(cell) for cell in (plain, other)]
+    assert facts[0]["last_loss"] != facts[1]["last_loss"]
+    if "epochs" in options:
+        assert facts[1]["steps"] == -(-facts[1]["train_queries"] // 80)
+
+
+@pytest.mark.parametrize("system", NEURAL)
+def test_early_stopping_keeps_the_model_that_was_best_on_validation(
+    trainable_release: Release, tmp_path: Path, system: str
+) -> None:
+    options = {"steps": 40, "evaluate_every": 2, "patience": 1, "learning_rate": 0.05}  # too fast to get any better
+    cell = tiny_cell(system, trainable_release, tmp_path, **options)
+    facts = systems.system(system).train(cell)
+    assert facts["steps"] < 40
+    assert facts["best_step"] < facts["steps"]
+    assert 0 <= facts["best"] <= 1
+    assert not (cell.folder / "training").exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "distillation"),
+    [
+        ("biencoder", "margin_mse"),
+        ("splade", "margin_mse"),
+        ("colbert", "margin_mse"),
+        ("biencoder", "kl"),
+        ("splade", "kl"),
+    ],
+)
+def test_a_student_learns_from_its_teacher(
+    trained: dict[str, tuple[Cell, Any]], trainable_release: Release, tmp_path: Path, system: str, distillation: str
+) -> None:
+    of = trained["monobert" if distillation == "margin_mse" else "colbert"][0]
+    options = {"teacher": str(of.model), "distillation": distillation, "steps": 25}
+    cell = tiny_cell(system, trainable_release, tmp_path, **options)
+    facts = systems.system(system).train(cell)
+    assert facts["last_loss"] < facts["first_loss"]
+
+
+def test_teachers_give_margins_and_scores_of_the_whole_batch(trained: dict[str, tuple[Cell, Any]]) -> None:
+    queries, columns = ["who is a", "what is b"], [["a b c", "b c d"], ["c d", "d e f"]]
+    options = {"negatives": 1, "teacher": str(trained["monobert"][0].model), "distillation": "margin_mse"}
+    margins = teacher(options)
+    assert margins is not None
+    labels = margins(queries, columns)
+    assert [len(row) for row in labels] == [1, 1]
+    reversed_ = margins(queries, columns[::-1])
+    assert [[-value for value in row] for row in reversed_] == [pytest.approx(row, abs=1e-5) for row in labels]
+
+    options = {"negatives": 1, "teacher": str(trained["colbert"][0].model), "distillation": "kl"}
+    scores = teacher(options)
+    assert scores is not None
+    assert [len(row) for row in scores(queries, columns)] == [4, 4]
+    same = scores(["a b c"], [["a b c"], ["x y z"]])[0]
+    assert same[0] > same[1]
+
+
+def test_a_teacher_of_the_wrong_architecture_is_one_sentence(
+    trained: dict[str, tuple[Cell, Any]], trainable_release: Release, tmp_path: Path
+) -> None:
+    options = {"teacher": str(trained["biencoder"][0].model), "distillation": "margin_mse"}
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, **options)
+    with pytest.raises(UserError, match="not a cross-encoder"):
+        systems.system("biencoder").train(cell)
+
+
+def test_a_backbone_that_is_not_there_is_one_sentence(trainable_release: Release, tmp_path: Path) -> None:
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, backbone=str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"nowhere: cannot be loaded: there is no such folder$"):
+        systems.system("biencoder").train(cell)
+
+
+def test_a_finished_training_is_not_done_again(trained: dict[str, tuple[Cell, Any]]) -> None:
+    cell, facts = trained["biencoder"]
+    begun: list[dict[str, Any]] = []
+    assert systems.system("biencoder").train(cell, begun.append) == facts
+    assert not begun
+
+
+def test_an_unknown_system_is_refused() -> None:
+    with pytest.raises(UserError, match="no system 'dpr'; there are bm25, biencoder, splade, colbert, monobert"):
+        systems.system("dpr")
+
+
+def test_bm25_is_tuned_on_validation_queries(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25, "K1", (0.1, 0.9))
+    monkeypatch.setattr(bm25, "B", (0.0, 0.4))
+    cell = tiny_cell("bm25", trainable_release, tmp_path, tune=True)
+    facts = systems.system("bm25").train(cell)
+    queries = trainable_release.table("validation", "validation")
+    relevant = dict(trainable_release.qrels("validation").select("query_id", "passage_id").iter_rows())
+
+    def figure(k1: float, b: float) -> float:
+        hits = bm25.Bm25(k1, b).search(queries, cell.index, 10)
+        return sum(
+            1 / ([*dict(found), relevant[q]].index(relevant[q]) + 1) for q, found in hits if relevant[q] in dict(found)
+        )
+
+    figures = {(k1, b): figure(k1, b) for k1 in bm25.K1 for b in bm25.B}
+    assert figures[facts["k1"], facts["b"]] == max(figures.values())
+    assert systems.system("bm25").retriever(cell.model, cell.options) == bm25.Bm25(facts["k1"], facts["b"])
+    assert systems.system("bm25").retriever(cell.model, {"depth": 9}) == bm25.Bm25(0.9, 0.4)
+
+
+def test_a_finished_index_is_not_made_again(trainable_release: Release, tmp_path: Path) -> None:
+    bm25.Bm25().index(passages(trainable_release), tmp_path)
+    bm25.Bm25().index(iter(()), tmp_path)
+    hits = dict(bm25.Bm25().search(trainable_release.table("topic", "test"), tmp_path, 5))
+    assert all(len(found) == 5 for found in hits.values())
+
+
+def test_rm3_finds_passages_that_share_no_word_with_the_query(trainable_release: Release, tmp_path: Path) -> None:
+    plain, expanded = bm25.Bm25(), bm25.Bm25(rm3=True)
+    for retriever in (plain, expanded):
+        retriever.index(passages(trainable_release), tmp_path / "index")
+    queries = trainable_release.table("topic", "test").select("query_id", "text").head(5)
+    texts = dict(trainable_release.table("passages", "passages").iter_rows())
+    common = {"the", "of", "is", "and", "in", "to", "a", "for"}
+    found = []
+    for retriever in (plain, expanded):
+        hits = dict(retriever.search(queries, tmp_path / "index", 1000))
+        assert all(found == sorted(found, key=lambda hit: (hit[1], hit[0]), reverse=True) for found in hits.values())
+        found.append(
+            [
+                passage
+                for query, text in queries.iter_rows()
+                for passage, _ in hits[query]
+                if not (set(text.split()) - common) & (set(texts[passage].split()) - common)
+            ]
+        )
+    assert not found[0]
+    assert found[1]

@@ -1,0 +1,155 @@
+"""Our figures beside the papers': on made-up runs over the real test sets, whose figures are known in advance."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from baselines import cost, run_files
+from baselines.grid import cells
+from baselines.table import CIKM_FIGURES, FIGURES, REFERENCES, Comparison, results
+from eval_kit.cells import parts
+from eval_kit.errors import UserError
+from eval_kit.reference import published
+from eval_kit.release import Release
+from tests.conftest import Run
+
+
+def write_run(folder: Path, name: str, release: Release, test_sets: dict[str, float]) -> None:
+    """A run that has a relevant passage first for the given share of each test set's queries, and nothing else right.
+
+    A run with a smaller share finds a part of what one with a greater share finds.
+    """
+    rows: list[tuple[str, str, int, float]] = []
+    for test_set, share in test_sets.items():
+        one = release.test_sets[test_set]
+        qrels = release.qrels(one.qrels).filter(pl.col("relevance") >= 1).sort("relevance", descending=True)
+        best = dict(qrels.unique("query_id", keep="first", maintain_order=True).select("query_id", "passage_id").rows())
+        for place, query in enumerate(one.queries.sort()):
+            found = best.get(query) if place < share * len(one.queries) else None
+            rows.append((query, found or "no-such-passage", 1, 1.0))
+    run_files.write(rows, folder / name, "made-up")
+
+
+@pytest.fixture(scope="module")
+def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SPLADE as in the paper on short queries and far better on long ones; dense retrieval as in CIKM 2022."""
+    folder = tmp_path_factory.mktemp("runs")
+    shares = {"short": {"length.short": 0.335, "length.long": 0.6}, "long": {"length.short": 0.349, "length.long": 0.5}}
+    for held_out, test_sets in shares.items():
+        write_run(folder, f"splade.length.{held_out}.trec", published_release, test_sets)
+        write_run(folder, f"bm25.length.{held_out}.trec", published_release, dict.fromkeys(test_sets, 0.25))
+    for held_out in parts(published_release, "resttest"):
+        test_sets = {
+            f"resttest.{bucket}": 0.277 if bucket == held_out else 0.313
+            for bucket in parts(published_release, "resttest")
+        }
+        write_run(folder, f"biencoder.resttest.{held_out}.trec", published_release, test_sets)
+    write_run(folder, "splade.wh.wha.trec", published_release, {f"wh.{one}": 0.3 for one in ("wha", "how", "who")})
+    return folder
+
+
+def test_ours_beside_the_papers(published_release: Release, runs: Path):
+    found = results(runs, published_release)
+    rows = {(one.shift, one.system, one.part, one.measure, one.figure): one for one in found.comparisons}
+    short = [rows["length", "splade", "short", "RR@10", figure] for figure in ("in", "out", "loss")]
+    assert [one.paper for one in short] == [0.349, 0.335, 0.039]
+    assert [one.ours for one in short] == pytest.approx([0.349, 0.335, 1 - 0.335 / 0.349], abs=3e-4)
+    assert [one.inside for one in short] == [True, True, True]
+    assert short[0].difference == pytest.approx(0, abs=3e-4)
+    long = rows["length", "splade", "long", "RR@10", "in"]
+    assert (long.paper, long.inside) == (0.303, False)
+    assert long.difference == pytest.approx(0.6 - 0.303, abs=3e-4)
+    bm25 = rows["length", "bm25", "short", "RR@10", "value"]
+    assert (bm25.paper, bm25.inside, bm25.source) == (0.19, None, "ECIR 2023, Table 3")
+    assert bm25.ours == pytest.approx(0.25, abs=3e-4)
+    zhan = [rows["resttest", "biencoder", "", "RR@10", figure] for figure in ("in", "out", "loss")]
+    assert [one.paper for one in zhan] == [0.313, 0.277, 0.12]
+    assert [one.ours for one in zhan] == pytest.approx([0.313, 0.277, 1 - 0.277 / 0.313], abs=1e-3)
+    assert [one.inside for one in zhan] == [True, True, True]
+    assert found.incomplete == ["the grid of splade on wh lacks a run: expected splade.wh.how.trec"]
+
+
+def test_the_command(command: Run, published_release: Release, runs: Path, tmp_path: Path):
+    arguments = ["baselines", "table", "--runs", runs, "--release", published_release.folder]
+    shown = command(*arguments)
+    assert shown.returncode == 0, shown.stderr
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert ["splade", "short", "RR@10", "0.349", "0.349", "+0.000", "✓", "0.335", "0.335", "+0.000", "✓"] in [
+        line[:11] for line in lines
+    ]
+    assert ["bm25", "short", "RR@10", "0.250", "0.190", "+0.060"] in lines
+    assert "left out: the grid of splade on wh lacks a run" in shown.stdout
+    assert "ECIR 2023, Table 3 (arXiv 2205.02870v2)" in shown.stdout
+    written = command(*arguments, "--json", tmp_path / "table.json")
+    assert written.returncode == 0, written.stderr
+    document = json.loads((tmp_path / "table.json").read_text())
+    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2
+    assert {"protocols", "provenance", "incomplete", "comparable"} <= set(document)
+
+
+def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():
+    """The names by which a published table is looked up are names that it has."""
+    for shift, id in REFERENCES.items():
+        figures = CIKM_FIGURES.values() if id.startswith("cikm") else FIGURES
+        have = {cell["figure"] for cell in published(id)}
+        assert set(figures) <= have, shift
+    assert {"in", "out", "loss", "value"} == {cell["figure"] for cell in published("ecir2023-table2")}
+
+
+def test_delta_is_the_loss_with_its_sign_turned():
+    one = Comparison("resttest", "", "splade", "RR@10", "loss", 0.1, 0.05, 0.2, 0.13, "")
+    assert (one.inside, one.difference) == (True, pytest.approx(-0.03))
+
+
+def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
+    with pytest.raises(UserError, match="holds no run named"):
+        results(tmp_path, mini_release)
+    write_run(tmp_path, "splade.length.short.trec", mini_release, {"length.short": 1, "length.long": 1})
+    with pytest.raises(UserError, match=r"no grid is complete: .* expected splade\.length\.long\.trec"):
+        results(tmp_path, mini_release)
+
+
+THROUGHPUT = {
+    "device": "a GPU",
+    "systems": {
+        "splade": {"samples_per_second": 1000, "passages_per_second": 500, "queries_per_second": 10},
+        "monobert": {"samples_per_second": 100, "queries_per_second": 1},
+    },
+}
+
+
+def test_the_cost_of_a_grid(mini_release: Release, tmp_path: Path):
+    options = {
+        "bm25": {"depth": 10},
+        "splade": {"steps": 36_000, "batch_size": 20, "gradient_accumulation": 5},
+        "monobert": {"steps": 36_000, "batch_size": 10},
+    }
+    grid = cells(options, mini_release, tmp_path, shifts=["length"])
+    splade, monobert = cost.projected(grid, THROUGHPUT)
+    queries = 2 * len(grid[0].test_queries())
+    passages = 2 * mini_release.table("passages", "passages").height
+    assert (splade.system, splade.cells, splade.training) == ("splade", 2, 2.0)
+    assert splade.indexing == pytest.approx(passages / 500 / 3600)
+    assert splade.searching == pytest.approx(queries / 10 / 3600)
+    assert (monobert.training, monobert.indexing) == (2.0, 0.0)
+    assert monobert.searching == pytest.approx(queries / 3600)
+    assert monobert.hours == pytest.approx(2 + queries / 3600)
+    unmeasured = {"device": "a GPU", "systems": {"splade": THROUGHPUT["systems"]["monobert"]}}
+    with pytest.raises(UserError, match="passages_per_second of splade was not measured"):
+        cost.projected(grid, unmeasured)
+
+
+def test_the_cost_of_the_papers_grid_by_the_command_line(command: Run, published_release: Release, tmp_path: Path):
+    file = tmp_path / "measured.json"
+    file.write_text(json.dumps(THROUGHPUT))
+    chosen = ["--system", "splade", "--system", "monobert", "--release", published_release.folder]
+    done = command("baselines", "cost", "--config", "paper", "--measured", file, *chosen)
+    assert done.returncode == 0, done.stderr
+    assert "projected hours of a GPU, none measured" in done.stdout
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("splade"))
+    assert row[1:3] == ["21", f"{21 * 100_000 * 128 / 1000 / 3600:,.1f}"]
+    file.write_text("{}")
+    wrong = command("baselines", "cost", "--config", "paper", "--measured", file, *chosen)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

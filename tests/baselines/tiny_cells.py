@@ -1,0 +1,22 @@
+"""Cells that train in seconds."""
+
+from pathlib import Path
+from typing import Any
+
+from baselines import config
+from baselines.cell import Cell
+from eval_kit import cells
+from eval_kit.release import Release
+
+NEURAL = ("biencoder", "splade", "colbert", "monobert")
+SMALL = {"backbone": {"layers": 1, "width": 32, "heads": 2}, "batch_size": 8, "negatives": 2, "depth": 20}
+
+
+def tiny_cell(
+    system: str, release: Release, root: Path, place: tuple[str, str] = ("topic", "c0"), **options: Any
+) -> Cell:
+    """A cell of the mini config with smaller sizes, and with the options given (None takes one out)."""
+    chosen = {**config.load("mini")[system], **(SMALL if system != "bm25" else {}), **options}
+    kept = {name: value for name, value in chosen.items() if value is not None}
+    checked = config.checked({"systems": {system: kept}}, "test")[system]
+    return Cell(cells.Cell(system, *place), release, checked, root)

@@ -1,0 +1,73 @@
+"""Checkpoints of each architecture with two layers of random weights, made once a session."""
+
+import functools
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi "
+    "psi omega"
+)
+WORDS = GREEK.split()
+_FOLDER = tempfile.TemporaryDirectory(prefix="tiny-checkpoints-")
+
+
+def texts(number: int, seed: int, longest: int = 30) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(2, longest))) for _ in range(number)]
+
+
+def passages(number: int, seed: int = 0) -> list[tuple[str, str]]:
+    return [(f"p{place}", text) for place, text in enumerate(texts(number, seed))]
+
+
+@functools.cache
+def tiny(name: str) -> Path:
+    """``bert``, ``masked`` and ``classes`` are plain transformers; the others are called as the architectures."""
+    from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+    from transformers import (
+        BertConfig,
+        BertForMaskedLM,
+        BertForSequenceClassification,
+        BertModel,
+        BertTokenizerFast,
+        set_seed,
+    )
+
+    folder = Path(_FOLDER.name) / name
+    wrapped = {
+        "dense": ("bert", SentenceTransformer),
+        "sparse": ("masked", SparseEncoder),
+        "multivector": ("bert", MultiVectorEncoder),
+        "cross": ("one-class", CrossEncoder),
+    }
+    if name in wrapped:
+        plain, architecture = wrapped[name]
+        set_seed(13)
+        architecture(str(tiny(plain))).save(str(folder))
+        return folder
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "[", "]", "d", "q"]
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    set_seed(13)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=128,
+        initializer_range=0.3,
+        num_labels=1 if name == "one-class" else 3,
+    )
+    kinds = {
+        "bert": BertModel,
+        "masked": BertForMaskedLM,
+        "one-class": BertForSequenceClassification,
+        "classes": BertForSequenceClassification,
+    }
+    kinds[name](config).save_pretrained(folder)
+    return folder
