@@ -19,9 +19,9 @@ app.command()(search_cli.search)
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the release, the index and the run.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the release, the grid and the report.")] = Path("demo"),
 ) -> None:
-    """Mini release, BM25, scores."""
+    """Mini release, five systems without each topic in turn, the papers' table, a report."""
     from baselines.demo import demo as run
     from eval_kit.outputs import screen
 

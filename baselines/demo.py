@@ -1,7 +1,9 @@
 """The kit's main job end to end on the embedded data: release, five systems, the papers' table, a report."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -17,10 +19,23 @@ QUERIES = 2_500
 SHIFT = "topic"
 
 
-def demo(folder: Path, console: Console) -> None:
-    """Build a mini release, train the five systems without each topic in turn, and compare them, below ``folder``.
+def demo(
+    folder: Path,
+    console: Console,
+    queries: int = QUERIES,
+    shift: str = SHIFT,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Build a mini release, train systems without each part of a shift in turn, and compare them.
 
     A demo that was killed goes on where it stopped.
+
+    Args:
+        folder: for the release, the grid and the report.
+        console: for the results.
+        queries: of the release.
+        shift: to train on.
+        options: of each system; the five of the config ``mini``, if not given.
 
     Raises:
         UserError: a cell failed, or ``folder`` cannot be written.
@@ -31,15 +46,15 @@ def demo(folder: Path, console: Console) -> None:
 
     console.rule("1. build the mini release, and draw BM25 negatives")
     place = folder / "ms-marco-shift"
-    options = config.load("mini")
+    options = options or config.load("mini")
     if not (place / "data" / "negatives").exists():
-        releases.write(planted.draft(queries=QUERIES), place)
+        releases.write(planted.draft(queries=queries), place)
     release = grid.with_negatives(open_release(place), options.values(), threads=2)
     tables, test_sets = len(release.manifest["tables"]), len(release.manifest["test_sets"])
     console.print(f"{place}: {tables} tables, {test_sets} test sets, digest {release.digest[:16]}", highlight=False)
 
-    cells = grid.cells(options, release, folder / "grid", [SHIFT])
-    console.rule(f"2. {len(options)} systems, each trained without one of the topics: {len(cells)} cells")
+    cells = grid.cells(options, release, folder / "grid", [shift])
+    console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
     runner = partial(local.run, workers=local.most_workers(1), threads=1)
     if failed := watched(cells, runner, Console(stderr=True)):
         raise UserError(f"{failed[0].place.file}: {failed[0].reason}")
