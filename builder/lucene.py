@@ -11,7 +11,12 @@ from pathlib import Path
 
 from eval_kit.errors import UserError
 
-JAVA_OPTIONS = ("-Xmx8g", "-Xrs", "--enable-native-access=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+JAVA_OPTIONS = (
+    "-Xmx8g",
+    "-Xrs",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
 """-Xrs leaves the signals to Python: a Java machine that handles SIGTERM itself ends by a crash."""
 
 
