@@ -105,20 +105,25 @@ def _retriever(architecture: str, model: str, options: dict[str, Any]) -> Any:
     from baselines import architectures
 
     if architecture in architectures.ARCHITECTURES:
-        _refuse_unknown(options, architectures.options_of(architecture), architecture)
+        _refuse_unfit(options, architectures.options_of(architecture), architecture)
     return architectures.retriever(architecture, model, options)
 
 
 def _bm25(options: dict[str, Any]) -> Any:
     from baselines.systems.bm25 import Bm25
 
-    _refuse_unknown(options, [field.name for field in dataclasses.fields(Bm25)], "bm25")
+    _refuse_unfit(options, {field.name: field.type for field in dataclasses.fields(Bm25)}, "bm25")
     return Bm25(**options)
 
 
-def _refuse_unknown(options: dict[str, Any], known: list[str], what: str) -> None:
-    for unknown in options.keys() - known:
-        raise UserError(f"{what} has no option {unknown!r}; it has {', '.join(known)}")
+def _refuse_unfit(options: dict[str, Any], known: dict[str, Any], what: str) -> None:
+    for key, value in options.items():
+        if key not in known:
+            raise UserError(f"{what} has no option {key!r}; it has {', '.join(known)}")
+        wanted = known[key]
+        if not isinstance(value, int | float if wanted is float else wanted):
+            named = getattr(wanted, "__name__", str(wanted))
+            raise UserError(f"{what}: option {key} cannot be {value!r}; it is of type {named}")
 
 
 def _options(given: list[str]) -> dict[str, Any]:

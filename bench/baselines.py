@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="others keep their last figures")
     parser.add_argument("--slice", type=Path, default=Path("../shared/real-slice"), help="folder of the real slice")
     parser.add_argument("--folder", type=Path, help="keep what is encoded of the slice there, for the next time")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--gpu", action="store_true", help="measure the paper's trainings on a GPU")
     parser.add_argument("--steps", type=int, default=300, help="of each training, with --gpu")
     parser.add_argument("--peak-tflops", type=float, help="of the GPU, if its name is not known here")
@@ -54,7 +54,8 @@ def _here(given: argparse.Namespace, temporary: Path, console: Console) -> None:
         before = os.getloadavg()[0]
         with console.status(f"measuring: {part}"):
             measured = _measures(given, temporary / part)[part]()
-        measured |= {"load_before": before, "load_after": os.getloadavg()[0], "quick": given.quick}
+        load = {"load_before": before, "load_after": os.getloadavg()[0]}
+        measured |= {"repeats": given.repeats, "quick": given.quick} | load
         document[part] = measured
         _SHOWN[part](measured, console)
         _write({"machine": _machine()} | document, out)

@@ -55,8 +55,8 @@ def compared(
         repeats: of the timings.
 
     Returns:
-        Milliseconds a query, our overhead, index bytes a passage, and the share of the peer's best passages that
-        we found too.
+        Milliseconds a query, our overhead, index bytes a passage, and the share of the peer's ten best passages that
+        we found too: less than 1 where passages that tie at the tenth place are kept in another order.
     """
     found, expected = mine(queries), plain(queries)
     shared = [len(set(a[:TOP]) & set(b[:TOP])) / len(b[:TOP]) for a, b in zip(found, expected, strict=True) if b]

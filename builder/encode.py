@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -411,10 +412,15 @@ def _batches(lengths: NDArray[np.int64], budget: int) -> Iterator[slice]:
         start = stop
 
 
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """``numpy.save``, which given a real file does not see that the disk is full when it writes the last bytes."""
+    with path.open("wb") as file:
+        np.lib.format.write_array(SimpleNamespace(write=file.write), array)
+
+
 def _save(path: Path, vectors: Vectors) -> None:
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        np.save(file, vectors)
+    write_array(part, vectors)
     _publish(part, path)
 
 

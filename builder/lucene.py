@@ -16,6 +16,7 @@ JAVA_OPTIONS = (
     "-Xrs",
     "--enable-native-access=ALL-UNNAMED",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+    "-Dslf4j.internal.verbosity=WARN",
 )
 """-Xrs leaves the signals to Python: a Java machine that handles SIGTERM itself ends by a crash."""
 

@@ -37,9 +37,10 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any]) 
     return made
 
 
-def options_of(architecture: str) -> list[str]:
-    """The names of the options that an architecture knows."""
-    return [name for name in inspect.signature(_class(architecture)).parameters if name != "model"]
+def options_of(architecture: str) -> dict[str, Any]:
+    """The options that an architecture knows, with their types."""
+    parameters = inspect.signature(_class(architecture), eval_str=True).parameters.values()
+    return {one.name: one.annotation for one in parameters if one.name != "model"}
 
 
 def _class(architecture: str) -> Any:

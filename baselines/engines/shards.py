@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from baselines.engines.progress import counting
 from baselines.engines.topk import rank_of
 from baselines.retriever import Passages
+from builder.encode import write_array
 from eval_kit import atomic
 from eval_kit.errors import UserError
 
@@ -90,7 +90,7 @@ def write_shard(folder: Path, number: int, batch: Sequence[tuple[str, str]], enc
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     for name, array in {"ids": np.array([one.encode() for one, _ in batch]), **arrays}.items():
-        _save(part / f"{name}.npy", array)
+        write_array(part / f"{name}.npy", array)
     about = {"key": key, "passages": len(batch), "seconds": seconds, "arrays": sorted(arrays)}
     (part / "shard.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
     atomic.sync_tree(part)
@@ -225,12 +225,6 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-
-
-def _save(path: Path, array: NDArray[Any]) -> None:
-    """``numpy.save``, which given a real file does not see that the disk is full when it writes the last bytes."""
-    with path.open("wb") as file:
-        np.lib.format.write_array(SimpleNamespace(write=file.write), array)
 
 
 def _refuse_nan(arrays: Arrays, batch: Sequence[tuple[str, str]]) -> None:
