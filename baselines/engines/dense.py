@@ -95,13 +95,16 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     top = TopK(depth, rank)
     groups = [torch.from_numpy(queries[start : start + GROUP]).to(where) for start in range(0, len(queries), GROUP)]
     for start, arrays in shards:
-        block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(where)
-        for number, group in enumerate(groups):
-            if by_faiss:
-                scores, rows = knn(group.numpy(), block.numpy(), depth)
+        if by_faiss:
+            vectors = np.asarray(arrays["vectors"], np.float32)
+            for number, group in enumerate(groups):
+                scores, rows = knn(group.numpy(), vectors, depth)
                 top.add(number, torch.from_numpy(scores), torch.from_numpy(rows) + start)
-            else:
-                top.add(number, group @ block.T, torch.arange(start, start + len(block), device=where))
+        else:
+            block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(where)
+            places = torch.arange(start, start + len(block), device=where)
+            for number, group in enumerate(groups):
+                top.add(number, group @ block.T, places)
     return top.hits(shards.ids)
 
 

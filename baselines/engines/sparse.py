@@ -48,7 +48,7 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
 
     where = device_of(device)
     by_scipy = device is None and where.type == "cpu"
-    top = TopK(depth, torch.from_numpy(shards.rank).to(where))
+    top = TopK(depth, torch.from_numpy(shards.rank).to(where), above=0.0)
     for start, arrays in shards:
         passages = matrix_of(arrays)
         block = passages.T.tocsr() if by_scipy else _to_torch(passages).to(where)
@@ -60,7 +60,7 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
             else:
                 scores = (block @ torch.from_numpy(group.toarray().T.copy()).to(where)).T
             top.add(number, scores, rows)
-    return top.hits(shards.ids, above=0.0)
+    return top.hits(shards.ids)
 
 
 def _to_torch(matrix: Any) -> Any:

@@ -28,10 +28,12 @@ class TopK:
         depth: passages a query.
         rank: for each row the place of its passage id among all ids in ascending order; a tensor on the device that
             the scores are on.
+        above: only passages with greater scores count.
     """
 
     depth: int
     rank: "Tensor"
+    above: float = -np.inf
     _groups: dict[int, Best] = field(default_factory=dict)
 
     def add(self, group: int, scores: "Tensor", rows: "Tensor") -> None:
@@ -48,26 +50,29 @@ class TopK:
         if group in self._groups:
             before, before_rows = self._groups[group]
             scores, rows = torch.cat([before, scores], 1), torch.cat([before_rows, rows], 1)
-        self._groups[group] = best(scores, rows, self.rank, self.depth)
+        self._groups[group] = best(scores, rows, self.rank, self.depth, self.above)
 
-    def hits(self, ids: NDArray[np.bytes_], above: float = -np.inf) -> Iterator[list[tuple[str, float]]]:
-        """For each query its passages, best first, as far as their scores are greater than ``above``."""
+    def hits(self, ids: NDArray[np.bytes_]) -> Iterator[list[tuple[str, float]]]:
+        """For each query its passages, best first."""
         for group in sorted(self._groups):
             scores, rows = in_order(*self._groups[group], self.rank)
             for values, places in zip(scores.cpu().numpy(), rows.cpu().numpy(), strict=True):
-                keep = int((values > above).sum())
+                keep = int((values > self.above).sum())
                 named = ids[places[:keep]]
                 yield [(one.decode(), value) for one, value in zip(named.tolist(), values[:keep].tolist(), strict=True)]
 
 
-def best(scores: "Tensor", rows: "Tensor", rank: "Tensor", depth: int) -> Best:
-    """The ``depth`` best columns of each line of ``scores`` (q, m), in any order; all, where there are fewer."""
+def best(scores: "Tensor", rows: "Tensor", rank: "Tensor", depth: int, above: float = -np.inf) -> Best:
+    """The ``depth`` best columns of each line of ``scores`` (q, m), in any order; all, where there are fewer.
+
+    Which of the passages with scores up to ``above`` are among them is left open.
+    """
     columns = scores.shape[1]
     if columns <= depth:
         return scores, rows
     values, places = scores.topk(depth, dim=1)
-    width = int((scores >= values[:, -1:]).sum(1).max())
-    if width == depth:
+    width = int(((scores >= values[:, -1:]) & (scores > above)).sum(1).max())
+    if width <= depth:
         return values, rows.gather(1, places)
     values, places = scores.topk(width, dim=1)  # holds every passage that shares the last score of its line
     values, rows = in_order(values, rows.gather(1, places), rank)
