@@ -35,7 +35,7 @@ def test_the_default_is_the_environment_then_the_folder_here(copy: Path, tmp_pat
 
 
 def test_a_partial_release_says_so_wherever_it_is_opened(published_release: Release, tmp_path: Path, command):
-    with pytest.warns(PartialRelease, match="is a partial release: it lacks qrels/train and 8 more parts"):
+    with pytest.warns(PartialRelease, match="is a partial release: it lacks qrels/train and 9 more parts"):
         open_release(published_release.folder)
     run = tmp_path / "run.trec"
     run.write_text("".join(f"{query} Q0 1 1 1 t\n" for query in published_release.test_sets["dl19"].queries))
