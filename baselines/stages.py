@@ -1,7 +1,6 @@
 """One cell from beginning to end: train, index, search, score. What is finished is kept, whatever happens next."""
 
 import contextlib
-import os
 import shutil
 import traceback
 import uuid
@@ -14,10 +13,10 @@ from filelock import FileLock
 from baselines import run_files, systems
 from baselines.cell import Cell
 from baselines.cell_documents import conclude, describe, write_card
-from baselines.inputs import passages
 from baselines.journal import Journal, Report, lock
 from baselines.retriever import Retriever
-from eval_kit import cells
+from builder.passages import passages
+from eval_kit import atomic, cells
 from eval_kit.errors import UserError
 from eval_kit.score import score
 
@@ -144,11 +143,7 @@ def _everything(cell: Cell, journal: Journal) -> None:
 
 
 def _join(parts: Iterable[Path], whole: Path) -> None:
-    temporary = whole.with_name(f".{whole.name}")
-    with temporary.open("wb") as file:
+    with atomic.whole(whole) as temporary, temporary.open("wb") as file:
         for part in parts:
             with part.open("rb") as one:
                 shutil.copyfileobj(one, file, 1 << 20)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(whole)

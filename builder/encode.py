@@ -7,7 +7,6 @@ from DistilBERT (``distilbert-base-uncased:cls``).
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ import polars as pl
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from eval_kit import atomic
 from eval_kit.errors import UserError
 
 type Vectors = NDArray[np.float32]
@@ -332,18 +332,18 @@ class _Job:
             for start in self.starts:
                 path = shards / f"{start:09d}.npy"
                 if not path.exists():
-                    _save(path, self.shard(start))
+                    with atomic.whole(path) as part:
+                        write_array(part, self.shard(start))
                 advance(min(SHARD, len(self.texts) - start))
 
     def _join(self, shards: Path, done: Path) -> None:
         """Put the shards into the order of the texts."""
-        part = done.with_suffix(".part")
-        width = np.load(shards / f"{0:09d}.npy", mmap_mode="r").shape[1]
-        out = np.lib.format.open_memmap(part, "w+", np.float32, (len(self.texts), width))
-        for start in self.starts:
-            out[self.order[start : start + SHARD]] = np.load(shards / f"{start:09d}.npy")
-        out.flush()
-        _publish(part, done)
+        with atomic.whole(done) as part:
+            width = np.load(shards / f"{0:09d}.npy", mmap_mode="r").shape[1]
+            out = np.lib.format.open_memmap(part, "w+", np.float32, (len(self.texts), width))
+            for start in self.starts:
+                out[self.order[start : start + SHARD]] = np.load(shards / f"{start:09d}.npy")
+            out.flush()
 
 
 @contextmanager
@@ -416,19 +416,6 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
     """``numpy.save``, which given a real file does not see that the disk is full when it writes the last bytes."""
     with path.open("wb") as file:
         np.lib.format.write_array(SimpleNamespace(write=file.write), array)
-
-
-def _save(path: Path, vectors: Vectors) -> None:
-    part = path.with_suffix(".part")
-    write_array(part, vectors)
-    _publish(part, path)
-
-
-def _publish(part: Path, path: Path) -> None:
-    """Give a complete file its name once it is on the disk."""
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -6,10 +6,8 @@ not say from how many; the usual 1000 are taken.
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -217,7 +215,7 @@ class _Job:
                     rest = [one for one in candidates if one not in own]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
                     advance(1)
-                with _whole(_shard(shards, start)) as part:
+                with atomic.whole(_shard(shards, start)) as part:
                     pl.DataFrame(rows, SCHEMA, orient="row").write_parquet(part)
 
 
@@ -252,18 +250,8 @@ def _join(parts: Iterable[pl.DataFrame], table: Table, file: Path) -> str:
 
     schema = features(table.columns).arrow_schema
     digest = OrderedDigest(table.columns)
-    with _whole(file) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
+    with atomic.whole(file) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for frame in parts:
             writer.write_table(frame.to_arrow().cast(schema))
             digest.update(digest.rows(frame))
     return digest.hexdigest()
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A file to write; it takes the name ``path`` once it is complete and on the disk."""
-    part = path.with_suffix(".part")
-    yield part
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -173,14 +173,11 @@ def _topics(release: Release, vectors: Vectors, path: Path) -> None:
 
     assigned = release.table("topic", "test").select("query_id", "cluster")
     embedded = Embedded(assigned["query_id"], vectors.of(assigned["query_id"]).astype("float32"))
-    part = path.with_name(f".{path.name}.part")
-    with rc_context({"axes.prop_cycle": cycler(color=COLOURS)}):
+    with atomic.whole(path) as part, rc_context({"axes.prop_cycle": cycler(color=COLOURS)}):
         topic.picture(embedded, assigned, part)
-    part.replace(path)
 
 
 def _save(figure: Any, path: Path) -> None:
     """Without the date and versions that matplotlib writes, so that the bytes depend on the picture alone."""
-    part = path.with_name(f".{path.name}.part")
-    figure.savefig(part, format="png", dpi=150, metadata={"Software": None})
-    part.replace(path)
+    with atomic.whole(path) as part:
+        figure.savefig(part, format="png", dpi=150, metadata={"Software": None})

@@ -2,6 +2,8 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -30,6 +32,23 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` to write; it takes the name once the block has ended and it is on the disk.
+
+    The temporary name is always the same, so that what a killed process leaves is written over; two processes that
+    write one file need a lock. A block that fails leaves ``path`` as it was, and nothing beside it.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def sync_tree(folder: Path) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from baselines.engines.shards import Shards, building, is_built
 from baselines.engines.topk import TopK, device_of
+from eval_kit import atomic
 from eval_kit.errors import UserError
 
 INDEXES = ("flat", "hnsw", "ivf")
@@ -45,13 +46,12 @@ def build(shards: Shards, kind: str, folder: Path) -> None:
         if not wanted:
             return
         index = _hnsw(shards) if kind == "hnsw" else _ivf(shards)
-        part = folder / "faiss.part"
         try:
-            faiss.write_index(index, str(part))
+            with atomic.whole(folder / "faiss.index") as part:
+                faiss.write_index(index, str(part))
         except RuntimeError as error:
             why = str(error).splitlines()[0]
             raise UserError(f"{folder}: the faiss index cannot be written: {why}") from error
-        part.replace(folder / "faiss.index")
 
 
 def check_kind(kind: str) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from baselines.engines.shards import Shards, building, is_built
 from baselines.engines.topk import TopK, device_of
+from eval_kit import atomic
 from eval_kit.errors import UserError
 
 ENGINES = ("exact", "plaid", "faiss")
@@ -152,8 +153,8 @@ def _faiss(shards: Shards, folder: Path) -> None:
     index.train(np.concatenate([np.asarray(arrays["tokens"][::step], np.float32) for _, arrays in shards]))
     for _, arrays in shards:
         index.add(np.asarray(arrays["tokens"], np.float32))
-    faiss.write_index(index, str(folder / "tokens.part"))
-    (folder / "tokens.part").replace(folder / "tokens.faiss")
+    with atomic.whole(folder / "tokens.faiss") as part:
+        faiss.write_index(index, str(part))
 
 
 def _bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from baselines.retriever import Passages
+from eval_kit import atomic
 from eval_kit.errors import UserError
 
 BATCH = 16_384
@@ -30,19 +30,13 @@ def write(passages: Passages, path: Path) -> str:
 
     schema = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
     digest = hashlib.sha256()
-    part = path.with_suffix(".part")
     try:
-        with part.open("wb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
-                for batch in itertools.batched(passages, BATCH):
-                    ids, texts = [one for one, _ in batch], [text for _, text in batch]
-                    digest.update("\0".join([*ids, *texts, ""]).encode())
-                    writer.write_batch(pa.record_batch([pa.array(ids), pa.array(texts)], ["id", "text"]).cast(schema))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with atomic.whole(path) as part, part.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for batch in itertools.batched(passages, BATCH):
+                ids, texts = [one for one, _ in batch], [text for _, text in batch]
+                digest.update("\0".join([*ids, *texts, ""]).encode())
+                writer.write_batch(pa.record_batch([pa.array(ids), pa.array(texts)], ["id", "text"]).cast(schema))
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise UserError(f"{path}: the passages cannot be kept: {error.strerror or error}") from error
     return digest.hexdigest()
 
