@@ -1,6 +1,5 @@
 """What a grid would cost on one kind of device: throughput that was measured there, times what the config asks for."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,8 @@ from rich.table import Table
 
 from baselines.cell import Cell
 from builder.passages import how_many
+from eval_kit import schemas
 from eval_kit.errors import UserError
-from eval_kit.schemas import validate
 
 MS_MARCO_PASSAGES = 8_841_823
 """Of msmarco-passage, where ir_datasets does not say it."""
@@ -48,14 +47,7 @@ def measured(path: Path) -> dict[str, Any]:
     Raises:
         UserError: not readable, or not of that schema.
     """
-    try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not readable JSON: {error}") from error
-    try:
-        validate("throughput", document)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+    document: dict[str, Any] = schemas.read("throughput", path)
     return document
 
 

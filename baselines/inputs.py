@@ -1,11 +1,8 @@
-"""What a system reads from a release: its passages, and the queries of its test sets."""
+"""What a system is asked: the queries of a release's test sets."""
 
 import polars as pl
 
-from builder.passages import passages
 from eval_kit.release import Release
-
-__all__ = ["passages", "test_queries"]
 
 
 def test_queries(release: Release) -> pl.DataFrame:

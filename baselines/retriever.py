@@ -12,6 +12,11 @@ type Hits = Iterator[tuple[str, list[tuple[str, float]]]]
 """For each query its id and ``(passage id, score)`` pairs: score descending, then id descending as a string."""
 
 
+def best_first(hits: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """``(passage id, score)`` pairs in the order of :data:`Hits`."""
+    return sorted(hits, key=lambda hit: (hit[1], hit[0]), reverse=True)
+
+
 class Retriever(Protocol):
     """A model with its way of searching."""
 

@@ -14,10 +14,10 @@ from rich.console import Console
 from baselines import run_files
 from baselines.engines import shards
 from baselines.engines.progress import counted
-from baselines.inputs import passages, test_queries
+from baselines.inputs import test_queries
 from baselines.retriever import Passages, Retriever
 from baselines.systems.bm25 import Bm25
-from builder.passages import how_many
+from builder.passages import how_many, passages
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 

@@ -93,7 +93,7 @@ def load(
 
 def of_scores(name: str, scores: Scores) -> Source:
     """Each run of some scores as a system of its own."""
-    plain = _with_missing(scores).rename({"run": "system"}).with_columns(figure=pl.lit(""))
+    plain = scores.per_query_with_missing().rename({"run": "system"}).with_columns(figure=pl.lit(""))
     systems = list(dict.fromkeys(one.run for one in scores.figures))
     return Source(name, systems, plain.select(list(_VALUES)), scores.provenance)
 
@@ -119,7 +119,7 @@ def of_submission(
             for source in scores.provenance["runs"]
         ]
         system = opened.system
-    values = _with_missing(scores)
+    values = scores.per_query_with_missing()
     plain = values.filter(pl.col("run").is_in([name for name, cell in cells.items() if cell is None]))
     plain = plain.with_columns(figure=pl.lit(""))
     if plain.select(_KEYS).is_duplicated().any():
@@ -182,21 +182,6 @@ def _of_run(path: Path, scored: Scores) -> Source:
     [source] = [one for one in scored.provenance["runs"] if one["file"] == str(path)]
     figures = [one for one in scored.figures if one.run == source["run"]]
     return of_scores(str(path), Scores(figures, {**scored.provenance, "runs": [source]}))
-
-
-def _with_missing(scores: Scores) -> pl.DataFrame:
-    """:meth:`Scores.per_query` with ``missing``."""
-    return pl.concat(
-        figure.per_query.select(
-            pl.lit(figure.run).alias("run"),
-            pl.lit(figure.test_set).alias("test_set"),
-            pl.lit(figure.measure).alias("measure"),
-            "query_id",
-            "value",
-            pl.lit(figure.missing, pl.Int64).alias("missing"),
-        )
-        for figure in scores.figures
-    )
 
 
 def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Release) -> pl.DataFrame:

@@ -4,7 +4,6 @@ Every open checks the manifest against its schema and digest, and every table fi
 A file whose bytes differ (another parquet writer) passes only if its *content* digest is the manifest's.
 """
 
-import json
 import os
 import re
 import warnings
@@ -17,10 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit import hub
+from eval_kit import hub, schemas
 from eval_kit.digests import file_sha256, release_digest, table_digest
 from eval_kit.errors import UserError
-from eval_kit.schemas import validate
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
@@ -190,13 +188,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         what = "there is no such folder" if not folder.exists() else f"not a release, it has no {MANIFEST}"
         raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ReleaseError(f"{path}: not readable JSON: {error}") from error
-    try:
-        validate("release", manifest)
-    except UserError as error:
-        raise ReleaseError(f"{path}: {error}") from error
+        manifest: dict[str, Any] = schemas.read("release", path)
+    except schemas.SchemaError as error:
+        raise ReleaseError(str(error)) from error
     return manifest
 
 

@@ -28,6 +28,23 @@ def validate(name: str, document: Any) -> None:
         raise SchemaError(f"not a valid {name} document: {shown}{more}")
 
 
+def read(name: str, path: Path) -> Any:
+    """The JSON document in ``path``, checked against ``schemas/<name>.schema.json``.
+
+    Raises:
+        SchemaError: it cannot be read, is not JSON, or does not follow the schema.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SchemaError(f"{path}: not readable JSON: {error}") from error
+    try:
+        validate(name, document)
+    except SchemaError as error:
+        raise SchemaError(f"{path}: {error}") from error
+    return document
+
+
 def faults_of(name: str, document: Any) -> list[Any]:
     """All that is wrong with ``document``: jsonschema's errors, with ``json_path`` and ``message``, by path."""
     return sorted(_validator(name).iter_errors(document), key=lambda fault: str(fault.json_path))

@@ -50,6 +50,10 @@ class Scores:
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row a query and measure."""
+        return self.per_query_with_missing().drop("missing")
+
+    def per_query_with_missing(self) -> pl.DataFrame:
+        """The same, with ``missing``: how many queries of the test set the run lacks."""
         return pl.concat(
             figure.per_query.select(
                 pl.lit(figure.run).alias("run"),
@@ -57,6 +61,7 @@ class Scores:
                 pl.lit(figure.measure).alias("measure"),
                 "query_id",
                 "value",
+                pl.lit(figure.missing, pl.Int64).alias("missing"),
             )
             for figure in self.figures
         )

@@ -2,6 +2,7 @@
 
 import json
 from functools import cached_property
+from itertools import batched
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from baselines.architectures import checkpoint
 from baselines.architectures.encoding import batch_size, to_precision
 from baselines.engines import passage_texts
 from baselines.engines.progress import counted
-from baselines.retriever import Hits, Passages
+from baselines.retriever import Hits, Passages, best_first
 from eval_kit import atomic
 from eval_kit.errors import UserError
 
@@ -74,10 +75,10 @@ class Cross:
         if _indexed(folder) is None:
             raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
         texts = passage_texts.PassageTexts(folder / "texts.arrow")
-        for some in queries.iter_slices(QUERIES_AT_ONCE):
-            asked = some.select("query_id", "text").iter_rows()
-            found = dict(bm25.ranked(asked, folder / "bm25", self._candidates))
-            yield from self._ranked(some, found, texts, depth)
+        asked = dict(queries.select("query_id", "text").iter_rows())
+        ranked = bm25.ranked(asked.items(), folder / "bm25", self._candidates)
+        for some in batched(ranked, QUERIES_AT_ONCE):
+            yield from self._ranked(asked, dict(some), texts, depth)
 
     def scores(self, pairs: list[tuple[str, str]]) -> Any:
         """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""
@@ -104,16 +105,14 @@ class Cross:
         return to_precision(loaded, self._precision)
 
     def _ranked(
-        self, queries: pl.DataFrame, found: dict[str, list[str]], texts: passage_texts.PassageTexts, depth: int
+        self, asked: dict[str, str], found: dict[str, list[str]], texts: passage_texts.PassageTexts, depth: int
     ) -> Hits:
-        asked = dict(queries.select("query_id", "text").iter_rows())
         ids = [one for candidates in found.values() for one in candidates]
         words = iter(texts.of(ids)) if ids else iter(())
         pairs = [(asked[query_id], next(words)) for query_id, candidates in found.items() for _ in candidates]
         values = iter(self.scores(pairs).tolist()) if pairs else iter(())
         for query_id, candidates in found.items():
-            hits = sorted(((one, next(values)) for one in candidates), reverse=True)
-            yield query_id, sorted(hits, key=lambda hit: hit[1], reverse=True)[:depth]
+            yield query_id, best_first((one, next(values)) for one in candidates)[:depth]
 
 
 def _indexed(folder: Path) -> Any:

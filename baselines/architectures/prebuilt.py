@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from baselines.retriever import Hits, Passages
+from baselines.retriever import Hits, Passages, best_first
 from builder import bm25, lucene
 from eval_kit.errors import UserError
 
@@ -47,8 +47,7 @@ class Prebuilt:
             ids = some["query_id"].to_list()
             found = self._searcher.batch_search(some["text"].to_list(), ids, k=depth, threads=os.cpu_count() or 1)
             for query_id in ids:
-                hits = [(hit.docid, hit.score) for hit in found.get(query_id, [])]
-                yield query_id, sorted(sorted(hits, reverse=True), key=lambda hit: hit[1], reverse=True)
+                yield query_id, best_first((hit.docid, hit.score) for hit in found.get(query_id, []))
 
     @cached_property
     def _searcher(self) -> Any:

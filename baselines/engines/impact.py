@@ -14,6 +14,7 @@ from typing import Any
 
 from baselines.engines.shards import Shards, building, is_built
 from baselines.engines.sparse import matrix_of
+from baselines.retriever import best_first
 from builder import lucene
 from eval_kit.errors import UserError
 
@@ -72,8 +73,7 @@ def search(queries: Any, searcher: Any, depth: int) -> Iterator[list[tuple[str, 
         searcher.query_encoder = _Encoded({name: _weights(group[number]) for number, name in enumerate(names)})
         found = searcher.batch_search(names, names, k=depth, threads=THREADS)
         for name in names:
-            hits = [(hit.docid, hit.score / SCALE**2) for hit in found.get(name, [])]
-            yield sorted(sorted(hits, reverse=True), key=lambda hit: hit[1], reverse=True)
+            yield best_first((hit.docid, hit.score / SCALE**2) for hit in found.get(name, []))
 
 
 @dataclass

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from baselines.engines.shards import Shards, building, is_built
 from baselines.engines.topk import TopK, device_of
+from baselines.retriever import best_first
 from eval_kit import atomic
 from eval_kit.errors import UserError
 
@@ -101,7 +102,7 @@ def plaid(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
         found = index.search(group, top_k=depth, n_full_scores=max(4096, 4 * depth), show_progress=False)
         for hits in found:
             named = [(shards.ids[row].decode(), float(score)) for row, score in hits]
-            yield sorted(sorted(named, reverse=True), key=lambda hit: hit[1], reverse=True)
+            yield best_first(named)
 
 
 def by_tokens(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:

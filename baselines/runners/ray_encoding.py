@@ -12,11 +12,11 @@ from typing import Any
 from baselines import systems
 from baselines.cell import Cell
 from baselines.engines import shards
-from baselines.inputs import passages
 from baselines.journal import Journal
 from baselines.retriever import Passages
 from baselines.runners.threads import environment
 from baselines.stages import Outcome, attempt, index
+from builder.passages import passages
 
 
 def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:

@@ -10,9 +10,9 @@ import polars as pl
 from filelock import FileLock
 
 from baselines.cell import Cell
-from baselines.inputs import passages
-from baselines.retriever import Hits, Passages, Retriever
+from baselines.retriever import Hits, Passages, Retriever, best_first
 from builder import bm25
+from builder.passages import passages
 from eval_kit import atomic
 from eval_kit.release import Release
 
@@ -50,7 +50,7 @@ class Bm25:
         ):
             hits[query].append((passage, score))
         for query, found in hits.items():
-            yield query, sorted(found, key=lambda hit: (hit[1], hit[0]), reverse=True)
+            yield query, best_first(found)
 
 
 def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:

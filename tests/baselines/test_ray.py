@@ -15,11 +15,11 @@ from baselines import config
 from baselines.cell import Cell
 from baselines.engines import shards
 from baselines.grid import cells, run
-from baselines.inputs import passages
 from baselines.runners import local
 from baselines.runners import ray as cluster
 from baselines.runners.ray_encoding import encode_with_ray
 from baselines.systems import system
+from builder.passages import passages
 from eval_kit.release import Release
 from tests.baselines.grids import small_release
 

@@ -9,8 +9,8 @@ import torch
 from baselines import systems
 from baselines.cell import Cell
 from baselines.distillation import teacher
-from baselines.inputs import passages
 from baselines.systems import bm25
+from builder.passages import passages
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import NEURAL, tiny_cell
