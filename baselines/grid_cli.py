@@ -36,8 +36,11 @@ def run(
     seed: Annotated[list[int] | None, typer.Option(help="Of training; repeatable. Default: 0.")] = None,
     runner: Annotated[Runner, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Runner.local,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Local processes; default: one a GPU, else one for each --threads CPUs.")
+        int | None, typer.Option(min=1, help="Cells at once (local); default: as many as the GPUs, or CPUs, are for.")
     ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="That train a cell together (torchrun), sharing its batch, each with a GPU.")
+    ] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each process; a run's last digits depend on it.")] = 1,
 ) -> None:
     """Do every cell that is not finished; exit status 1 if one fails."""
@@ -61,9 +64,10 @@ def run(
     cells = grid.cells(chosen, opened, out, shift or (), seed or (0,))
     if runner is Runner.ray:
         cluster.connect()
-        do = partial(cluster.run, threads=threads)
+        do = partial(cluster.run, threads=threads, processes=processes)
     else:
-        do = partial(local.run, workers=workers or local.most_workers(threads), threads=threads)
+        workers = workers or local.most_workers(threads, processes)
+        do = partial(local.run, workers=workers, threads=threads, processes=processes)
     failed = watched(cells, do, Console(stderr=True))
     typer.echo(str(out / "runs"))
     if failed:

@@ -6,18 +6,19 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
 
-from baselines import run_files, systems
+from baselines import run_files, systems, torchrun
 from baselines.cell import Cell
 from baselines.cell_documents import conclude, describe, write_card
 from baselines.journal import Journal, Report, lock
 from baselines.retriever import Retriever
 from builder.passages import passages
 from eval_kit import atomic, cells
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.score import score
 
 QUERIES_AT_ONCE = 4_000
@@ -33,9 +34,9 @@ class Outcome:
     reason: str | None = None
 
 
-def run_cell(cell: Cell) -> Outcome:
-    """Do what is left to do of a cell; its run then also stands in the grid's ``runs`` folder."""
-    return attempt(cell, _everything)
+def run_cell(cell: Cell, processes: int = 1) -> Outcome:
+    """Do what is left to do of a cell, training in so many processes; its run then also stands in ``runs``."""
+    return attempt(cell, partial(_everything, processes=processes))
 
 
 def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
@@ -62,12 +63,15 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
     return Outcome(cell.place, "done")
 
 
-def train(cell: Cell, journal: Journal) -> None:
+def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
     """Train the cell's model, unless it is there; a killed training goes on from its last checkpoint."""
     known = journal.facts.get("training")
     if known is None or (known and not cell.model.exists()):
         with journal.stage("training") as report:
-            journal.facts["training"] = systems.system(cell.place.system).train(cell, report)
+            if processes > 1 and "backbone" in cell.options:
+                journal.facts["training"] = torchrun.train(cell, processes, report)
+            else:
+                journal.facts["training"] = systems.system(cell.place.system).train(cell, report)
         shutil.rmtree(cell.folder / "training", ignore_errors=True)
 
 
@@ -117,15 +121,8 @@ def publish(cell: Cell) -> None:
     temporary.replace(cell.published)
 
 
-def in_one_sentence(error: Exception) -> str:
-    """What went wrong: the sentence of a :class:`UserError`, else the error's kind and first line."""
-    if isinstance(error, UserError):
-        return str(error)
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".removesuffix(": ")
-
-
-def _everything(cell: Cell, journal: Journal) -> None:
-    train(cell, journal)
+def _everything(cell: Cell, journal: Journal, processes: int) -> None:
+    train(cell, journal, processes)
     if not cell.run.is_file():
         retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
         index(cell, journal, lambda: retriever.index(passages(cell.release), cell.index))

@@ -27,6 +27,10 @@ LOSSES_LOGGED = 20
 type Progress = Callable[[dict[str, Any]], None]
 
 
+class BatchTooLargeError(Exception):
+    """One of several processes ran out of memory: all must end, and train with the batch that now is noted."""
+
+
 @dataclass
 class Parts:
     """What one training consists of, made anew for every attempt.
@@ -56,7 +60,8 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Progress |
     """Train, and put the model in ``cell.model``, whole or not at all.
 
     A training that was killed goes on from its last checkpoint, to the same model as if it had not been. One that
-    does not fit into the GPU's memory begins again with half the batch, and says so.
+    does not fit into the GPU's memory begins again with half the batch, and says so. Where processes train together
+    (:mod:`baselines.torchrun`), each calls this and takes its share of the batch.
 
     Args:
         cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
@@ -66,11 +71,12 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Progress |
 
     Returns:
         ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
-        (step → mean), ``batch_size`` used, ``device``, ``seconds`` and ``samples_per_second`` of this attempt, and with
-        early stopping ``best_step`` and ``best`` (the metric's value).
+        (step → mean), ``batch_size`` used by all ``processes`` together, ``device``, ``seconds`` and
+        ``samples_per_second`` of this attempt, and with early stopping ``best_step`` and ``best`` (the metric's value).
 
     Raises:
-        UserError: the memory does not hold a batch of one, or the disk is full.
+        UserError: the memory does not hold a batch of one, the processes cannot share the batch, or the disk is full.
+        BatchTooLargeError: the memory of this process among several did not hold its share.
     """
     import torch
 
@@ -81,23 +87,22 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Progress |
         return facts
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        batch = _batch_size(cell, folder)
         while True:
+            batch = _batch_size(cell, folder)
             try:
                 return _attempt(cell, steps, batch, build, folder, progress)
             except torch.OutOfMemoryError as error:
-                if batch == 1:
+                if batch == processes():
                     raise UserError(
                         f"{cell.place.file}: the GPU's memory does not hold a batch of one; shorten the texts"
                     ) from error
                 LOG.warning(
                     "%s: out of memory at a batch of %d; beginning again with %d", cell.place.file, batch, batch // 2
                 )
-                batch //= 2
+            atomic.write_text(folder / "batch.json", json.dumps({"batch_size": batch // 2}) + "\n")
+            if processes() > 1:
+                raise BatchTooLargeError
             _free_memory()
-            for checkpoint in folder.glob("checkpoint-*"):
-                shutil.rmtree(checkpoint, ignore_errors=True)
-            atomic.write_text(folder / "batch.json", json.dumps({"batch_size": batch}) + "\n")
     except Exception as error:
         if (reason := _unwritable(error)) is None:
             raise
@@ -112,6 +117,7 @@ def _attempt(
 
     set_seed(cell.place.seed)
     parts = build()
+    checkpoints = folder / f"batch-{batch}"
     watch = _watch(steps, progress)
     callbacks = [watch, *parts.callbacks]
     if parts.evaluator is not None:
@@ -119,7 +125,7 @@ def _attempt(
     trainer = _without_cards(parts.trainer)(
         model=parts.model,
         args=parts.arguments(
-            **_arguments(cell.options, cell.place.seed, steps, batch, folder, parts.metric),
+            **_arguments(cell.options, cell.place.seed, steps, batch // processes(), checkpoints, parts.metric),
             router_mapping={  # so that each role has its own length
                 name: "query" if name == "query" else "document" for name in parts.dataset.column_names
             },
@@ -130,9 +136,11 @@ def _attempt(
         callbacks=callbacks,
     )
     trainer.remove_callback(PrinterCallback)
+    with trainer.accelerator.main_process_first():
+        last = last_checkpoint(checkpoints)
     with quiet():
-        trainer.train(resume_from_checkpoint=last_checkpoint(folder))
-    samples = batch * trainer.args.gradient_accumulation_steps * processes()
+        trainer.train(resume_from_checkpoint=last)
+    samples = batch * trainer.args.gradient_accumulation_steps
     losses = [(one["step"], one["loss"]) for one in trainer.state.log_history if "loss" in one]
     facts = {
         "steps": trainer.state.global_step,
@@ -156,7 +164,7 @@ def _attempt(
 
 
 def processes() -> int:
-    """How many processes train together, each with a GPU (set by torchrun and accelerate)."""
+    """How many processes train together, as torchrun tells each."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -212,6 +220,7 @@ def _arguments(
         "learning_rate": options["learning_rate"],
         "warmup_steps": options["warmup"],
         "weight_decay": options.get("weight_decay", 0.0),
+        "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
         "bf16": precision == "bfloat16",
         "fp16": precision == "float16",
         "seed": seed,
@@ -304,9 +313,11 @@ def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
 def _batch_size(cell: Cell, folder: Path) -> int:
     """What the options say, or what an earlier attempt found to fit."""
     known = folder / "batch.json"
-    if known.is_file():
-        return int(json.loads(known.read_text(encoding="utf-8"))["batch_size"])
-    return int(cell.options["batch_size"])
+    noted = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else cell.options
+    batch = int(noted["batch_size"])
+    if batch % processes():
+        raise UserError(f"{cell.place.file}: {processes()} processes cannot share a batch of {batch} equally")
+    return batch
 
 
 def _device() -> str:

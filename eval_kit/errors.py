@@ -12,6 +12,13 @@ class UserError(Exception):
     """Something the user can mend, said in one clear sentence (with file and line where there is one)."""
 
 
+def in_one_sentence(error: BaseException) -> str:
+    """What went wrong: the sentence of a :class:`UserError`, else the error's kind and first line."""
+    if isinstance(error, UserError):
+        return str(error)
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".removesuffix(": ")
+
+
 @contextmanager
 def reported(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.

@@ -1,4 +1,4 @@
-"""Do cells in processes of this machine, one GPU each where there are GPUs."""
+"""Do cells in processes of this machine, which share out its GPUs where there are any."""
 
 import multiprocessing
 import os
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import batched
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -15,19 +16,26 @@ from baselines.cell import Cell
 from baselines.journal import Journal, lock
 from baselines.runners.threads import environment
 from baselines.stages import Outcome, run_cell
+from eval_kit.errors import UserError
 
 
-def run(cells: Sequence[Cell], workers: int, threads: int) -> Iterator[Outcome]:
+def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -> Iterator[Outcome]:
     """Attempt every cell once; a worker that dies (say, for want of memory) costs the cell it had, and is replaced.
 
     Args:
         cells: to do, in this order.
-        workers: processes; they take the GPUs of this machine in turn.
+        workers: how many cells at once; they take the GPUs of this machine in turn.
         threads: of each process.
+        processes: that train a cell together, each with a GPU.
+
+    Raises:
+        UserError: a cell's processes would be more than the GPUs.
     """
     left = list(reversed(cells))
-    devices = gpus()
-    crew = [_hire(number, devices, threads) for number in range(min(workers, len(cells)))]
+    shares = list(batched(gpus(), processes))
+    if shares and len(shares[0]) < processes:
+        raise UserError(f"{processes} processes need as many GPUs; this machine has {len(shares[0])}")
+    crew = [_hire(number, shares, threads, processes) for number in range(min(workers, len(cells)))]
     try:
         while left or any(worker.cell for worker in crew):
             for worker in crew:
@@ -39,7 +47,7 @@ def run(cells: Sequence[Cell], workers: int, threads: int) -> Iterator[Outcome]:
                 worker = busy[connection]  # type: ignore[index]
                 outcome = _outcome(worker)
                 if not worker.process.is_alive():
-                    crew[crew.index(worker)] = _hire(worker.number, devices, threads)
+                    crew[crew.index(worker)] = _hire(worker.number, shares, threads, processes)
                 worker.cell = None
                 yield outcome
     finally:
@@ -62,9 +70,9 @@ def gpus() -> list[str]:
     return [str(i) for i, _ in enumerate(line for line in listed.splitlines() if line.startswith("GPU "))]
 
 
-def most_workers(threads: int) -> int:
-    """How many workers this machine takes: one a GPU, else one for each ``threads`` of its CPUs."""
-    return len(gpus()) or max(1, len(os.sched_getaffinity(0)) // threads)
+def most_workers(threads: int, processes: int = 1) -> int:
+    """How many workers this machine takes: one for each ``processes`` GPUs, else for as many times ``threads`` CPUs."""
+    return max(1, (len(gpus()) or len(os.sched_getaffinity(0)) // threads) // processes)
 
 
 @dataclass
@@ -75,11 +83,13 @@ class _Worker:
     cell: Cell | None = None
 
 
-def _hire(number: int, devices: Sequence[str], threads: int) -> _Worker:
-    own = environment(threads) | ({"CUDA_VISIBLE_DEVICES": devices[number % len(devices)]} if devices else {})
+def _hire(number: int, shares: Sequence[Sequence[str]], threads: int, processes: int) -> _Worker:
+    own = environment(threads)
+    if shares:
+        own["CUDA_VISIBLE_DEVICES"] = ",".join(shares[number % len(shares)])
     spawning = multiprocessing.get_context("spawn")
     mine, its = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(its,))
+    process = spawning.Process(target=_serve, args=(its, processes))
     with _environment(own):
         process.start()
     its.close()
@@ -102,7 +112,7 @@ def _outcome(worker: _Worker) -> Outcome:
         return Outcome(worker.cell.place, "failed", reason)
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, processes: int) -> None:
     """Do cells until the other end is closed; what libraries print goes to the cell's ``log.txt``."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
@@ -113,7 +123,7 @@ def _serve(connection: Connection) -> None:
         with (cell.folder / "log.txt").open("ab", buffering=0) as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        connection.send(run_cell(cell))
+        connection.send(run_cell(cell, processes))
 
 
 def _end_with_parent() -> None:

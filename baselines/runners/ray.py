@@ -12,9 +12,9 @@ from typing import Any
 from baselines.cell import Cell
 from baselines.runners.ray_encoding import encode_cell
 from baselines.runners.threads import environment
-from baselines.stages import Outcome, attempt, in_one_sentence, run_cell, train
+from baselines.stages import Outcome, attempt, run_cell, train
 from builder.passages import how_many
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, in_one_sentence
 
 RETRIES = 3
 """How often a task is begun again, on another machine, when its own dies; it goes on from what is on the disk."""
@@ -22,14 +22,17 @@ MANY_PASSAGES = 1_000_000
 """From here on a cell's passages are encoded on all GPUs that are free, not on the cell's own."""
 
 
-def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES) -> Iterator[Outcome]:
+def run(
+    cells: Sequence[Cell], threads: int, processes: int = 1, many_passages: int = MANY_PASSAGES
+) -> Iterator[Outcome]:
     """Attempt every cell once.
 
     The cluster is the one that ``RAY_ADDRESS`` names or that this machine belongs to; without one, this machine.
 
     Args:
         cells: to do, in this order.
-        threads: of each task.
+        threads: of each process.
+        processes: that train a cell together on one machine, each with a GPU.
         many_passages: how many are encoded by Ray Data.
 
     Raises:
@@ -51,11 +54,14 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
 
     def steps(cell: Cell) -> list[Any]:
         """What begins each task of the cell, one after the other."""
-        whole = partial(begin, cell, run_cell, threads, 0 if cell.place.system == "bm25" else gpu)
-        if not spread or cell.place.system in ("bm25", "monobert"):
+        if cell.place.system == "bm25":
+            return [partial(begin, cell, run_cell, threads, 0)]
+        whole = partial(begin, cell, run_cell, threads * processes, gpu * processes, processes)
+        if not spread or cell.place.system == "monobert":
             return [whole]
-        training = partial(begin, cell, train_cell, threads, gpu)
-        return [training, partial(begin, cell, encode_cell, 0, 0, gpu, threads), whole]
+        training = partial(begin, cell, train_cell, threads * processes, gpu * processes, processes)
+        encoding = partial(begin, cell, encode_cell, 0, 0, gpu, threads)
+        return [training, encoding, partial(begin, cell, run_cell, threads, gpu)]
 
     left = {(todo := steps(cell)).pop(0)(): (cell, todo) for cell in cells}
     while left:
@@ -71,9 +77,9 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
             yield outcome
 
 
-def train_cell(cell: Cell) -> Outcome:
-    """The part of a cell that needs a GPU of its own."""
-    return attempt(cell, train)
+def train_cell(cell: Cell, processes: int) -> Outcome:
+    """The part of a cell that needs GPUs of its own."""
+    return attempt(cell, partial(train, processes=processes))
 
 
 def connect() -> Any:

@@ -213,7 +213,7 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(re
     def times(pattern: str) -> dict[str, int]:
         return {str(path): path.stat().st_mtime_ns for path in killed.folder.glob(pattern)}
 
-    kill_when(lambda: times("training/checkpoint-*/trainer_state.json"))
+    kill_when(lambda: times("training/batch-*/checkpoint-*/trainer_state.json"))
     assert not killed.model.exists()
     kill_when(lambda: len(times(SHARDS_DONE)) >= 5)
     model, encoded = times("model/*"), times(SHARDS_DONE)

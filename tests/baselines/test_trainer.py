@@ -76,7 +76,8 @@ def test_a_killed_training_ends_with_the_model_of_one_that_was_not(trainable_rel
         cell = tiny_cell(system, trainable_release, killed, **options)
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         assert not cell.model.exists()
-        assert last_checkpoint(cell.folder / "training") == str(cell.folder / "training" / "checkpoint-10")
+        checkpoints = cell.folder / "training" / "batch-8"
+        assert last_checkpoint(checkpoints) == str(checkpoints / "checkpoint-10")
     jobs = [(system, root, options) for system, options in TRAININGS for root in (whole, killed)]
     ended = train(trainable_release, *jobs)
     assert ended.returncode == 0, ended.stderr
