@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,26 +95,12 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
     Raises:
         UserError: ``out`` is something else than a release or an empty place, or cannot be written.
     """
-    staging = out.parent / f".{out.name}.new"
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(out.parent / f".{out.name}.lock"):
-            _recover(out)
-            if out.is_symlink() or (out.exists() and not _may_replace(out)):
-                raise UserError(f"{out}: exists and is not a release; nothing was written")
-            if out.exists() and any(out.iterdir()) and (kind := _kind(out)) != draft.kind:
-                raise UserError(f"{out}: holds a {kind} release, not a {draft.kind} one; name another --out")
-            shutil.rmtree(staging, ignore_errors=True)
-            try:
-                manifest = _fill(staging, draft)
-                atomic.sync_tree(staging)
-                _put_in_place(staging, out)
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
-                _recover(out)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
-    return manifest
+    with _replacing(out) as staging:
+        if out.is_symlink() or (out.exists() and not _may_replace(out)):
+            raise UserError(f"{out}: exists and is not a release; nothing was written")
+        if out.exists() and any(out.iterdir()) and (kind := _kind(out)) != draft.kind:
+            raise UserError(f"{out}: holds a {kind} release, not a {draft.kind} one; name another --out")
+        return _fill(staging, draft)
 
 
 def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -132,35 +119,17 @@ def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, A
     Raises:
         UserError: the release is damaged, or cannot be written.
     """
-    from builder.card import render
-
-    staging = folder.parent / f".{folder.name}.new"
     key = (entry["config"], entry["split"])
-    try:
-        with FileLock(folder.parent / f".{folder.name}.lock"):
-            _recover(folder)
-            manifest = verified_manifest(folder)
-            entry = {**entry, "sha256": file_sha256(file)}
-            manifest["tables"] = [one for one in manifest["tables"] if (one["config"], one["split"]) != key] + [entry]
-            manifest["digest"] = release_digest(manifest)
-            validate("release", manifest)
-            shutil.rmtree(staging, ignore_errors=True)
-            try:
-                shutil.copytree(folder, staging)
-                (staging / entry["path"]).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, staging / entry["path"])
-                (staging / MANIFEST).write_text(
-                    json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-                )
-                (staging / "README.md").write_text(render(staging, manifest), encoding="utf-8")
-                atomic.sync_tree(staging)
-                _put_in_place(staging, folder)
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
-                _recover(folder)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror or error}; nothing was changed") from error
-    return manifest
+    with _replacing(folder) as staging:
+        manifest = verified_manifest(folder)
+        entry = {**entry, "sha256": file_sha256(file)}
+        manifest["tables"] = [one for one in manifest["tables"] if (one["config"], one["split"]) != key] + [entry]
+        manifest["digest"] = release_digest(manifest)
+        shutil.copytree(folder, staging)
+        (staging / entry["path"]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, staging / entry["path"])
+        _describe_itself(staging, manifest)
+        return manifest
 
 
 def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
@@ -217,22 +186,46 @@ def describe(draft: Draft) -> dict[str, Any]:
     return manifest
 
 
-def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
-    from builder.card import render
+@contextmanager
+def _replacing(out: Path) -> Iterator[Path]:
+    """The place for a folder that takes the place of ``out`` if all goes well; meanwhile nobody else replaces it."""
+    staging = out.parent / f".{out.name}.new"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(out.parent / f".{out.name}.lock"):
+            _recover(out)
+            shutil.rmtree(staging, ignore_errors=True)
+            try:
+                yield staging
+                atomic.sync_tree(staging)
+                _put_in_place(staging, out)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+                _recover(out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
 
+
+def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
     manifest = describe(draft)
     for table, entry in zip(draft.tables, manifest["tables"], strict=True):
         path = folder / table.path
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_parquet(table, path)
         entry["sha256"] = file_sha256(path)
-    validate("release", manifest)
     for name, text in draft.reports.items():
         (folder / "reports").mkdir(exist_ok=True)
         (folder / "reports" / name).write_text(text, encoding="utf-8")
+    _describe_itself(folder, manifest)
+    return manifest
+
+
+def _describe_itself(folder: Path, manifest: Mapping[str, Any]) -> None:
+    from builder.card import render
+
+    validate("release", manifest)
     (folder / "README.md").write_text(render(folder, manifest), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return manifest
 
 
 def _put_in_place(new: Path, out: Path) -> None:
