@@ -8,9 +8,12 @@ READY := .venv/.ready
 EXTRAS := --extra builder --extra baselines --extra dev
 
 UPSTREAM ?=
-RELEASE ?= ms-marco-shift
 PREVIOUS ?=
 CONFIG ?= paper
+QUERIES_mini := 2500
+QUERIES_mini-long := 10000
+RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))
+BENCH ?= scoring shifts baselines
 GRID ?= grid-$(CONFIG)
 REPO ?=
 TAG ?=
@@ -58,8 +61,8 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
 baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) on RELEASE, beside the papers' figures
-	@test -e "$(RELEASE)" || test "$(CONFIG)" != mini || \
-		$(BIN)/python -m builder build --from mini --queries 2500 --out "$(RELEASE)"
+	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
+		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run --config "$(CONFIG)" --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
 	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)"
 
@@ -71,8 +74,8 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 		{ echo "make publish: CHANGELOG.md has no section '### Data $(patsubst v%,%,$(TAG))'" >&2; exit 2; }
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
-bench: $(READY)  ## speed of eval_kit score beside its peers, on synthetic runs
-	@$(BIN)/python -m bench.scoring
+bench: $(READY)  ## what is timed, beside its peers: BENCH="scoring shifts baselines"
+	@for one in $(BENCH); do $(BIN)/python -m "bench.$$one" || exit; done
 
 lock: $(UV)  ## compile requirements.lock again
 	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock

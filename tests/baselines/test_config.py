@@ -89,7 +89,7 @@ def test_shared_options_come_to_the_trained_systems_only_and_own_ones_win(tmp_pa
 
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no such config; there are mini, paper, paper-cikm2022"):
+    with pytest.raises(UserError, match=r"no such config; there are mini, mini-long, paper, paper-cikm2022"):
         config.load("papper")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(UserError, match=r"broken\.json: not JSON"):
