@@ -10,6 +10,7 @@ EXTRAS := --extra builder --extra baselines --extra dev
 UPSTREAM ?=
 PREVIOUS ?=
 CONFIG ?= paper
+CONFIGS_paper := paper paper-cikm2022
 QUERIES_mini := 2500
 QUERIES_mini-long := 10000
 RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))
@@ -63,7 +64,7 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) on RELEASE, beside the papers' figures
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
-	@$(BIN)/python -m baselines grid run --config "$(CONFIG)" --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
+	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
 	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)"
 
 publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1.0.0 (FLAGS=--dry-run)

@@ -1,6 +1,7 @@
 """Configs: how every system of a grid is trained and searched, as data."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,41 @@ def load(config: str | Path) -> dict[str, dict[str, Any]]:
     Raises:
         UserError: no such config; not JSON; an unknown, missing or wrong option.
     """
+    return checked(*_document(config))
+
+
+def chosen(config: str | Path, systems: Sequence[str] | None) -> dict[str, dict[str, Any]]:
+    """The options of these systems, or of all.
+
+    Raises:
+        UserError: as :func:`load`, or the config lacks a system.
+    """
+    options = load(config)
+    if unknown := [one for one in systems or () if one not in options]:
+        raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
+    return {name: options[name] for name in systems or options}
+
+
+def shifts(config: str | Path) -> list[str]:
+    """The shifts that such a config is for; empty if it does not say.
+
+    Raises:
+        UserError: as :func:`load`.
+    """
+    document, origin = _document(config)
+    checked(document, origin)
+    named: list[str] = document.get("shifts", [])
+    return named
+
+
+def _document(config: str | Path) -> tuple[Any, str]:
     path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
     if not path.is_file():
         raise UserError(f"{config}: no such config; there are {', '.join(names())}, or name a JSON file")
     try:
-        document = json.loads(read_utf8(path))
+        return json.loads(read_utf8(path)), str(path)
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}") from error
-    return checked(document, str(path))
 
 
 def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:

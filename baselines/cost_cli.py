@@ -26,8 +26,8 @@ def cost(
 
     refuse_overwriting([measured], [json_file])
     throughput = library.measured(measured)
-    chosen = {name: options for name, options in configs.load(config).items() if not system or name in system}
-    costs = library.projected(cells(chosen, open_release(release), Path()), throughput)
+    wanted = cells(configs.chosen(config, system), open_release(release), Path(), configs.shifts(config))
+    costs = library.projected(wanted, throughput)
     document = {"device": throughput["device"], "projected": [asdict(one) | {"hours": one.hours} for one in costs]}
     if not write_json(document, json_file):
         library.show(costs, throughput["device"], screen())

@@ -10,6 +10,9 @@ from typing import Any
 from baselines.training_data import Teacher
 from eval_kit.errors import UserError
 
+TEACHER_TEMPERATURE = 0.25
+"""What a late-interaction teacher's scores are divided by, as in TCT-ColBERT's public code (``train/model_fn.py``)."""
+
 
 def teacher(options: Mapping[str, Any]) -> Teacher | None:
     """The teacher that the options name, if any.

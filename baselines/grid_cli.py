@@ -28,7 +28,10 @@ class Shift(StrEnum):
 
 @app.command()
 def run(
-    config: Annotated[str, typer.Option(help="paper, mini, or a JSON file of your own.")],
+    config: Annotated[
+        list[str],
+        typer.Option(help="paper, paper-cikm2022, mini, mini-long, or a JSON file of your own; repeatable."),
+    ],
     out: Annotated[Path, typer.Option(help="The grid's folder; a grid that stands there goes on.")],
     release: Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system; repeatable.")] = None,
@@ -56,12 +59,16 @@ def run(
     from eval_kit.errors import UserError
     from eval_kit.release import open as open_release
 
-    options = configs.load(config)
-    if unknown := [one for one in system or () if one not in options]:
-        raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
-    chosen = {name: options[name] for name in system or options}
-    opened = grid.with_negatives(open_release(release), chosen.values(), threads)
-    cells = grid.cells(chosen, opened, out, shift or (), seed or (0,))
+    chosen = {one: configs.chosen(one, system) for one in config}
+    every = [options for systems in chosen.values() for options in systems.values()]
+    opened = grid.with_negatives(open_release(release), every, threads)
+    cells = [
+        cell
+        for one, systems in chosen.items()
+        for cell in grid.cells(systems, opened, out, shift or configs.shifts(one), seed or (0,))
+    ]
+    if len({cell.place for cell in cells}) < len(cells):
+        raise UserError(f"--config: {' and '.join(config)} train the same cells; choose the --shift of each")
     if runner is Runner.ray:
         cluster.connect()
         do = partial(cluster.run, threads=threads, processes=processes)

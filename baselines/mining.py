@@ -1,5 +1,6 @@
 """Hard negatives mined by the model itself while it trains: STAR's static ones (Zhan et al., 2021), made anew.
 
+Once, if ``mine_every`` is more than half of the steps, as STAR's; ADORE, which searches at every step, is not here.
 Every so many steps the model as it is searches all passages for its training queries; what it ranks highest and nobody
 judged relevant are the negatives from then on.
 """

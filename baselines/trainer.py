@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 LOSSES_LOGGED = 20
 """How many means of the loss a training keeps, at least."""
+SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 type Progress = Callable[[dict[str, Any]], None]
 
@@ -122,13 +123,14 @@ def _attempt(
     callbacks = [watch, *parts.callbacks]
     if parts.evaluator is not None:
         callbacks.append(EarlyStoppingCallback(cell.options["patience"]))
+    roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
+    prompts = getattr(parts.model, "prompts", {})
     trainer = _without_cards(parts.trainer)(
         model=parts.model,
         args=parts.arguments(
             **_arguments(cell.options, cell.place.seed, steps, batch // processes(), checkpoints, parts.metric),
-            router_mapping={  # so that each role has its own length
-                name: "query" if name == "query" else "document" for name in parts.dataset.column_names
-            },
+            router_mapping=roles,  # so that each role has its own length
+            prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
         train_dataset=parts.dataset,
         loss=parts.loss,
@@ -219,6 +221,7 @@ def _arguments(
         "gradient_accumulation_steps": options.get("gradient_accumulation", 1),
         "learning_rate": options["learning_rate"],
         "warmup_steps": options["warmup"],
+        "lr_scheduler_type": SCHEDULES[options.get("schedule", "linear")],
         "weight_decay": options.get("weight_decay", 0.0),
         "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
         "bf16": precision == "bfloat16",

@@ -7,7 +7,7 @@ from typing import Any
 from baselines import architectures, early_stopping
 from baselines.backbone import backbone, loading
 from baselines.cell import Cell
-from baselines.distillation import in_batch
+from baselines.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.retriever import Retriever
 from baselines.trainer import Parts, across_gpus
 from baselines.training import Session
@@ -43,7 +43,7 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
             model = SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: MarginMSELoss(model),
-            "kl": lambda: in_batch(DistillKLDivLoss)(model),
+            "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),
             None: lambda: MultipleNegativesRankingLoss(
                 model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
             ),

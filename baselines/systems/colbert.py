@@ -1,5 +1,6 @@
 """ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020)."""
 
+import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,11 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
                 module_input_name="token_embeddings",
             )
             torch.nn.init.orthogonal_(projection.linear.weight)
+            mask = MultiVectorMask(list(string.punctuation) if options.get("skip_punctuation", False) else None)
+            marks = options.get("markers")
             model = MultiVectorEncoder(
-                modules=[transformer, projection, MultiVectorMask(), Normalize("token_embeddings")]
+                modules=[transformer, projection, mask, Normalize("token_embeddings")],
+                prompts={"query": f"{marks['query']} ", "document": f"{marks['passage']} "} if marks else None,
             )
         if options.get("distillation") == "margin_mse":
             loss: Any = MultiVectorMarginMSELoss(model)

@@ -1,6 +1,6 @@
 """monoBERT: a score of query and passage read together; it re-ranks BM25's best (Nogueira and Cho, 2019)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,14 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
     from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss
 
+    class OwnNegatives(MultipleNegativesRankingLoss):
+        """With one negative a query: pairwise cross-entropy."""
+
+        def get_in_batch_negatives(
+            self, anchors: list[str], candidates: list[list[str]]
+        ) -> Generator[list[str], None, None]:
+            yield from ()
+
     options = cell.options
     session = Session(cell, retriever)
 
@@ -27,9 +35,10 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
             model = CrossEncoder(
                 backbone(cell, session.judged.texts.values()), num_labels=1, max_length=options["pair_length"]
             )
-        loss = MultipleNegativesRankingLoss(
+        in_batch = options.get("in_batch_negatives", 1)
+        loss = (MultipleNegativesRankingLoss if in_batch else OwnNegatives)(
             model,
-            num_negatives=options.get("in_batch_negatives", 1),
+            num_negatives=in_batch,
             scale=options.get("scale", 1.0),
             activation_fn=torch.nn.Identity(),
         )

@@ -7,7 +7,7 @@ from typing import Any
 from baselines import architectures, early_stopping
 from baselines.backbone import backbone, loading
 from baselines.cell import Cell
-from baselines.distillation import in_batch
+from baselines.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.retriever import Retriever
 from baselines.trainer import Parts, across_gpus
 from baselines.training import Session
@@ -44,7 +44,9 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
             model = SparseEncoder(modules=[transformer, SpladePooling("max")], similarity_fn_name="dot")
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: SparseMarginMSELoss(model),
-            "kl": lambda: in_batch(SparseDistillKLDivLoss)(model, temperature=1.0),
+            "kl": lambda: in_batch(SparseDistillKLDivLoss)(
+                model, temperature=1.0, teacher_temperature=TEACHER_TEMPERATURE
+            ),
             None: lambda: SparseMultipleNegativesRankingLoss(
                 model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
             ),

@@ -41,6 +41,14 @@ def test_paper_is_as_ecir_2023_section_4_says() -> None:
     assert {options["backbone"] for options in paper.values() if "backbone" in options} == {
         "distilbert/distilbert-base-uncased"
     }
+    assert (paper["bm25"]["k1"], paper["bm25"]["b"]) == (0.82, 0.68)
+    assert (paper["splade"]["passage_flops"], paper["splade"]["query_flops"]) == (1e-4, 3e-4)
+    assert paper["splade"]["flops_warmup"] * paper["splade"]["steps"] == 50_000
+    assert paper["monobert"]["warmup"] * paper["monobert"]["steps"] == pytest.approx(10_000, rel=1e-3)
+    assert paper["colbert"]["schedule"] == "constant"
+    assert config.shifts("paper") == ["topic", "wh", "length"]
+    for options in (paper["biencoder"], paper["splade"]):  # the best model is chosen; none ends before its last step
+        assert options["evaluate_every"] * options["patience"] >= options["steps"]
     early = {system for system, options in paper.items() if "evaluate_every" in options}
     assert early == {"biencoder", "splade"}
     assert paper["monobert"]["candidates"] == 1000
@@ -51,6 +59,8 @@ def test_paper_cikm2022_is_as_its_section_5_says() -> None:
     dense = options["biencoder"]
     assert dense["batch_size"] * dense["negatives"] == 1024
     assert dense["negatives_from"] == "random"
+    assert options["monobert"]["in_batch_negatives"] == 0
+    assert config.shifts("paper-cikm2022") == ["resttest", "restrain"]
     assert {one["epochs"] for system, one in options.items() if system != "bm25"} == {50}
 
 

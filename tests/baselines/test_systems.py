@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from sentence_transformers import MultiVectorEncoder
 
 from baselines import systems
 from baselines.cell import Cell
@@ -71,7 +72,10 @@ OPTIONS = [
     ("biencoder", {"negatives": 0}),
     ("splade", {"passage_flops": 1.0}),
     ("colbert", {"expand_queries": True}),
+    ("colbert", {"markers": {"query": "[MASK]", "passage": "[UNK]"}}),
+    ("colbert", {"schedule": "constant"}),
     ("monobert", {"in_batch_negatives": 2}),
+    ("monobert", {"in_batch_negatives": 0, "negatives": 1}),
 ]
 
 
@@ -88,6 +92,20 @@ def test_each_training_option_changes_the_model(
     assert facts[0]["last_loss"] != facts[1]["last_loss"]
     if "epochs" in options:
         assert facts[1]["steps"] == -(-facts[1]["train_queries"] // 80)
+
+
+def test_colbert_marks_texts_and_skips_punctuation(trainable_release: Release, tmp_path: Path) -> None:
+    options = {"markers": {"query": "[MASK]", "passage": "[UNK]"}, "skip_punctuation": True, "steps": 2}
+    marked, plain = (
+        tiny_cell("colbert", trainable_release, tmp_path, **changed) for changed in (options, {"steps": 2})
+    )
+    seen = []
+    for cell in (marked, plain):
+        systems.system("colbert").train(cell)
+        model = MultiVectorEncoder(str(cell.model))
+        vectors = [len(encode(["a b"])[0]) for encode in (model.encode_query, model.encode_document)]
+        seen.append((vectors, "," in model[2].skiplist_words))
+    assert seen == [([5, 5], True), ([4, 4], False)]
 
 
 @pytest.mark.parametrize("system", NEURAL)

@@ -149,7 +149,7 @@ def test_the_cost_of_the_papers_grid_by_the_command_line(command: Run, published
     assert done.returncode == 0, done.stderr
     assert "projected hours of a GPU, none measured" in done.stdout
     row = next(line.split() for line in done.stdout.splitlines() if line.startswith("splade"))
-    assert row[1:3] == ["21", f"{21 * 100_000 * 128 / 1000 / 3600:,.1f}"]
+    assert row[1:3] == ["10", f"{10 * 100_000 * 128 / 1000 / 3600:,.1f}"]
     file.write_text("{}")
     wrong = command("baselines", "cost", "--config", "paper", "--measured", file, *chosen)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
