@@ -60,7 +60,8 @@ class Cell:
         """What the system has made of the passages; where no training decides it, the cells of a grid share it."""
         if self.place.system not in SHARED_INDEX:
             return self.folder / "index"
-        return self.root / "indexes" / f"{self.place.system}-{collection_key(self.release)[:16]}"
+        key = hashlib.sha256(collection_key(self.release).encode()).hexdigest()
+        return self.root / "indexes" / f"{self.place.system}-{key[:16]}"
 
     @property
     def run(self) -> Path:
@@ -93,5 +94,6 @@ class Cell:
         return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
 
     def portable(self) -> "Cell":
-        """The cell for another process: without the tables that the release has read so far."""
-        return dataclasses.replace(self, release=Release(self.release.folder, self.release.manifest))
+        """The cell for a process elsewhere: absolute paths, and no tables that the release has read so far."""
+        release = Release(self.release.folder.resolve(), self.release.manifest)
+        return dataclasses.replace(self, release=release, root=self.root.resolve())

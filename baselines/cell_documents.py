@@ -46,8 +46,8 @@ def describe(cell: Cell) -> None:
     atomic.write_text(path, json.dumps(_description(cell), indent=1) + "\n")
 
 
-def conclude(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
-    """Write ``done.json`` (schemas/cell.schema.json) of a cell whose run was scored, and return its content."""
+def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
+    """The ``done.json`` (schemas/cell.schema.json) of a cell whose run was scored."""
     [source] = scores.provenance["runs"]
     done = _description(cell) | {
         "training": journal.facts["training"],
@@ -68,8 +68,12 @@ def conclude(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
         "libraries": _libraries(),
     }
     validate("cell", done)
-    atomic.write_text(cell.folder / "done.json", json.dumps(done, indent=1) + "\n")
     return done
+
+
+def conclude(cell: Cell, done: Mapping[str, Any]) -> None:
+    """Write ``done.json``: nothing is left to do."""
+    atomic.write_text(cell.folder / "done.json", json.dumps(done, indent=1) + "\n")
 
 
 def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
@@ -77,7 +81,7 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
 
     Args:
         cell: whose model was trained.
-        done: from :func:`conclude`.
+        done: from :func:`conclusion`.
     """
     training, backbone = done["training"], cell.options["backbone"]
     pretrained = isinstance(backbone, str) and not cell.options.get("random_weights", False)

@@ -29,31 +29,30 @@ def miner(cell: Cell, judged: Judged, lookup: Lookup, opened: Open) -> Any:
     """A callback that mines every ``mine_every`` steps, and after a resume has the negatives last mined.
 
     Args:
-        cell: with the options ``mine_every`` and ``mine_depth``; what was mined is kept in its folder ``training``.
+        cell: with the options ``mine_every`` and ``mine_depth``; what was mined is kept beside the checkpoints.
         judged: its training queries.
         lookup: gets the mined passages.
         opened: makes the retriever of a saved model.
     """
     from transformers import TrainerCallback
 
-    folder = cell.folder / "training"
-
     class Miner(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            folder = Path(args.output_dir)
             # the loader is one batch ahead: that batch was made before this step's passages were mined
             every, step = cell.options["mine_every"], state.global_step
             lookup.mined = _read(folder, (step - 1) // every * every)
-            lookup.mined_next = _read(folder, step) if step % every == 0 else None
+            lookup.mined_next = _read(folder, step) if step % every == 0 and step < args.max_steps else None
 
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             if state.global_step % cell.options["mine_every"] or state.global_step == args.max_steps:
                 return
+            folder = Path(args.output_dir)
             path = _path(folder, state.global_step)
-            if not path.exists():
-                if rank() == 0:
-                    found = _mine(cell, judged, getattr(model, "module", model), folder / "mining", opened)
-                    atomic.write_text(path, json.dumps(found))
-                _together()
+            if rank() == 0 and not path.exists():
+                found = _mine(cell, judged, getattr(model, "module", model), folder / "mining", opened)
+                atomic.write_text(path, json.dumps(found))
+            _together()
             lookup.mined = _read(folder, state.global_step)
 
     return Miner()

@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from baselines import run_files, systems, torchrun
 from baselines.cell import Cell
-from baselines.cell_documents import conclude, describe, write_card
+from baselines.cell_documents import conclude, conclusion, describe, write_card
 from baselines.journal import Journal, Report, lock
 from baselines.retriever import Retriever
 from builder.passages import passages
@@ -130,13 +130,14 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
             search(cell, retriever, report)
     with journal.stage("scoring"):
         scores = score([cell.run], cell.release)
-    done = conclude(cell, journal, scores)
+    done = conclusion(cell, journal, scores)
     if "backbone" in cell.options:
         write_card(cell, done)
     publish(cell)
-    journal.finished()
     if cell.index.is_relative_to(cell.folder):
         shutil.rmtree(cell.index, ignore_errors=True)
+    journal.finished()
+    conclude(cell, done)
 
 
 def _join(parts: Iterable[Path], whole: Path) -> None:

@@ -1,5 +1,6 @@
 """A cell's training in several processes of one machine, one a GPU; torchrun starts them and ends them together."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -8,7 +9,7 @@ from typing import Any
 
 from baselines import systems
 from baselines.cell import Cell
-from baselines.trainer import BatchTooLargeError, Progress, rank
+from baselines.trainer import BatchTooLargeError, Progress, free_memory, rank
 from eval_kit.errors import UserError, in_one_sentence
 
 
@@ -26,6 +27,7 @@ def train(cell: Cell, processes: int, progress: Progress) -> dict[str, Any]:
     Raises:
         UserError: a process failed, and so all were ended; the first sentence that one of them said.
     """
+    from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -38,12 +40,15 @@ def train(cell: Cell, processes: int, progress: Progress) -> dict[str, Any]:
         local_addr="localhost",
         max_restarts=0,
     )
+    free_memory()
     while True:
         with _hearing(progress) as (connection, said):
             try:
                 facts: dict[str, Any] = elastic_launch(here, in_this_process)(cell.portable(), connection)[0]
             except ChildFailedError as error:
                 failed = error
+            except SignalException as signal:
+                sys.exit(128 + signal.sigval)  # who ended this process wants no more of it
             else:
                 return facts
         _, first = failed.get_first_failure()
@@ -64,18 +69,25 @@ def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:
 
 @contextmanager
 def _hearing(progress: Progress) -> Iterator[tuple[Connection, list[Exception]]]:
-    """A connection for the processes to send their progress and errors to, and the errors that came."""
+    """A connection for the processes to send their progress and errors to, and the errors that came.
+
+    An error of ``progress`` (it writes to the disk) is raised when the training has ended.
+    """
     from torch.multiprocessing import Pipe
 
     ours, theirs = Pipe(duplex=False)
     said: list[Exception] = []
+    lost: list[Exception] = []
 
     def listen() -> None:
         while (message := ours.recv()) is not None:
             if isinstance(message, Exception):
                 said.append(message)
-            else:
-                progress(message)
+            elif not lost:
+                try:
+                    progress(message)
+                except Exception as error:
+                    lost.append(error)
 
     listener = Thread(target=listen)
     listener.start()
@@ -84,3 +96,5 @@ def _hearing(progress: Progress) -> Iterator[tuple[Connection, list[Exception]]]
     finally:
         theirs.send(None)
         listener.join()
+    if lost:
+        raise lost[0]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 LOSSES_LOGGED = 20
 """How many means of the loss a training keeps, at least."""
+SECONDS_TO_WAIT = 7 * 24 * 3600
+"""Of a process for the others: while the first mines, say, which takes hours."""
 SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 type Progress = Callable[[dict[str, Any]], None]
@@ -103,7 +105,7 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Progress |
             atomic.write_text(folder / "batch.json", json.dumps({"batch_size": batch // 2}) + "\n")
             if processes() > 1:
                 raise BatchTooLargeError
-            _free_memory()
+            free_memory()
     except Exception as error:
         if (reason := _unwritable(error)) is None:
             raise
@@ -114,7 +116,7 @@ def _attempt(
     cell: Cell, steps: int, batch: int, build: Callable[[], Parts], folder: Path, progress: Progress | None
 ) -> dict[str, Any]:
     from transformers import EarlyStoppingCallback, set_seed
-    from transformers.trainer_callback import PrinterCallback
+    from transformers.trainer_callback import PrinterCallback, TrainerState
 
     set_seed(cell.place.seed)
     parts = build()
@@ -128,7 +130,7 @@ def _attempt(
     trainer = _without_cards(parts.trainer)(
         model=parts.model,
         args=parts.arguments(
-            **_arguments(cell.options, cell.place.seed, steps, batch // processes(), checkpoints, parts.metric),
+            **_arguments(cell.options, cell.place.seed, steps, batch, checkpoints, parts.metric),
             router_mapping=roles,  # so that each role has its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
@@ -141,7 +143,12 @@ def _attempt(
     with trainer.accelerator.main_process_first():
         last = last_checkpoint(checkpoints)
     with quiet():
-        trainer.train(resume_from_checkpoint=last)
+        if last is not None and _ended(last):  # the library would do one more step
+            trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
+            kept = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
+            parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(kept).name)).state_dict())
+        else:
+            trainer.train(resume_from_checkpoint=last)
     samples = batch * trainer.args.gradient_accumulation_steps
     losses = [(one["step"], one["loss"]) for one in trainer.state.log_history if "loss" in one]
     facts = {
@@ -208,6 +215,12 @@ def last_checkpoint(folder: Path) -> str | None:
     return None
 
 
+def _ended(checkpoint: str) -> bool:
+    """Whether training ended with this checkpoint: at its last step, or early."""
+    state = json.loads(Path(checkpoint, "trainer_state.json").read_text(encoding="utf-8"))
+    return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
+
+
 def _arguments(
     options: Mapping[str, Any], seed: int, steps: int, batch: int, folder: Path, metric: str | None
 ) -> dict[str, Any]:
@@ -218,6 +231,7 @@ def _arguments(
         "output_dir": str(folder),
         "max_steps": steps,
         "per_device_train_batch_size": batch,
+        "accelerator_config": {"split_batches": True},  # each process takes its share of one batch of distinct texts
         "gradient_accumulation_steps": options.get("gradient_accumulation", 1),
         "learning_rate": options["learning_rate"],
         "warmup_steps": options["warmup"],
@@ -226,6 +240,7 @@ def _arguments(
         "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
         "bf16": precision == "bfloat16",
         "fp16": precision == "float16",
+        "ddp_timeout": SECONDS_TO_WAIT,
         "seed": seed,
         "batch_sampler": _sampler(),
         "dataloader_num_workers": 0 if by_the_model else options.get("loader_processes", 0),
@@ -329,7 +344,8 @@ def _device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
-def _free_memory() -> None:
+def free_memory() -> None:
+    """Give back what this process holds of the GPU's memory and does not use."""
     import gc
 
     import torch

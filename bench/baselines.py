@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     given = parser.parse_args()
     os.environ["TQDM_DISABLE"] = "1"
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     if given.gpu and not given.quick and not _has_gpu():
         parser.exit(2, "bench.baselines: --gpu needs a GPU, and torch finds none\n")
     with tempfile.TemporaryDirectory() as temporary:

@@ -11,7 +11,7 @@ import polars as pl
 from filelock import FileLock
 
 from baselines.architectures import checkpoint
-from baselines.architectures.encoding import batch_size, to_precision
+from baselines.architectures.encoding import Batch, to_precision
 from baselines.engines import passage_texts
 from baselines.engines.progress import counted
 from baselines.retriever import Hits, Passages, best_first
@@ -50,7 +50,7 @@ class Cross:
             raise UserError(f"candidates must be at least 1, not {candidates}")
         self.model = model
         self._candidates, self._length = candidates, pair_length
-        self._batch, self._precision, self._revision = encode_batch, encode_precision, revision
+        self._batch, self._precision, self._revision = Batch(encode_batch), encode_precision, revision
         checkpoint.check(model, "cross", revision)
 
     def index(self, passages: Passages, folder: Path) -> None:
@@ -85,9 +85,11 @@ class Cross:
         from torch.nn import Identity
 
         model = self._model
-        batch = batch_size(self._batch, model.device)
-        made = model.predict(
-            pairs, batch_size=batch, activation_fn=Identity(), show_progress_bar=False, convert_to_tensor=True
+        made = self._batch.of(
+            model.device,
+            lambda size: model.predict(
+                pairs, batch_size=size, activation_fn=Identity(), show_progress_bar=False, convert_to_tensor=True
+            ),
         )
         values = np.asarray(made.float().cpu().numpy(), np.float32)
         if values.ndim != 1:
@@ -102,7 +104,7 @@ class Cross:
 
         with checkpoint.loading(self.model):
             loaded = CrossEncoder(self.model, **checkpoint.pinned(self.model, self._revision), max_length=self._length)
-        return to_precision(loaded, self._precision)
+        return _with_exact_head(to_precision(loaded, self._precision))
 
     def _ranked(
         self, asked: dict[str, str], found: dict[str, list[str]], texts: passage_texts.PassageTexts, depth: int
@@ -113,6 +115,15 @@ class Cross:
         values = iter(self.scores(pairs).tolist()) if pairs else iter(())
         for query_id, candidates in found.items():
             yield query_id, best_first((one, next(values)) for one in candidates)[:depth]
+
+
+def _with_exact_head(model: Any) -> Any:
+    """The model with its last layer in float32: scores of 16 bits would be full of ties."""
+    from torch.nn import Linear
+
+    *_, head = (module for module in model.modules() if isinstance(module, Linear))
+    head.float().register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
+    return model
 
 
 def _indexed(folder: Path) -> Any:

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from baselines.architectures import bare, checkpoint
-from baselines.architectures.encoding import batch_size, set_lengths, to_precision
+from baselines.architectures.encoding import Batch, set_lengths, to_precision
 from baselines.engines import dense as engine
 from baselines.engines import shards
 from baselines.retriever import Hits, Passages
@@ -69,7 +69,7 @@ class Dense:
         self._kind, self._pooling, self._similarity = index, pooling, similarity
         self._prompts = {"query": query_prompt, "document": passage_prompt}
         self._lengths = {"query": query_length, "document": passage_length}
-        self._tokenizer, self._batch, self._precision = tokenizer, encode_batch, encode_precision
+        self._tokenizer, self._batch, self._precision = tokenizer, Batch(encode_batch), encode_precision
         self._store, self._revision = store, revision
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
         for one in {self.model, self.query_model}:
@@ -142,12 +142,10 @@ class Dense:
         return to_precision(loaded, self._precision)
 
     def _encode(self, model: Any, texts: list[str], role: str) -> NDArray[np.float32]:
-        batch = batch_size(self._batch, model.device)
-        if isinstance(model, bare.Bare):
-            vectors = model.encode(texts, role, batch, self._lengths[role])
-        else:
-            encode = model.encode_query if role == "query" else model.encode_document
-            vectors = encode(
+        def encode(batch: int) -> Any:
+            if isinstance(model, bare.Bare):
+                return model.encode(texts, role, batch, self._lengths[role])
+            return (model.encode_query if role == "query" else model.encode_document)(
                 texts,
                 prompt=self._prompts[role],
                 batch_size=batch,
@@ -155,6 +153,8 @@ class Dense:
                 show_progress_bar=False,
                 convert_to_tensor=True,
             )
+
+        vectors = self._batch.of(model.device, encode)
         return np.asarray(vectors.float().cpu().numpy(), np.float32)
 
     def _open(self, folder: Path) -> tuple[shards.Shards, Any]:

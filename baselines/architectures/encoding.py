@@ -1,16 +1,40 @@
 """Settings that all encoders of sentence-transformers share."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from eval_kit.errors import UserError
 
+LOG = logging.getLogger(__name__)
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 
-def batch_size(wanted: int | None, device: Any) -> int:
-    """Texts in a batch: the number wanted, else 32 on a CPU and 256 on a GPU."""
-    return wanted or (32 if device.type == "cpu" else 256)
+@dataclass
+class Batch:
+    """Texts in a batch: the number wanted, else 32 on a CPU and 256 on a GPU; fewer, once its memory held no more."""
+
+    size: int | None
+
+    def of[Encoded](self, device: Any, encode: Callable[[int], Encoded]) -> Encoded:
+        """What ``encode`` makes with such batches.
+
+        Raises:
+            UserError: the memory does not hold a single text.
+        """
+        import torch
+
+        self.size = self.size or (32 if device.type == "cpu" else 256)
+        while True:
+            try:
+                return encode(self.size)
+            except torch.OutOfMemoryError as error:
+                if self.size == 1:
+                    raise UserError("the GPU's memory does not hold a single text; shorten the texts") from error
+            LOG.warning("out of memory at %d texts in a batch; going on with %d", self.size, self.size // 2)
+            self.size //= 2
+            torch.cuda.empty_cache()
 
 
 def to_precision(model: Any, precision: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from baselines.architectures import checkpoint
-from baselines.architectures.encoding import batch_size, set_lengths, to_precision
+from baselines.architectures.encoding import Batch, set_lengths, to_precision
 from baselines.engines import late, shards
 from baselines.retriever import Hits, Passages
 from eval_kit.errors import UserError
@@ -48,7 +48,7 @@ class MultiVector:
         if store not in STORES:
             raise UserError(f"vectors cannot be stored as {store!r}; there are {', '.join(STORES)}")
         self.model = model
-        self._engine, self._batch, self._precision, self._store = engine, encode_batch, encode_precision, store
+        self._engine, self._batch, self._precision, self._store = engine, Batch(encode_batch), encode_precision, store
         self._lengths = {"query": query_length, "document": passage_length}
         self._revision = revision
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
@@ -100,8 +100,9 @@ class MultiVector:
     def _encode(self, texts: list[str], role: str) -> late.Tokens:
         model = self._model
         encode = model.encode_query if role == "query" else model.encode_document
-        batch = batch_size(self._batch, model.device)
-        made = encode(texts, batch_size=batch, show_progress_bar=False, convert_to_numpy=False)
+        made = self._batch.of(
+            model.device, lambda size: encode(texts, batch_size=size, show_progress_bar=False, convert_to_numpy=False)
+        )
         return [np.asarray(one.float().cpu().numpy(), np.float32) for one in made]
 
     def _open(self, folder: Path) -> tuple[shards.Shards, Any]:

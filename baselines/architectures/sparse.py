@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from baselines.architectures import checkpoint
-from baselines.architectures.encoding import batch_size, set_lengths, to_precision
+from baselines.architectures.encoding import Batch, set_lengths, to_precision
 from baselines.engines import impact, shards
 from baselines.engines import sparse as engine
 from baselines.retriever import Hits, Passages
@@ -45,7 +45,7 @@ class Sparse:
         if engine not in ENGINES:
             raise UserError(f"there is no sparse engine {engine!r}; there are {', '.join(ENGINES)}")
         self.model = model
-        self._engine, self._batch, self._precision = engine, encode_batch, encode_precision
+        self._engine, self._batch, self._precision = engine, Batch(encode_batch), encode_precision
         self._lengths = {"query": query_length, "document": passage_length}
         self._revision = revision
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
@@ -90,11 +90,12 @@ class Sparse:
 
     def _encode(self, texts: list[str], role: str) -> Any:
         """Batch by batch, longest first: a batch is as wide as the vocabulary until it is made sparse."""
+        return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role))
+
+    def _encode_in(self, batch: int, texts: list[str], role: str) -> Any:
         from scipy.sparse import csr_matrix, vstack
 
-        model = self._model
-        encode = model.encode_query if role == "query" else model.encode_document
-        batch = batch_size(self._batch, model.device)
+        encode = self._model.encode_query if role == "query" else self._model.encode_document
         order = np.argsort([-len(text) for text in texts], kind="stable")
         parts = []
         for start in range(0, len(order), batch):

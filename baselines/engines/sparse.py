@@ -49,16 +49,15 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     where = device_of(device)
     by_scipy = device is None and where.type == "cpu"
     top = TopK(depth, torch.from_numpy(shards.rank).to(where), above=0.0)
+    groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
+    if not by_scipy:
+        groups = [torch.from_numpy(group.toarray().T.copy()).to(where) for group in groups]
     for start, arrays in shards:
         passages = matrix_of(arrays)
         block = passages.T.tocsr() if by_scipy else _to_torch(passages).to(where)
         rows = torch.arange(start, start + passages.shape[0], device=where)
-        for number, first in enumerate(range(0, queries.shape[0], GROUP)):
-            group = queries[first : first + GROUP]
-            if by_scipy:
-                scores = torch.from_numpy((group @ block).toarray())
-            else:
-                scores = (block @ torch.from_numpy(group.toarray().T.copy()).to(where)).T
+        for number, group in enumerate(groups):
+            scores = torch.from_numpy((group @ block).toarray()) if by_scipy else (block @ group).T
             top.add(number, scores, rows)
     return top.hits(shards.ids)
 

@@ -32,9 +32,10 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
         UserError: a cell's processes would be more than the GPUs.
     """
     left = list(reversed(cells))
-    shares = list(batched(gpus(), processes))
-    if shares and len(shares[0]) < processes:
-        raise UserError(f"{processes} processes need as many GPUs; this machine has {len(shares[0])}")
+    devices = gpus()
+    shares = [share for share in batched(devices, processes) if len(share) == processes]
+    if devices and not shares:
+        raise UserError(f"{processes} processes need as many GPUs; this machine has {len(devices)}")
     crew = [_hire(number, shares, threads, processes) for number in range(min(workers, len(cells)))]
     try:
         while left or any(worker.cell for worker in crew):
@@ -52,9 +53,8 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
                 yield outcome
     finally:
         for worker in crew:
-            if worker.cell is None:
-                worker.connection.close()
-            else:
+            worker.connection.close()
+            if worker.cell is not None:
                 worker.process.terminate()
         for worker in crew:
             worker.process.join()

@@ -18,14 +18,23 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
     from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.util import batch_to_device
 
-    class OwnNegatives(MultipleNegativesRankingLoss):
-        """With one negative a query: pairwise cross-entropy."""
+    class Loss(MultipleNegativesRankingLoss):
+        """Pairwise cross-entropy, with one negative a query and none of the batch."""
 
         def get_in_batch_negatives(
             self, anchors: list[str], candidates: list[list[str]]
         ) -> Generator[list[str], None, None]:
-            yield from ()
+            if self.num_negatives:
+                yield from super().get_in_batch_negatives(anchors, candidates)
+
+        def call_model_with_pairs(
+            self, pairs: list[list[str]], prompt: str | None = None, task: str | None = None
+        ) -> Any:
+            """As the library's, with a plain dict: in any other, torch's DDP finds no outputs."""
+            inputs = dict(self.model.preprocess(pairs, prompt=prompt, task=task))
+            return self.model(batch_to_device(inputs, self.model.device))["scores"].squeeze(1)
 
     options = cell.options
     session = Session(cell, retriever)
@@ -35,10 +44,9 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
             model = CrossEncoder(
                 backbone(cell, session.judged.texts.values()), num_labels=1, max_length=options["pair_length"]
             )
-        in_batch = options.get("in_batch_negatives", 1)
-        loss = (MultipleNegativesRankingLoss if in_batch else OwnNegatives)(
+        loss = Loss(
             model,
-            num_negatives=in_batch,
+            num_negatives=options.get("in_batch_negatives", 1),
             scale=options.get("scale", 1.0),
             activation_fn=torch.nn.Identity(),
         )

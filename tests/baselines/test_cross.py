@@ -44,6 +44,15 @@ def test_the_candidates_of_bm25_come_in_the_order_of_the_logits(index: Path):
         assert np.allclose([score for _, score in found[query]], [score for _, score in expected][:10], atol=1e-4)
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_scores_of_a_model_in_16_bits_have_32(precision: str):
+    pairs = [(query, text) for query in texts(3, 1, 6) for _, text in passages(80)]
+    scores = Cross(str(tiny("cross")), encode_precision=precision).scores(pairs)
+    exact = Cross(str(tiny("cross"))).scores(pairs)
+    assert len(np.unique(scores)) > 0.95 * len(np.unique(exact))
+    assert np.corrcoef(scores, exact)[0, 1] > 0.9
+
+
 def test_ties_are_in_the_order_of_ids_descending(index: Path, monkeypatch: pytest.MonkeyPatch):
     made = Cross(str(tiny("cross")), candidates=30)
     monkeypatch.setattr(made, "scores", lambda pairs: np.array([len(text) % 2 for _, text in pairs], np.float32))

@@ -24,6 +24,7 @@ from baselines.stages import Outcome, run_cell
 from builder import planted
 from builder import release as releases
 from eval_kit import schemas
+from eval_kit.errors import UserError
 from eval_kit.protocol_report import protocols
 from eval_kit.release import Release
 from eval_kit.release import open as open_release
@@ -106,6 +107,30 @@ def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: 
     for other in (digests({"depth": 10, "k1": 1.0}), digests({"depth": 10, "k1": 0.9}, mini_release)):
         assert not first & other
     assert not first & digests({"depth": 10, "k1": 0.9}, seeds=(1,))
+
+
+def test_a_cell_goes_elsewhere_with_absolute_paths(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(release.folder.parent)
+    beside = Release(Path(release.folder.name), release.manifest)
+    [cell, _] = cells(BM25, beside, Path("grid"), shifts=["length"])
+    assert cell.portable().release.folder == release.folder.resolve()
+    assert cell.portable().folder == cell.folder.resolve()
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert local.most_workers(1, 2) == 1
+    with pytest.raises(UserError, match="4 processes need as many GPUs; this machine has 3"):
+        next(local.run([], 1, 1, 4))
+
+
+def test_two_configs_of_one_cell_are_refused(command: Run, release: Release, tmp_path: Path):
+    arguments = ["--release", release.folder, "--out", tmp_path / "grid", "--system", "bm25", "--shift", "topic"]
+    done = command("baselines", "grid", "run", "--config", "paper", "--config", "mini", *arguments)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "baselines: --config: paper and mini train the same cells; choose the --shift of each\n",
+    )
 
 
 def test_runs_hold_what_the_protocols_ask_for(release: Release, reference: dict[str, bytes], tmp_path: Path):

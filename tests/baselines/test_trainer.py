@@ -1,5 +1,6 @@
 """Trainings that are killed, run out of GPU memory, or fill the disk."""
 
+import errno
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import pytest
 import sentence_transformers
 import torch
 
-from baselines import systems
+from baselines import systems, trainer
 from baselines.trainer import last_checkpoint
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -43,6 +44,7 @@ try:
 except UserError as error:
     sys.exit(str(error))
 """
+TIMES = ("seconds", "samples_per_second")
 TRAININGS: list[tuple[str, dict[str, Any]]] = [
     ("splade", {"steps": 16, "checkpoint_every": 5}),
     (
@@ -86,7 +88,8 @@ def test_a_killed_training_ends_with_the_model_of_one_that_was_not(trainable_rel
         assert weights(resumed) == weights(expected) != {}
     told = [json.loads(line) for line in ended.stdout.splitlines()]
     for facts in told:
-        del facts["seconds"], facts["samples_per_second"]
+        for name in TIMES:
+            del facts[name]
     assert told[0] == told[1]
     assert told[2] == told[3]
 
@@ -99,6 +102,31 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_model(trainable_release: Rele
     assert ended.stderr.splitlines()[-1].startswith(f"{cell.folder / 'training'}: cannot be written: ")
     assert "Traceback" not in ended.stderr
     assert not cell.model.exists()
+
+
+LAST_STEPS: list[dict[str, Any]] = [
+    {"steps": 4, "checkpoint_every": 2, "mine_every": 2, "mine_depth": 10},
+    {"steps": 40, "evaluate_every": 2, "patience": 1, "learning_rate": 0.05},  # too fast to get any better
+]
+
+
+@pytest.mark.parametrize("options", LAST_STEPS, ids=["last", "early"])
+def test_a_training_that_ended_is_not_done_further(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    whole, cut = (tiny_cell("biencoder", trainable_release, tmp_path / name, **options) for name in ("whole", "cut"))
+    expected = systems.system("biencoder").train(whole)
+    with monkeypatch.context() as patched, pytest.raises(UserError, match="No space left"):
+        patched.setattr(trainer, "_keep", full)
+        systems.system("biencoder").train(cut)
+    facts = systems.system("biencoder").train(cut)
+    assert {name: facts[name] for name in facts if name not in TIMES} == {
+        name: expected[name] for name in expected if name not in TIMES
+    }
+    assert weights(cut.model) == weights(whole.model) != {}
 
 
 def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path: Path) -> None:
