@@ -1,5 +1,7 @@
-"""A small mini release that neural systems can train on, without a search for its negatives."""
+"""A small mini release that neural systems can train on, without a search for its negatives; waiting for processes."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -9,6 +11,16 @@ from builder import release as releases
 from builder.release import Draft, Rule, Table
 from eval_kit.release import Release
 from eval_kit.release import open as open_release
+
+TIMEOUT = 120
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for it, two minutes at most."""
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 def small_release(folder: Path) -> Release:

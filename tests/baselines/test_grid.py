@@ -5,21 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from baselines import config
 from baselines.cell import Cell
-from baselines.engines import shards
 from baselines.grid import cells, run, with_negatives
 from baselines.grid_status import of_cell, of_grid
 from baselines.journal import in_use
 from baselines.runners import local
-from baselines.runners.threads import environment
 from baselines.stages import Outcome, run_cell
 from builder import planted
 from builder import release as releases
@@ -28,11 +24,10 @@ from eval_kit.errors import UserError
 from eval_kit.protocol_report import protocols
 from eval_kit.release import Release
 from eval_kit.release import open as open_release
-from tests.baselines.grids import small_release
+from tests.baselines.grids import TIMEOUT, small_release, until
 from tests.conftest import Run
 
 BM25 = {"bm25": {"k1": 0.9, "b": 0.4, "rm3": False, "depth": 100}}
-TIMEOUT = 120
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +71,6 @@ def start(tmp_path: Path, release: Release) -> Iterator[Callable[..., subprocess
 
 def runs_of(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((root / "runs").iterdir())}
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def begun(root: Path) -> bool:
@@ -196,69 +184,6 @@ def test_a_runner_that_is_killed_takes_its_workers_along_and_the_next_one_goes_o
     _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, err
     assert runs_of(root) == {name: run for name, run in reference.items() if ".wh." in name}
-
-
-SHARDS_DONE = "index/?????/shard.json"
-ONE_CELL = """
-import json, sys
-from pathlib import Path
-from baselines import stages
-from baselines.engines import shards
-from baselines.grid import cells
-from eval_kit.release import open as open_release
-shards.SHARD, stages.QUERIES_AT_ONCE = 20, 1
-cell = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])[0]
-print(stages.run_cell(cell).state)
-"""
-
-
-@pytest.mark.parametrize("system", ["biencoder", "splade", "colbert", "monobert"])
-def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
-    system: str, release: Release, tmp_path: Path
-):
-    options = {system: config.load("mini")[system] | {"steps": 16, "checkpoint_every": 4}}
-    [whole, killed] = [cells(options, release, tmp_path / name, shifts=["length"])[0] for name in ("whole", "killed")]
-
-    def begin(cell: Cell) -> subprocess.Popen[str]:
-        arguments = [str(release.folder), str(cell.root), json.dumps(options)]
-        return subprocess.Popen(
-            [sys.executable, "-c", ONE_CELL, *arguments],
-            env=os.environ | environment(threads=1),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def kill_when(condition: Callable[[], object]) -> None:
-        process = begin(killed)
-        until(lambda: condition() or process.poll() is not None)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-
-    def times(pattern: str) -> dict[str, int]:
-        return {str(path): path.stat().st_mtime_ns for path in killed.folder.glob(pattern)}
-
-    kill_when(lambda: times("training/batch-*/checkpoint-*/trainer_state.json"))
-    assert not killed.model.exists()
-    encoded = {}
-    if system != "monobert":
-        kill_when(lambda: len(times(SHARDS_DONE)) >= 5)
-        encoded = times(SHARDS_DONE)
-        assert not (killed.index / shards.MANIFEST).exists()
-    model = times("model/*")
-    kill_when(lambda: len(times("parts/*.trec")) >= 5)
-    parts = times("parts/*.trec")
-    assert not killed.run.exists()
-    assert model.items() <= times("model/*").items()
-    assert encoded.items() <= times(SHARDS_DONE).items()
-    assert of_cell(killed.folder).state == "interrupted"
-    attempts = 3 if system == "monobert" else 4
-    for cell in (whole, killed):
-        out, _ = begin(cell).communicate(timeout=TIMEOUT)
-        assert out == "done\n"
-    assert killed.published.read_bytes() == whole.published.read_bytes()
-    assert of_cell(killed.folder).attempts == attempts
-    assert 5 <= len(parts) < 50
-    assert f"{system}.length.short" in (killed.model / "README.md").read_text()
 
 
 def test_a_cell_that_fails_leaves_the_others_alone(
