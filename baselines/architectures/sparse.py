@@ -55,7 +55,7 @@ class Sparse:
     def identity(self) -> str:
         """Of everything that decides a passage's weights."""
         weights = checkpoint.digest(self.model, self._revision)
-        return json.dumps(["sparse", weights, self._lengths["document"], self._precision])
+        return json.dumps(["postings", weights, self._lengths["document"], self._precision])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """Rows of a CSR matrix (n, terms), in the order of the texts."""

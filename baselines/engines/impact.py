@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines.engines.shards import Shards, building, is_built
-from baselines.engines.sparse import matrix_of
+from baselines.engines.sparse import postings_of
 from baselines.retriever import best_first
 from builder import lucene
 from eval_kit.errors import UserError
@@ -95,7 +95,7 @@ def _weights(row: Any) -> dict[str, int]:
 def _write_documents(shards: Shards, folder: Path) -> None:
     folder.mkdir(parents=True)
     for number, (start, arrays) in enumerate(shards):
-        matrix = matrix_of(arrays)
+        matrix = postings_of(arrays).T.tocsr()
         with (folder / f"{number:05d}.jsonl").open("w", encoding="utf-8") as file:
             for row in range(matrix.shape[0]):
                 one = {"id": shards.ids[start + row].decode(), "contents": "", "vector": _weights(matrix[row])}

@@ -162,10 +162,17 @@ class Shards:
     def __iter__(self) -> Iterator[tuple[int, Arrays]]:
         """For each shard the row of its first passage, and its arrays as read-only memory maps."""
         start = 0
-        for number, count in enumerate(self.counts):
-            place = self.folder / f"{number:05d}"
-            yield start, {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in self.arrays}
+        for arrays, count in zip(self._maps, self.counts, strict=True):
+            yield start, arrays
             start += count
+
+    @cached_property
+    def _maps(self) -> list[Arrays]:
+        """Kept, as a new map is read page by page again."""
+        return [
+            {name: np.load(self.folder / f"{number:05d}" / f"{name}.npy", mmap_mode="r") for name in self.arrays}
+            for number in range(len(self.counts))
+        ]
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Search of sparse vectors by inner product, exact, through an inverted index of each shard.
 
-The shards hold rows of a CSR matrix (``indptr``, ``indices``, ``values``, and ``terms``, its width). On a CPU scipy
-walks the postings of a query's terms; on a GPU it is one sparse product in torch. Memory is that of one shard.
+The shards hold each term's postings as a CSR matrix (``indptr``, ``indices``, ``values``, and ``passages``, its width).
+On a CPU scipy walks the postings of a query's terms; on a GPU it is one sparse product in torch.
 """
 
 import warnings
@@ -19,19 +19,20 @@ GROUP = 256
 
 def arrays_of(matrix: Any) -> Arrays:
     """What a shard holds of its passages, from a scipy CSR matrix (passages, terms) of float32."""
+    postings = matrix.T.tocsr()
     return {
-        "indptr": matrix.indptr.astype(np.int64),
-        "indices": matrix.indices.astype(np.int32),
-        "values": matrix.data.astype(np.float32),
-        "terms": np.array([matrix.shape[1]]),
+        "indptr": postings.indptr.astype(np.int32),
+        "indices": postings.indices.astype(np.int32),
+        "values": postings.data.astype(np.float32),
+        "passages": np.array([matrix.shape[0]]),
     }
 
 
-def matrix_of(arrays: Arrays) -> Any:
-    """The scipy CSR matrix (passages, terms) of a shard."""
+def postings_of(arrays: Arrays) -> Any:
+    """The scipy CSR matrix (terms, passages) of a shard."""
     from scipy.sparse import csr_matrix
 
-    shape = (len(arrays["indptr"]) - 1, int(arrays["terms"][0]))
+    shape = (len(arrays["indptr"]) - 1, int(arrays["passages"][0]))
     return csr_matrix((arrays["values"], arrays["indices"], arrays["indptr"]), shape=shape)
 
 
@@ -53,9 +54,9 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     if not by_scipy:
         groups = [torch.from_numpy(group.toarray().T.copy()).to(where) for group in groups]
     for start, arrays in shards:
-        passages = matrix_of(arrays)
-        block = passages.T.tocsr() if by_scipy else _to_torch(passages).to(where)
-        rows = torch.arange(start, start + passages.shape[0], device=where)
+        postings = postings_of(arrays)
+        block = postings if by_scipy else _to_torch(postings.T.tocsr()).to(where)
+        rows = torch.arange(start, start + postings.shape[1], device=where)
         for number, group in enumerate(groups):
             scores = torch.from_numpy((group @ block).toarray()) if by_scipy else (block @ group).T
             top.add(number, scores, rows)
