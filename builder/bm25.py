@@ -1,7 +1,8 @@
 """BM25 by Lucene, through Pyserini."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import batched
 from pathlib import Path
@@ -106,17 +107,51 @@ def _hits(
     rm3: bool = False,
 ) -> Iterator[tuple[str, list[Any]]]:
     lucene.start()
+    with (_with_rm3 if rm3 else _plain)(folder, k1, b) as searched:
+        for batch in batched(queries, SEARCH_BATCH):
+            hits = searched([text for _, text in batch], [one for one, _ in batch], depth, threads)
+            for query_id, _ in batch:
+                yield query_id, hits.get(query_id, [])
+
+
+type _Searcher = Callable[[list[str], list[str], int, int], dict[str, list[Any]]]
+"""Takes texts and ids of queries, depth and threads."""
+
+
+@contextmanager
+def _plain(folder: Path, k1: float, b: float) -> Iterator[_Searcher]:
+    """Anserini's searcher as Pyserini's LuceneSearcher calls it; to import that takes eight seconds."""
+    from jnius import autoclass
+
+    as_list = autoclass("java.util.ArrayList")
+    searcher = autoclass("io.anserini.search.SimpleSearcher")(str(folder))
+    searcher.set_bm25(float(k1), float(b))
+
+    def search(texts: list[str], ids: list[str], depth: int, threads: int) -> dict[str, list[Any]]:
+        queries, names = as_list(), as_list()
+        for text, one in zip(texts, ids, strict=True):
+            queries.add(text)
+            names.add(one)
+        found = searcher.batch_search(queries, names, depth, threads)
+        return {entry.getKey(): entry.getValue() for entry in found.entrySet().toArray()}
+
+    try:
+        yield search
+    finally:
+        searcher.close()
+
+
+@contextmanager
+def _with_rm3(folder: Path, k1: float, b: float) -> Iterator[_Searcher]:
     from pyserini.search.lucene import LuceneSearcher
 
     searcher = LuceneSearcher(str(folder))
     searcher.set_bm25(k1, b)
-    if rm3:
-        searcher.set_rm3()
-    for batch in batched(queries, SEARCH_BATCH):
-        hits = searcher.batch_search([text for _, text in batch], [one for one, _ in batch], k=depth, threads=threads)
-        for query_id, _ in batch:
-            yield query_id, hits.get(query_id, [])
-    searcher.close()
+    searcher.set_rm3()
+    try:
+        yield lambda texts, ids, depth, threads: searcher.batch_search(texts, ids, k=depth, threads=threads)
+    finally:
+        searcher.close()
 
 
 def _counted(pairs: Iterable[tuple[str, str]], advance: Any) -> Iterator[tuple[str, str]]:

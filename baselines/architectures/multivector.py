@@ -62,13 +62,15 @@ class MultiVector:
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``tokens`` (all tokens, d), one text's below the other's, and ``lengths`` (n,)."""
+        import torch
+
         vectors = self._encode(texts, "document")
-        tokens = np.concatenate(vectors).astype(self._store)
+        tokens = torch.cat(vectors).float().cpu().numpy().astype(self._store)
         return {"tokens": tokens, "lengths": np.array([len(one) for one in vectors], np.int32)}
 
     def encode_queries(self, texts: list[str]) -> late.Tokens:
         """For each text its vectors, (tokens, d) float32."""
-        return self._encode(texts, "query")
+        return [one.float().cpu().numpy() for one in self._encode(texts, "query")]
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
@@ -97,13 +99,13 @@ class MultiVector:
         set_lengths(loaded, self._lengths)
         return to_precision(loaded, self._precision)
 
-    def _encode(self, texts: list[str], role: str) -> late.Tokens:
+    def _encode(self, texts: list[str], role: str) -> Any:
+        """For each text a tensor of its vectors."""
         model = self._model
         encode = model.encode_query if role == "query" else model.encode_document
-        made = self._batch.of(
+        return self._batch.of(
             model.device, lambda size: encode(texts, batch_size=size, show_progress_bar=False, convert_to_numpy=False)
         )
-        return [np.asarray(one.float().cpu().numpy(), np.float32) for one in made]
 
     def _open(self, folder: Path) -> tuple[shards.Shards, Any]:
         if folder not in self._opened:

@@ -39,7 +39,7 @@ print(stages.run_cell(cell).state)
 """
 
 
-@pytest.mark.parametrize("system", ["biencoder", "splade", "colbert", "monobert"])
+@pytest.mark.parametrize("system", ["biencoder", "monobert"])
 def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     system: str, release: Release, tmp_path: Path
 ):
