@@ -1,8 +1,8 @@
 """Hard negatives mined by the model itself while it trains: STAR's static ones (Zhan et al., 2021), made anew.
 
-Once, if ``mine_every`` is more than half of the steps, as STAR's; ADORE, which searches at every step, is not here.
 Every so many steps the model as it is searches all passages for its training queries; what it ranks highest and nobody
-judged relevant are the negatives from then on.
+judged relevant are the negatives from then on. Where ``mine_every`` is at least half of the steps that happens once, as
+in STAR. ADORE, which searches at every step, is not here.
 """
 
 import json
@@ -42,7 +42,7 @@ def miner(cell: Cell, judged: Judged, lookup: Lookup, opened: Open) -> Any:
             # the loader is one batch ahead: that batch was made before this step's passages were mined
             every, step = cell.options["mine_every"], state.global_step
             lookup.mined = _read(folder, (step - 1) // every * every)
-            lookup.mined_next = _read(folder, step) if step % every == 0 and step < args.max_steps else None
+            lookup.mined_next = _read(folder, step) if step % every == 0 else None
 
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             if state.global_step % cell.options["mine_every"] or state.global_step == args.max_steps:

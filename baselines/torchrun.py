@@ -55,7 +55,7 @@ def train(cell: Cell, processes: int, progress: Progress) -> dict[str, Any]:
         if first.exitcode < 0 or not said:  # what the others then said is only that it was gone
             raise UserError(f"{cell.place.file}: one of {processes} processes was ended: {first.message}") from failed
         if not any(isinstance(one, BatchTooLargeError) for one in said):
-            raise UserError(in_one_sentence(said[0])) from failed
+            raise said[0] from failed
 
 
 def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class Sparse:
         return json.dumps(["postings", weights, self._lengths["document"], self._precision])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
-        """Rows of a CSR matrix (n, terms), in the order of the texts."""
+        """The postings of the terms in the texts, which are numbered in their order."""
         return engine.arrays_of(self._encode(texts, "document"))
 
     def encode_queries(self, texts: list[str]) -> Any:

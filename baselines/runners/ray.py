@@ -56,10 +56,10 @@ def run(
         """What begins each task of the cell, one after the other."""
         if cell.place.system == "bm25":
             return [partial(begin, cell, run_cell, threads, 0)]
-        whole = partial(begin, cell, run_cell, threads * processes, gpu * processes, processes)
+        together = threads * processes, gpu * processes, processes
         if not spread or cell.place.system == "monobert":
-            return [whole]
-        training = partial(begin, cell, train_cell, threads * processes, gpu * processes, processes)
+            return [partial(begin, cell, run_cell, *together)]
+        training = partial(begin, cell, train_cell, *together)
         encoding = partial(begin, cell, encode_cell, 0, 0, gpu, threads)
         return [training, encoding, partial(begin, cell, run_cell, threads, gpu)]
 

@@ -21,7 +21,7 @@ def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) 
     from sentence_transformers.util import batch_to_device
 
     class Loss(MultipleNegativesRankingLoss):
-        """Pairwise cross-entropy, with one negative a query and none of the batch."""
+        """The library's; without negatives of the batch and with one a query it is pairwise cross-entropy."""
 
         def get_in_batch_negatives(
             self, anchors: list[str], candidates: list[list[str]]
