@@ -41,7 +41,7 @@ demo: $(READY)  ## mini release -> five systems -> the papers' table and a repor
 	@$(BIN)/python -m baselines demo
 
 test: $(READY)  ## run the tests
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: $(READY)  ## ruff (lint and format) and mypy
 	@$(BIN)/ruff check .

@@ -85,6 +85,9 @@ def train_cell(cell: Cell, processes: int) -> Outcome:
 def connect() -> Any:
     """The module ``ray``, connected.
 
+    A process that has started Java (:mod:`builder.lucene`) must not connect: Ray takes the handler of SIGSEGV from the
+    Java machine, which lives by it (ray-project/ray#36415). Tasks may start Java, as there Ray came first.
+
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.
     """
