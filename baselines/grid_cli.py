@@ -61,6 +61,8 @@ def run(
 
     chosen = {one: configs.chosen(one, system) for one in config}
     every = [options for systems in chosen.values() for options in systems.values()]
+    if runner is Runner.ray:
+        cluster.connect()  # before negatives are drawn, which starts Java
     opened = grid.with_negatives(open_release(release), every, threads)
     cells = [
         cell
@@ -70,7 +72,6 @@ def run(
     if len({cell.place for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(config)} train the same cells; choose the --shift of each")
     if runner is Runner.ray:
-        cluster.connect()
         do = partial(cluster.run, threads=threads, processes=processes)
     else:
         workers = workers or local.most_workers(threads, processes)

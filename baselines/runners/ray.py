@@ -20,6 +20,8 @@ RETRIES = 3
 """How often a task is begun again, on another machine, when its own dies; it goes on from what is on the disk."""
 MANY_PASSAGES = 1_000_000
 """From here on a cell's passages are encoded on all GPUs that are free, not on the cell's own."""
+HANDLERS = {"RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
+"""Ray leaves the handler of SIGSEGV to a Java machine in its process, which lives by it (ray-project/ray#36415)."""
 
 
 def run(
@@ -48,7 +50,7 @@ def run(
             num_cpus=cpus,
             num_gpus=gpus,
             max_retries=RETRIES,
-            runtime_env={"env_vars": environment(threads)},
+            runtime_env={"env_vars": environment(threads) | HANDLERS},
         )
         return task.remote(cell.portable(), *arguments)
 
@@ -85,12 +87,13 @@ def train_cell(cell: Cell, processes: int) -> Outcome:
 def connect() -> Any:
     """The module ``ray``, connected.
 
-    A process that has started Java (:mod:`builder.lucene`) must not connect: Ray takes the handler of SIGSEGV from the
-    Java machine, which lives by it (ray-project/ray#36415). Tasks may start Java, as there Ray came first.
+    A process may start Java (:mod:`builder.lucene`) after this, but not before: of the handlers of SIGSEGV the later
+    one counts, and the first thing that Ray does is to set Python's.
 
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.
     """
+    os.environ.update(HANDLERS)  # read when Ray is imported
     try:
         import ray
     except ImportError as error:
