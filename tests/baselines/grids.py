@@ -12,11 +12,11 @@ from builder.release import Draft, Rule, Table
 from eval_kit.release import Release
 from eval_kit.release import open as open_release
 
-TIMEOUT = 120
+TIMEOUT = 300
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for it, two minutes at most."""
+    """Wait for it, five minutes at most."""
     end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end

@@ -84,6 +84,7 @@ def nodes() -> Iterator[Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # 15 by default: they would starve beside other tests
         head = {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
         made = Cluster(initialize_head=True, head_node_args=head)
         made.add_node(num_cpus=1, object_store_memory=MEMORY)
