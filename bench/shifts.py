@@ -27,7 +27,9 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from builder.encode import Embedded, Model, encode
+from builder.embedded import Embedded
+from builder.encode import encode
+from builder.encoders import Model
 from builder.shifts import restrain, resttest, topic
 from builder.shifts.kmeans import kmeans
 

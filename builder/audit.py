@@ -20,8 +20,10 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
-from builder.encode import by_name, encode, progress, public_name
+from builder.encode import encode
+from builder.encoders import by_name, public_name
 from builder.near import Rows, nearest, words
+from builder.progress import progress
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.schemas import validate
@@ -60,7 +62,7 @@ def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Pat
     Args:
         release: from :func:`eval_kit.release.open`.
         near: the cosine from which two queries are near-duplicates.
-        encoder: of the queries: ``words``, or a name as :mod:`builder.encode` takes it.
+        encoder: of the queries: ``words``, or a name as :mod:`builder.encoders` takes it.
         cache: where vectors are kept; None keeps none.
 
     Returns:

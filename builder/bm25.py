@@ -11,8 +11,8 @@ from typing import Any
 from filelock import FileLock
 
 from builder import lucene
-from builder.encode import progress
 from builder.passages import collection_key, how_many, passages
+from builder.progress import progress
 from eval_kit import atomic
 from eval_kit.errors import UserError
 from eval_kit.release import Release

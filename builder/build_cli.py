@@ -122,7 +122,7 @@ def _published(upstream: Path | None, allow_partial: bool, console: Console) -> 
 
 
 def _rebuilt(given: dict[str, Any], console: Console) -> "Draft":
-    from builder import encode, rebuilt
+    from builder import encoders, rebuilt
     from builder.parameters import Parameters, for_mini
     from builder.sources import mini
 
@@ -132,9 +132,9 @@ def _rebuilt(given: dict[str, Any], console: Console) -> "Draft":
     collection = _collection(name, {key: given[key] for key in ("queries", "strength") if key in given}, console)
     parameters = for_mini(collection.train.height) if name == MINI else Parameters()
     if name == MINI and given.get("encoder", "lsa") == "lsa":
-        encoder: encode.Encoder = mini.encoder(collection)
+        encoder: encoders.Encoder = mini.encoder(collection)
     else:
-        encoder = encode.by_name(given.get("encoder", encode.PAPER))
+        encoder = encoders.by_name(given.get("encoder", encoders.PAPER))
     return rebuilt.draft(
         collection,
         shifts=given.get("shift"),

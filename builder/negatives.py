@@ -18,9 +18,9 @@ import polars as pl
 from filelock import FileLock
 
 from builder import bm25, lucene
-from builder.encode import progress
 from builder.features import features
 from builder.passages import collection_key
+from builder.progress import progress
 from builder.release import Rule, Table, add_table
 from eval_kit import atomic
 from eval_kit.digests import OrderedDigest

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from builder.encode import Embedded, by_name, encode, public_name
+from builder.embedded import Embedded
+from builder.encode import encode
+from builder.encoders import by_name, public_name
 from builder.reports import SIMILARITY
 from builder.shifts import topic
 from eval_kit import atomic
@@ -32,7 +34,7 @@ def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) 
 
     Args:
         release: a folder with topic, wh or length queries; without topic test queries, there is no ``topics.png``.
-        encoder: of the queries, by name; see :mod:`builder.encode`.
+        encoder: of the queries, by name; see :mod:`builder.encoders`.
         cache: where vectors are kept; None keeps none.
 
     Returns:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.encode import Encoder, Lsa
+from builder.encoders import Encoder, Lsa
 from builder.parameters import SHIFTS, Parameters
 from builder.rebuilt_tables import DL, Build
 from builder.release import Draft, Table

@@ -10,7 +10,9 @@ import numpy as np
 import polars as pl
 
 from builder import validation
-from builder.encode import Embedded, Encoder, embed, public_name
+from builder.embedded import Embedded
+from builder.encode import embed
+from builder.encoders import Encoder, public_name
 from builder.parameters import Parameters
 from builder.release import Rule, Table
 from builder.shifts import chameleons, length, restrain, resttest, topic, wh

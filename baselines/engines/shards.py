@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from baselines.engines.progress import counting
 from baselines.engines.topk import rank_of
 from baselines.retriever import Passages
-from builder.encode import write_array
+from builder.array_files import write_array
 from eval_kit import atomic
 from eval_kit.errors import UserError
 

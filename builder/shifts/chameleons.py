@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.encode import check_ids
+from builder.embedded import check_ids
 from eval_kit.errors import UserError
 from eval_kit.measures import parse, per_query
 from eval_kit.ranks import rank_judged

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.encode import Vectors, progress
+from builder.embedded import Vectors
+from builder.progress import progress
 from eval_kit.errors import UserError
 
 type Ints = NDArray[np.int64]

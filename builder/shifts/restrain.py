@@ -19,7 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from builder.encode import Embedded, Vectors, progress
+from builder.embedded import Embedded, Vectors
+from builder.progress import progress
 from builder.shifts.kmeans import Ints, blocks
 from eval_kit.errors import UserError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from builder.encode import Embedded
+from builder.embedded import Embedded
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
 

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from builder.encode import Embedded, Vectors
+from builder.embedded import Embedded, Vectors
 from builder.shifts.kmeans import Clusters, Ints, kmeans
 from eval_kit.errors import UserError
 

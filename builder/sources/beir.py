@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from builder.encode import progress
+from builder.progress import progress
 from builder.sources.collection import Collection, split_name
 from eval_kit.beir import read_qrels, read_queries
 from eval_kit.digests import file_sha256

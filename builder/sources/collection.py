@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from builder.encode import check_ids
+from builder.embedded import check_ids
 from builder.sources.formats import by_id
 from eval_kit.errors import UserError
 

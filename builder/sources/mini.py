@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from builder.encode import Lsa
+from builder.encoders import Lsa
 from builder.sources.collection import Collection
 
 type Ints = NDArray[np.int64]

@@ -13,7 +13,7 @@ import pytest
 
 from builder import rebuilt
 from builder import release as releases
-from builder.encode import Lsa
+from builder.encoders import Lsa
 from builder.parameters import Parameters
 from builder.shifts.restrain import Parameters as Restrain
 from builder.shifts.topic import Parameters as Topic

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from builder import rebuilt
 from builder import release as releases
-from builder.encode import Lsa
+from builder.encoders import Lsa
 from builder.fidelity import Match, agreement, compare
 from builder.fidelity_limits import LIMITS
 from builder.parameters import SHIFTS, Parameters, for_mini

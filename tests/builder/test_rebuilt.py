@@ -17,7 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from builder import rebuilt
 from builder import release as releases
-from builder.encode import Compute, Lsa, Model, public_name
+from builder.encoders import Compute, Lsa, Model, public_name
 from builder.parameters import Parameters, for_mini
 from builder.shifts import wh
 from builder.shifts.restrain import Parameters as Restrain

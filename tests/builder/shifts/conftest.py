@@ -2,7 +2,9 @@
 
 import pytest
 
-from builder.encode import Embedded, Lsa, embed
+from builder.embedded import Embedded
+from builder.encode import embed
+from builder.encoders import Lsa
 from builder.sources.mini import Mini, generate
 
 MINI_LSA = {"dimensions": 6, "most": 0.02}

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from builder.encode import Embedded
+from builder.embedded import Embedded
 
 
 def blobs(n: int, d: int, centres: int, seed: int = 1, spread: float = 0.3) -> tuple[Embedded, NDArray[np.int64]]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from planted_vectors import blobs, shuffled
 from polars.testing import assert_frame_equal
 
-from builder.encode import Embedded
+from builder.embedded import Embedded
 from builder.shifts.restrain import Parameters, assign, depths, solve
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError

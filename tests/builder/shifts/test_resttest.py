@@ -5,7 +5,7 @@ from planted_vectors import blobs
 from polars.testing import assert_frame_equal
 from sklearn.metrics import adjusted_rand_score
 
-from builder.encode import Embedded
+from builder.embedded import Embedded
 from builder.shifts.kmeans import kmeans
 from builder.shifts.resttest import Parameters, assign
 from eval_kit.errors import UserError

@@ -12,7 +12,9 @@ from polars.testing import assert_frame_equal
 from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from builder.encode import Embedded, Model, encode
+from builder.embedded import Embedded
+from builder.encode import encode
+from builder.encoders import Model
 from builder.shifts import topic
 from builder.shifts.kmeans import Clusters, kmeans
 from builder.shifts.topic import Parameters, assign, described, expanded, farthest, picture

@@ -1,0 +1,106 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.encode import encode
+from builder.encoders import PAPER, Lsa, Model, _batches, by_name
+from eval_kit.errors import UserError
+
+TEXTS = ["what is a shebang", "how long do wisdom teeth take", "a", "when did rock n roll begin", "rock n roll"] * 3
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DistilBERT of 2 layers with random weights, saved as a transformers folder."""
+    from transformers import BertTokenizerFast, DistilBertConfig, DistilBertModel, set_seed
+
+    folder = tmp_path_factory.mktemp("tiny")
+    words = sorted({word for text in TEXTS for word in text.split()} | set("abcdefghijklmnopqrstuvwxyz"))
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    set_seed(13)
+    config = DistilBertConfig(vocab_size=len(vocabulary), dim=16, hidden_dim=32, n_layers=2, n_heads=2)
+    DistilBertModel(config).save_pretrained(folder)
+    return folder
+
+
+def test_lsa_puts_like_with_like_and_is_the_same_every_time() -> None:
+    texts = [
+        "red apple pie",
+        "green apple pie",
+        "apple pie crust",
+        "car engine oil",
+        "old car engine",
+        "engine oil car",
+    ]
+    vectors = encode(texts, Lsa(dimensions=2))
+    assert vectors.dtype == np.float32 and vectors.shape == (6, 2)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
+    alike = vectors @ vectors.T
+    assert alike[:3, :3].min() > 0.9 and alike[3:, 3:].min() > 0.9 and abs(alike[:3, 3:]).max() < 0.1
+    assert np.array_equal(vectors, encode(texts, Lsa(dimensions=2)))
+
+
+def test_lsa_can_learn_from_a_corpus() -> None:
+    corpus = ["zebra lion safari", "lion safari", "zebra safari", "bolt nut screw", "nut screw", "bolt screw"]
+    vectors = encode(["zebra", "lion", "bolt", "nut", "unheard"], Lsa(dimensions=2, corpus=corpus))
+    alike = vectors @ vectors.T
+    assert alike[0, 1] > 0.9 and alike[2, 3] > 0.9 and abs(alike[0, 2]) < 0.1
+    assert not vectors[4].any()
+    assert Lsa(corpus=corpus).revision != Lsa().revision
+
+
+@pytest.mark.parametrize("texts", [["a", "b"], ["word"]])
+def test_lsa_refuses_texts_it_cannot_learn_from(texts: list[str]) -> None:
+    with pytest.raises(UserError, match="lsa cannot learn from these texts"):
+        encode(texts, "lsa")
+
+
+def test_cls_is_the_last_hidden_state_of_the_first_token(tiny: Path) -> None:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    vectors = encode(TEXTS, f"{tiny}:cls")
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny), AutoModel.from_pretrained(tiny).eval()
+    with torch.inference_mode():
+        hidden = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).last_hidden_state
+    assert np.allclose(vectors, hidden[:, 0].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("budget", [1, 20, 10_000])
+def test_batches_by_tokens_change_nothing_but_the_speed(tiny: Path, budget: int) -> None:
+    plain = Model(f"{tiny}:cls").model().encode(TEXTS, show_progress_bar=False)
+    assert np.allclose(encode(TEXTS, Model(f"{tiny}:cls", budget=budget)), plain, atol=1e-5)
+
+
+def test_batches_keep_to_the_budget_and_leave_nothing_out() -> None:
+    lengths = np.sort(np.random.default_rng(1).integers(1, 60, 500))[::-1]
+    batches = list(_batches(lengths, 100))
+    assert [i for rows in batches for i in range(rows.start, rows.stop)] == list(range(500))
+    assert all(lengths[rows.start] * (rows.stop - rows.start) <= 100 for rows in batches)
+
+
+def test_a_folders_revision_is_its_content(tiny: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in tiny.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    assert Model(f"{copy}:cls").revision == Model(str(tiny)).revision
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"n_heads": 4}))
+    assert Model(str(copy)).revision != Model(str(tiny)).revision
+
+
+def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
+        encode(["a"], str(tmp_path / "empty"))
+
+
+def test_names() -> None:
+    assert by_name("lsa") == Lsa()
+    assert by_name(PAPER) == Model("distilbert-base-uncased:cls")
+    assert Model(PAPER).place == "distilbert-base-uncased"
