@@ -42,7 +42,7 @@ def backbone(cell: Cell, texts: Iterable[str]) -> str:
 
     wanted = cell.options["backbone"]
     if isinstance(wanted, str):
-        checkpoint.kind(wanted)
+        checkpoint.kind(wanted)  # says so if there is none
         return _bare(cell, wanted) if cell.options.get("random_weights", False) else wanted
     return _with_words(_small(cell, wanted), texts, _own_folder(cell))
 

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eval_kit.errors import UserError
 from eval_kit.schemas import faults_of
 from eval_kit.text_files import read_utf8
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 FOLDER = Path(__file__).parent / "configs"
 
@@ -78,6 +81,13 @@ def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
         document = document | {"systems": systems}
     if faults := faults_of("config", document):
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
-        raise UserError(f"{origin}: {faults[0].json_path}: {faults[0].message}{more}")
+        raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
     options: dict[str, dict[str, Any]] = document["systems"]
     return options
+
+
+def _sentence(fault: "ValidationError") -> str:
+    """The fault in words; of a rule about several options, those of the schema, as jsonschema prints them all."""
+    if fault.validator in ("oneOf", "not"):
+        return str(fault.schema["description"])
+    return str(fault.message)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from baselines import training_data
 from baselines.cell import Cell
 from builder.passages import how_many
 from eval_kit import schemas
@@ -24,8 +25,8 @@ class Cost:
     Attributes:
         system: its name.
         cells: how many trainings.
-        training: hours, if none ends early.
-        indexing: hours of encoding passages; 0 for a re-ranker.
+        training: hours, if none ends early; without evaluations on the way.
+        indexing: hours of encoding and indexing passages; 0 for a re-ranker.
         searching: hours.
     """
 
@@ -41,13 +42,15 @@ class Cost:
         return self.training + self.indexing + self.searching
 
 
-def measured(path: Path) -> dict[str, Any]:
+def measured(path: Path, config: str) -> dict[str, Any]:
     """Read throughputs (schemas/throughput.schema.json).
 
     Raises:
-        UserError: not readable, or not of that schema.
+        UserError: not readable, not of that schema, or measured with another config.
     """
     document: dict[str, Any] = schemas.read("throughput", path)
+    if document["config"] != config:
+        raise UserError(f"{path}: was measured with the config {document['config']}, not {config}")
     return document
 
 
@@ -55,7 +58,7 @@ def projected(cells: Sequence[Cell], throughput: Mapping[str, Any]) -> list[Cost
     """The cost of each trained system that was measured, in the order of ``cells``; BM25 needs no such device.
 
     Raises:
-        UserError: a system was not measured, or trains by epochs (whose steps depend on the training set).
+        UserError: a system was not measured; the release lacks the training queries of a cell that trains by epochs.
     """
     costs = []
     for system in dict.fromkeys(cell.place.system for cell in cells if cell.place.system != "bm25"):
@@ -91,7 +94,7 @@ def show(costs: Sequence[Cost], device: str, console: Console) -> None:
     console.print(table)
     console.print(
         "measured samples, passages and queries a second, times what the config asks for; training that ends early "
-        "costs less",
+        "costs less, and its evaluations on the way are not counted",
         style="dim",
         soft_wrap=True,
     )
@@ -99,9 +102,8 @@ def show(costs: Sequence[Cost], device: str, console: Console) -> None:
 
 def _examples(cell: Cell) -> int:
     options = cell.options
-    if "steps" not in options:
-        raise UserError(f"{cell.place.system} trains by epochs; its cost is projected for a config that names steps")
-    return int(options["steps"] * options["batch_size"] * options.get("gradient_accumulation", 1))
+    pairs = training_data.pairs(cell) if "epochs" in options else 0
+    return int(training_data.steps(cell, pairs) * options["batch_size"] * options.get("gradient_accumulation", 1))
 
 
 def _passages(cell: Cell) -> int:

@@ -7,7 +7,7 @@ import typer
 
 
 def cost(
-    config: Annotated[str, typer.Option(help="paper, mini, or a JSON file of your own.")],
+    config: Annotated[str, typer.Option(help="paper, paper-cikm2022, mini, mini-long, or a JSON file of your own.")],
     measured: Annotated[Path, typer.Option(metavar="FILE", help="Throughputs of a device, as bench/ writes them.")],
     release: Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system; repeatable.")] = None,
@@ -25,7 +25,7 @@ def cost(
     from eval_kit.release import open as open_release
 
     refuse_overwriting([measured], [json_file])
-    throughput = library.measured(measured)
+    throughput = library.measured(measured, config)
     wanted = cells(configs.chosen(config, system), open_release(release), Path(), configs.shifts(config))
     costs = library.projected(wanted, throughput)
     document = {"device": throughput["device"], "projected": [asdict(one) | {"hours": one.hours} for one in costs]}

@@ -21,7 +21,7 @@ class Retriever(Protocol):
     """A model with its way of searching."""
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Make ``folder`` searchable. What a killed call has finished is kept, and the next goes on from there."""
+        """Make ``folder`` searchable. Passages that a killed call has encoded are not encoded again."""
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """Search an indexed folder for ``query_id`` and ``text``, the queries in their order."""

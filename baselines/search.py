@@ -1,6 +1,5 @@
 """Make one run: over every test query of a release, or over passages and queries of one's own."""
 
-import shutil
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from rich.console import Console
 from baselines import run_files
 from baselines.engines import shards
 from baselines.engines.progress import counted
+from baselines.index_size import index_bytes
 from baselines.inputs import test_queries
 from baselines.retriever import Passages, Retriever
 from baselines.systems.bm25 import Bm25
@@ -21,30 +21,9 @@ from builder.passages import how_many, passages
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 
-SYSTEMS = ("bm25",)
 DEPTH = 1000
 LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
 """Queries that are searched alone to tell the latency, and the seconds after which no further one is."""
-
-
-def search(system: str, release: Release, folder: Path, progress: Console) -> Path:
-    """Index the release's passages, search all its test queries (1000 passages each), and write one run.
-
-    Args:
-        system: one of ``SYSTEMS``.
-        release: whose passages and queries.
-        folder: gets ``<system>.trec`` and the index; an index of the same collection is made anew.
-        progress: where to say what is being done.
-
-    Returns:
-        The run's path.
-    """
-    if system not in SYSTEMS:
-        raise UserError(f"unknown system {system!r}; there are {', '.join(SYSTEMS)}")
-    run, index = folder / f"{system}.trec", folder / f"{system}.lucene"
-    shutil.rmtree(index, ignore_errors=True)
-    make_run(Bm25(), of_release(release), test_queries(release), run, index, progress)
-    return run
 
 
 def make_run(
@@ -95,7 +74,7 @@ def make_run(
         "index_seconds": round(indexed - begun, 3),
         "search_seconds": round(searched - indexed, 3),
         "queries_per_second": round(queries.height / (searched - indexed), 2),
-        "index_bytes": _bytes(index),
+        "index_bytes": index_bytes(index),
         **_encoding(index),
     }
 
@@ -162,10 +141,6 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
             raise UserError(f"{release.folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
     wanted = pl.concat([release.test_sets[name].queries for name in test_sets])
     return queries.filter(pl.col("query_id").is_in(wanted.implode()))
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
 
 
 def _encoding(index: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from filelock import FileLock
 from baselines import run_files, systems, torchrun
 from baselines.cell import Cell
 from baselines.cell_documents import conclude, conclusion, describe, write_card
+from baselines.index_size import index_bytes
 from baselines.journal import Journal, Report, lock
 from baselines.retriever import Retriever
 from builder.passages import passages
@@ -80,8 +81,7 @@ def index(cell: Cell, journal: Journal, make: Callable[[], None]) -> None:
     cell.index.parent.mkdir(parents=True, exist_ok=True)
     with journal.stage("indexing"), FileLock(f"{cell.index}.lock"):
         make()
-        files = [file for file in cell.index.rglob("*") if file.is_file()]
-        journal.facts["indexing"] = {"bytes": sum(file.stat().st_size for file in files)}
+        journal.facts["indexing"] = {"bytes": index_bytes(cell.index)}
 
 
 def search(cell: Cell, retriever: Retriever, report: Report) -> None:

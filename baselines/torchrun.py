@@ -9,11 +9,12 @@ from typing import Any
 
 from baselines import systems
 from baselines.cell import Cell
-from baselines.trainer import BatchTooLargeError, Progress, free_memory, rank
+from baselines.journal import Report
+from baselines.trainer import BatchTooLargeError, free_memory, rank
 from eval_kit.errors import UserError, in_one_sentence
 
 
-def train(cell: Cell, processes: int, progress: Progress) -> dict[str, Any]:
+def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
     """Train as the cell's system does alone, each of so many processes on its share of every batch.
 
     Args:
@@ -68,7 +69,7 @@ def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:
 
 
 @contextmanager
-def _hearing(progress: Progress) -> Iterator[tuple[Connection, list[Exception]]]:
+def _hearing(progress: Report) -> Iterator[tuple[Connection, list[Exception]]]:
     """A connection for the processes to send their progress and errors to, and the errors that came.
 
     An error of ``progress`` (it writes to the disk) is raised when the training has ended.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines.cell import Cell
+from baselines.journal import Report
 from eval_kit import atomic
 from eval_kit.errors import UserError
 
@@ -26,8 +27,6 @@ LOSSES_LOGGED = 20
 SECONDS_TO_WAIT = 7 * 24 * 3600
 """Of a process for the others: while the first mines, say, which takes hours."""
 SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
-
-type Progress = Callable[[dict[str, Any]], None]
 
 
 class BatchTooLargeError(Exception):
@@ -59,7 +58,7 @@ class Parts:
     callbacks: "Sequence[TrainerCallback]" = field(default_factory=list)
 
 
-def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Progress | None = None) -> dict[str, Any]:
+def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Report | None = None) -> dict[str, Any]:
     """Train, and put the model in ``cell.model``, whole or not at all.
 
     A training that was killed goes on from its last checkpoint, to the same model as if it had not been. One that
@@ -106,6 +105,8 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Progress |
             if processes() > 1:
                 raise BatchTooLargeError
             free_memory()
+    except UserError:
+        raise
     except Exception as error:
         if (reason := _unwritable(error)) is None:
             raise
@@ -113,7 +114,7 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Progress |
 
 
 def _attempt(
-    cell: Cell, steps: int, batch: int, build: Callable[[], Parts], folder: Path, progress: Progress | None
+    cell: Cell, steps: int, batch: int, build: Callable[[], Parts], folder: Path, progress: Report | None
 ) -> dict[str, Any]:
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
@@ -291,7 +292,7 @@ def _without_cards(trainer: type) -> Any:
     return type(trainer.__name__, (trainer,), {"add_model_card_callback": nothing, "_save": save})
 
 
-def _watch(steps: int, progress: Progress | None) -> Any:
+def _watch(steps: int, progress: Report | None) -> Any:
     """A callback that times the training, without its evaluations' end, and passes on how far it is."""
     from transformers import TrainerCallback
 

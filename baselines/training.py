@@ -1,16 +1,16 @@
 """What the four trainings have in common: the cell's examples, their teacher, mining, and how long it lasts."""
 
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from baselines.cell import Cell
 from baselines.distillation import teacher
+from baselines.journal import Report
 from baselines.mining import miner
 from baselines.retriever import Retriever
-from baselines.trainer import Parts, Progress, fit
-from baselines.training_data import Lookup, examples, passage_texts, training
+from baselines.trainer import Parts, fit
+from baselines.training_data import Lookup, examples, passage_texts, steps, training
 
 type Opener = Callable[[str | Path, Mapping[str, Any]], Retriever]
 
@@ -35,14 +35,13 @@ class Session:
         self.cell = cell
         self.judged = training(cell)
         batch = options["batch_size"] * options.get("gradient_accumulation", 1)
-        pairs = sum(map(len, self.judged.positives.values()))
-        self.steps = options.get("steps") or max(1, math.ceil(pairs * options["epochs"] / batch))
+        self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
         lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options))
         self.dataset = examples(cell, self.judged, lookup, self.steps * batch)
         self.callbacks = []
         if "mine_every" in options:
             self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
 
-    def train(self, build: Callable[[], Parts], progress: Progress | None) -> dict[str, Any]:
+    def train(self, build: Callable[[], Parts], progress: Report | None) -> dict[str, Any]:
         """Fit, and add to the facts on how many queries."""
         return fit(self.cell, self.steps, build, progress) | {"train_queries": len(self.judged.texts)}

@@ -4,6 +4,7 @@ Texts are looked up when a batch is made, so a grid of ten million triplets hold
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -49,22 +50,27 @@ def training(cell: Cell) -> Judged:
     Raises:
         UserError: the release has no such queries, no judgements of them, or no negatives.
     """
-    place, release = cell.place, cell.release
-    if place.held_out not in (have := cells.parts(release, place.shift)):
-        raise UserError(f"{place.file}: the {place.shift} shift has no {place.held_out}; it has {', '.join(have)}")
-    if place.shift == "restrain":
-        queries, qrels = release.table("restrain", place.held_out), f"restrain_{place.held_out}"
-    else:
-        table, qrels = release.table(place.shift, "train"), "train"
-        column = "bucket" if place.shift == "resttest" else "cluster"
-        held_out = table.filter(pl.col(column) == place.held_out)
-        queries = table.join(held_out, on="query_id", how="anti")
-    unseen = _unseen(release)
-    allowed = queries.join(unseen, on="query_id", how="anti").join(unseen, on="text", how="anti")
-    judged = _judged(release, allowed, qrels)
+    judged = _judged(cell.release, *_allowed(cell))
     if not judged.texts:
-        raise UserError(f"{release.folder}: has no judged queries to train {place.file} on")
+        raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.place.file} on")
     return judged
+
+
+def steps(cell: Cell, pairs: int) -> int:
+    """Updates of the weights, where the cell trains on so many pairs of a query and a relevant passage."""
+    options = cell.options
+    batch = options["batch_size"] * options.get("gradient_accumulation", 1)
+    return int(options.get("steps") or max(1, math.ceil(pairs * options["epochs"] / batch)))
+
+
+def pairs(cell: Cell) -> int:
+    """How many pairs of a query and a relevant passage the cell trains on.
+
+    Raises:
+        UserError: the release has no such queries, or no judgements of them.
+    """
+    queries, qrels = _allowed(cell)
+    return _relevant(cell.release, qrels).join(queries, on="query_id", how="semi").height
 
 
 def validation(release: Release) -> Judged:
@@ -210,13 +216,33 @@ def _unseen(release: Release) -> pl.DataFrame:
     return pl.concat([release.table(*table).select("query_id", "text") for table in sorted(tables)]).unique()
 
 
+def _allowed(cell: Cell) -> tuple[pl.DataFrame, str]:
+    """The queries that the cell may train on, and the name of their judgements."""
+    place, release = cell.place, cell.release
+    if place.held_out not in (have := cells.parts(release, place.shift)):
+        raise UserError(f"{place.file}: the {place.shift} shift has no {place.held_out}; it has {', '.join(have)}")
+    if place.shift == "restrain":
+        queries, qrels = release.table("restrain", place.held_out), f"restrain_{place.held_out}"
+    else:
+        table, qrels = release.table(place.shift, "train"), "train"
+        column = "bucket" if place.shift == "resttest" else "cluster"
+        held_out = table.filter(pl.col(column) == place.held_out)
+        queries = table.join(held_out, on="query_id", how="anti")
+    unseen = _unseen(release)
+    return queries.join(unseen, on="query_id", how="anti").join(unseen, on="text", how="anti"), qrels
+
+
+def _relevant(release: Release, qrels: str) -> pl.DataFrame:
+    return release.qrels(qrels).filter(pl.col("relevance") >= 1)
+
+
 def _judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
     if "negatives" not in release.configs:
         raise UserError(
             f"{release.folder}: holds no negatives to train with; draw them with: python -m builder negatives "
             f"{release.folder}"
         )
-    relevant = release.qrels(qrels).filter(pl.col("relevance") >= 1).sort("query_id", "passage_id")
+    relevant = _relevant(release, qrels).sort("query_id", "passage_id")
     rows = (
         queries.select("query_id", "text")
         .unique("query_id", keep="first")

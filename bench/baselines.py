@@ -2,8 +2,8 @@
 
 Every figure of ours stands beside a peer's, taken in turn with it on one thread: the same training in a plain trainer
 of sentence-transformers, its ``encode``, and faiss, scipy, torch, Pyserini and maxsim on the same vectors and queries.
-``--gpu`` instead measures the paper's trainings and encodings on this machine's GPU, for ``baselines cost``.
-Writes ``bench/results/baselines.json``, with ``--gpu`` ``bench/results/throughput.<device>.json``.
+``--gpu`` instead measures a paper's trainings and encodings on this machine's GPU, for ``baselines cost``.
+Writes ``bench/results/baselines.json``, with ``--gpu`` ``bench/results/throughput.<device>.<config>.json``.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
+CONFIGS = ("paper", "paper-cikm2022")
 PARTS = ("training", "slice", "synthetic")
 LIBRARIES = ("torch", "sentence-transformers", "transformers", "faiss-cpu", "scipy", "pyserini")
 
@@ -34,7 +35,8 @@ def main() -> None:
     parser.add_argument("--slice", type=Path, default=Path("../shared/real-slice"), help="folder of the real slice")
     parser.add_argument("--folder", type=Path, help="keep what is encoded of the slice there, for the next time")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--gpu", action="store_true", help="measure the paper's trainings on a GPU")
+    parser.add_argument("--gpu", action="store_true", help="measure trainings on a GPU")
+    parser.add_argument("--config", default="paper", choices=CONFIGS, help="whose trainings, with --gpu")
     parser.add_argument("--steps", type=int, default=300, help="of each training, with --gpu")
     parser.add_argument("--peak-tflops", type=float, help="of the GPU, if its name is not known here")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
@@ -87,11 +89,12 @@ def _gpu(given: argparse.Namespace, temporary: Path, console: Console) -> None:
 
     _quiet()
     sizes = gpu.TINY if given.quick else replace(gpu.Sizes(), steps=given.steps)
+    sizes = replace(sizes, config=given.config)
     with console.status("measuring") as status:
         document = gpu.throughput(temporary, sizes, given.peak_tflops, lambda name: status.update(f"measuring: {name}"))
     validate("throughput", document)
     named = re.sub(r"[^a-z0-9]+", "-", document["device"].lower())
-    _write(document, given.out or (None if given.quick else RESULTS / f"throughput.{named}.json"))
+    _write(document, given.out or (None if given.quick else RESULTS / f"throughput.{named}.{given.config}.json"))
     table = _table(f"{document['device']}, a second", "samples", "tokens", "TFLOPs", "of peak", "passages", "queries")
     for name, one in document["systems"].items():
         share = f"{one['share_of_peak']:.1%}" if one["share_of_peak"] else ""

@@ -1,4 +1,4 @@
-"""What the four neural systems do in a second on one device at the paper's sizes, for ``baselines cost``."""
+"""What the four neural systems of a config do in a second on one device, for ``baselines cost``."""
 
 import contextlib
 import io
@@ -14,9 +14,10 @@ from baselines import config, systems
 from baselines.cell import Cell
 from baselines.cost import MS_MARCO_PASSAGES
 from baselines.engines import shards
+from baselines.index_size import index_bytes
 from bench.baselines_data import mini_release
 from bench.baselines_training import NEURAL, Clock, cell_of, parts_of, plain_trainer
-from bench.turns import folder_bytes, timed
+from bench.turns import timed
 from builder.passages import passages
 from eval_kit.release import Release
 
@@ -32,18 +33,20 @@ EXACT = ("biencoder", "splade")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured; as it stands, for a GPU.
+    """What is measured, and how much; as it stands, for a GPU.
 
     Attributes:
+        config: whose options are taken.
         steps: of each training.
         queries: of the mini release that is trained on.
         passages: encoded and searched.
         searched: queries in one search, as many as the grid asks at once.
         pairs: scored by the re-ranker.
-        shape: changes to DistilBERT's; its vocabulary holds all words, however small.
-        options: changes to each system's of the paper config.
+        shape: changes to the backbone's; its vocabulary holds all words, however small.
+        options: changes to each system's of the config.
     """
 
+    config: str = "paper"
     steps: int = 300
     queries: int = 10_000
     passages: int = 50_000
@@ -82,7 +85,7 @@ def throughput(root: Path, sizes: Sizes, peak_tflops: float | None, told: Callab
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     peak = peak_tflops or next((value for name, value in PEAK_TFLOPS.items() if name in device), None)
     release = mini_release(root / "release" / "ms-marco-shift", sizes.queries, real_lengths=True)
-    backbone = _backbone(root / "backbone", release, sizes.shape or {})
+    backbone = _backbone(root / "backbone", release, {"n_layers": _layers(sizes.config)} | (sizes.shape or {}))
     found = {}
     for system in NEURAL:
         told(system)
@@ -91,21 +94,28 @@ def throughput(root: Path, sizes: Sizes, peak_tflops: float | None, told: Callab
         found[system] = {**trained, **(_reranking if system == "monobert" else _searching)(cell, root, sizes)}
     return {
         "device": device,
+        "config": sizes.config,
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "peak_tflops": peak,
-        "backbone": "DistilBERT's shape, weights drawn at random",
+        "backbone": f"DistilBERT's shape with {_layers(sizes.config)} layers, weights drawn at random",
         "passages": "random words, as long as passages of MS MARCO",
         "systems": found,
     }
 
 
+def _layers(named: str) -> int:
+    """Of the config's backbones: 6 where one of them is a DistilBERT, else 12, as in BERT-base."""
+    backbones = {str(options["backbone"]) for options in config.load(named).values() if "backbone" in options}
+    return 6 if any("distilbert" in one for one in backbones) else 12
+
+
 def _cell(system: str, release: Release, backbone: Path, root: Path, sizes: Sizes) -> Cell:
-    """Of the paper config, without early stopping."""
+    """Of the config, without early stopping."""
     import torch
 
-    options = config.load("paper")[system]
-    wanted = {name: value for name, value in options.items() if name not in ("evaluate_every", "patience")}
+    options = config.load(sizes.config)[system]
+    wanted = {name: value for name, value in options.items() if name not in ("evaluate_every", "patience", "epochs")}
     wanted |= {"backbone": str(backbone), "steps": sizes.steps}
     if torch.cuda.is_available() and not torch.cuda.is_bf16_supported(including_emulation=False):
         wanted |= {"precision": "float16", "encode_precision": "float16"}
@@ -170,9 +180,9 @@ def _searching(cell: Cell, root: Path, sizes: Sizes) -> dict[str, Any]:
     speed = queries.height / seconds
     scaled = speed * len(pairs) / MS_MARCO_PASSAGES if cell.place.system in EXACT else speed
     return {
-        "passages_per_second": len(pairs) / shards.read(folder).seconds,
-        "indexing_s": indexing["wall_s"],
-        "index_bytes_per_passage": folder_bytes(folder) / len(pairs),
+        "passages_per_second": len(pairs) / indexing["wall_s"],
+        "passages_encoded_per_second": len(pairs) / shards.read(folder).seconds,
+        "index_bytes_per_passage": index_bytes(folder) / len(pairs),
         "searched_passages": len(pairs),
         "queries_per_second_measured": speed,
         "queries_per_second": scaled,

@@ -28,6 +28,9 @@ def index(passages: Iterable[tuple[str, str]], folder: Path, threads: int = 2, v
     """Index ``(passage id, text)`` pairs into ``folder``, replacing an index that stands there.
 
     With ``vectors`` the terms of each passage are kept too, which RM3 reads.
+
+    Raises:
+        UserError: no Java; an index that lacks passages, as on a full disk (Lucene only logs that).
     """
     lucene.start()
     from pyserini.index.lucene import LuceneIndexer
@@ -35,9 +38,13 @@ def index(passages: Iterable[tuple[str, str]], folder: Path, threads: int = 2, v
     shutil.rmtree(folder, ignore_errors=True)
     arguments = ["-index", str(folder), "-storeDocvectors"] if vectors else None
     indexer = LuceneIndexer(str(folder), arguments, threads=threads)
+    given = 0
     for batch in batched(passages, INDEX_BATCH):
         indexer.add_batch_dict([{"id": passage_id, "contents": text} for passage_id, text in batch])
+        given += sum(bool(text.strip()) for _, text in batch)  # Anserini leaves out empty ones
     indexer.close()
+    if (kept := lucene.documents(folder)) < given:
+        raise UserError(f"{folder}: Lucene could write {kept:,} of {given:,} passages there; is the disk full?")
 
 
 def index_of(release: Release, cache: Path, threads: int = 2) -> Path:
@@ -86,14 +93,19 @@ def search(
 
 
 def ranked(
-    queries: Iterable[tuple[str, str]], folder: Path, depth: int = 1000, threads: int = 2
+    queries: Iterable[tuple[str, str]],
+    folder: Path,
+    depth: int = 1000,
+    threads: int = 2,
+    k1: float = K1,
+    b: float = B,
 ) -> Iterator[tuple[str, list[str]]]:
     """Search for ``(query id, text)`` pairs.
 
     Yields:
         ``(query id, passage ids)``, every query in its order, the passages best first; none is an empty list.
     """
-    for query_id, hits in _hits(queries, folder, depth, threads):
+    for query_id, hits in _hits(queries, folder, depth, threads, k1, b):
         yield query_id, [hit.docid for hit in hits]
 
 

@@ -49,6 +49,21 @@ def start() -> None:
     _quiet()
 
 
+def documents(folder: Path) -> int:
+    """How many documents the Lucene index in ``folder`` holds; none, if it is not finished."""
+    start()
+    from jnius import JavaException, autoclass
+
+    try:
+        searcher = autoclass("io.anserini.search.SimpleSearcher")(str(folder))
+    except JavaException:
+        return 0
+    try:
+        return int(searcher.get_total_num_docs())
+    finally:
+        searcher.close()
+
+
 def _quiet() -> None:
     """Keep the log lines of Anserini (one a setting) and Lucene (on the missing vector module) off the screen."""
     from jnius import autoclass

@@ -15,6 +15,7 @@ from baselines.architectures.encoding import Batch, to_precision
 from baselines.engines import passage_texts
 from baselines.engines.progress import counted
 from baselines.retriever import Hits, Passages, best_first
+from builder import bm25
 from eval_kit import atomic
 from eval_kit.errors import UserError
 
@@ -30,6 +31,8 @@ class Cross:
     Args:
         model: Hub id or folder.
         candidates: passages of BM25 that are re-ranked for a query.
+        k1: of BM25.
+        b: of BM25.
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
         encode_batch: pairs in a batch; None for 32 on a CPU and 256 on a GPU.
         encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
@@ -41,6 +44,8 @@ class Cross:
         model: str,
         *,
         candidates: int = 1000,
+        k1: float = bm25.K1,
+        b: float = bm25.B,
         pair_length: int | None = None,
         encode_batch: int | None = None,
         encode_precision: str = "float32",
@@ -49,14 +54,12 @@ class Cross:
         if candidates < 1:
             raise UserError(f"candidates must be at least 1, not {candidates}")
         self.model = model
-        self._candidates, self._length = candidates, pair_length
+        self._candidates, self._k1, self._b, self._length = candidates, k1, b, pair_length
         self._batch, self._precision, self._revision = Batch(encode_batch), encode_precision, revision
         checkpoint.check(model, "cross", revision)
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Keep the passages' texts and index them for BM25, unless that was done. A second process waits."""
-        from builder import bm25
-
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             reading = counted(passages, "reading passages", "passages")
@@ -70,13 +73,11 @@ class Cross:
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates in the order of the model's raw scores."""
-        from builder import bm25
-
         if _indexed(folder) is None:
             raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
         texts = passage_texts.PassageTexts(folder / "texts.arrow")
         asked = dict(queries.select("query_id", "text").iter_rows())
-        ranked = bm25.ranked(asked.items(), folder / "bm25", self._candidates)
+        ranked = bm25.ranked(asked.items(), folder / "bm25", self._candidates, k1=self._k1, b=self._b)
         for some in batched(ranked, QUERIES_AT_ONCE):
             yield from self._ranked(asked, dict(some), texts, depth)
 

@@ -1,1 +1,1 @@
-"""Ways to search what a model made of the passages, all exact unless their name says otherwise."""
+"""What a model made of the passages, on the disk, and the ways to search it."""

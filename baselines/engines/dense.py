@@ -5,16 +5,15 @@ GPU as blocks of one matrix product in torch, else by ``faiss.knn``. The two fai
 """
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from baselines.engines import faiss_file
 from baselines.engines.shards import Shards, building, is_built
-from baselines.engines.topk import TopK, device_of
-from eval_kit import atomic
+from baselines.engines.topk import Ranking, TopK, device_of
 from eval_kit.errors import UserError
 
 INDEXES = ("flat", "hnsw", "ivf")
@@ -26,7 +25,6 @@ IVF_SAMPLE = 64
 IVF_PROBES = 32
 
 type Vectors = NDArray[np.float32]
-type Ranking = Iterator[list[tuple[str, float]]]
 
 
 def build(shards: Shards, kind: str, folder: Path) -> None:
@@ -40,18 +38,12 @@ def build(shards: Shards, kind: str, folder: Path) -> None:
     check_kind(kind)
     if kind == "flat":
         return
-    import faiss
 
     with building(folder, "faiss", _state(shards, kind)) as wanted:
         if not wanted:
             return
         index = _hnsw(shards) if kind == "hnsw" else _ivf(shards)
-        try:
-            with atomic.whole(folder / "faiss.index") as part:
-                faiss.write_index(index, str(part))
-        except RuntimeError as error:
-            why = str(error).splitlines()[0]
-            raise UserError(f"{folder}: the faiss index cannot be written: {why}") from error
+        faiss_file.write(index, folder / "faiss.index")
 
 
 def check_kind(kind: str) -> None:

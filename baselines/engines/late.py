@@ -7,17 +7,18 @@ of the tokens nearest to a query's (IVF over 8-bit tokens) and scores those exac
 
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from baselines.engines import faiss_file
 from baselines.engines.shards import Shards, building, is_built
-from baselines.engines.topk import TopK, device_of
+from baselines.engines.topk import Ranking, TopK, device_of
 from baselines.retriever import best_first
-from eval_kit import atomic
 from eval_kit.errors import UserError
 
 ENGINES = ("exact", "plaid", "faiss")
@@ -32,7 +33,6 @@ SEED = 13
 
 type Tokens = Sequence[NDArray[np.float32]]
 """For each text its tokens, (length, d)."""
-type Ranking = Iterator[list[tuple[str, float]]]
 
 
 def build(shards: Shards, engine: str, folder: Path) -> None:
@@ -130,15 +130,17 @@ def by_tokens(queries: Tokens, index: Any, shards: Shards, depth: int) -> Rankin
 
 
 def _plaid(shards: Shards, folder: Path) -> None:
-    """All tokens are in memory while fast-plaid makes its index, in half precision."""
+    """fast-plaid reads tokens of half precision from the disk, where it needs them; others are all in memory."""
     import torch
     from fast_plaid.search import FastPlaid
 
     shutil.rmtree(folder / "plaid", ignore_errors=True)
     passages: list[Any] = []
-    for _, arrays in shards:
-        tokens: Any = torch.from_numpy(np.array(arrays["tokens"], np.float16))
-        passages += tokens.split(arrays["lengths"].tolist())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        for _, arrays in shards:
+            tokens: Any = torch.from_numpy(np.asarray(arrays["tokens"], np.float16))
+            passages += tokens.split(arrays["lengths"].tolist())
     index = FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
     index.create(passages, nbits=PLAID_BITS, seed=SEED)
 
@@ -154,8 +156,7 @@ def _faiss(shards: Shards, folder: Path) -> None:
     index.train(np.concatenate([np.asarray(arrays["tokens"][::step], np.float32) for _, arrays in shards]))
     for _, arrays in shards:
         index.add(np.asarray(arrays["tokens"], np.float32))
-    with atomic.whole(folder / "tokens.faiss") as part:
-        faiss.write_index(index, str(part))
+    faiss_file.write(index, folder / "tokens.faiss")
 
 
 def _bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 type Best = tuple["Tensor", "Tensor"]
 """Scores (q, k), float32, and the rows of the passages that have them (q, k), int64."""
+type Ranking = Iterator[list[tuple[str, float]]]
+"""For each query ``(passage id, score)`` pairs, best first."""
 
 
 @dataclass
@@ -52,7 +54,7 @@ class TopK:
             scores, rows = torch.cat([before, scores], 1), torch.cat([before_rows, rows], 1)
         self._groups[group] = best(scores, rows, self.rank, self.depth, self.above)
 
-    def hits(self, ids: NDArray[np.bytes_]) -> Iterator[list[tuple[str, float]]]:
+    def hits(self, ids: NDArray[np.bytes_]) -> Ranking:
         """For each query its passages, best first."""
         for group in sorted(self._groups):
             scores, rows = in_order(*self._groups[group], self.rank)

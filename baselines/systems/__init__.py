@@ -1,23 +1,22 @@
 """One module a system, each with ``train`` and ``retriever``."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from baselines.cell import Cell
+from baselines.journal import Report
 from baselines.retriever import Retriever
 from eval_kit.errors import UserError
 
 SYSTEMS = ("bm25", "biencoder", "splade", "colbert", "monobert")
 
-type Progress = Callable[[dict[str, Any]], None]
-
 
 class System(Protocol):
     """A way of training and searching."""
 
-    def train(self, cell: Cell, progress: Progress | None = None) -> dict[str, Any]:
+    def train(self, cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         """Put the trained model in ``cell.model`` and return what is worth knowing of the training.
 
         What a killed training has done is not done again. ``progress`` is told ``step``, ``steps`` and ``loss``.

@@ -1,7 +1,7 @@
 """BM25 by Lucene: no training, but k1 and b may be chosen on the validation queries, and RM3 may expand queries."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import polars as pl
 from filelock import FileLock
 
 from baselines.cell import Cell
+from baselines.journal import Report
 from baselines.retriever import Hits, Passages, Retriever, best_first
 from builder import bm25
 from builder.passages import passages
@@ -35,7 +36,7 @@ class Bm25:
         return "with-vectors" if self.rm3 else "plain"
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Index the passages, unless ``folder`` holds a finished index: name it by its passages."""
+        """Index the passages, unless ``folder`` holds a finished index, whatever its passages."""
         finished = folder / f"{self._kind}.finished"
         if not finished.exists():
             bm25.index(passages, folder / self._kind, vectors=self.rm3)
@@ -53,7 +54,7 @@ class Bm25:
             yield query, best_first(found)
 
 
-def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Nothing to train; with the option ``tune``, k1 and b are chosen, which needs the index.
 
     Raises:
@@ -79,9 +80,7 @@ def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     return Bm25(**chosen)
 
 
-def tune(
-    release: Release, folder: Path, progress: Callable[[dict[str, Any]], None] | None = None
-) -> tuple[float, float]:
+def tune(release: Release, folder: Path, progress: Report | None = None) -> tuple[float, float]:
     """The k1 and b of the grid ``K1`` × ``B`` with the greatest RR@10 on the validation queries; the first of equals.
 
     Args:

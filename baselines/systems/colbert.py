@@ -1,19 +1,20 @@
 """ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020)."""
 
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from baselines import architectures, early_stopping
 from baselines.backbone import backbone, loading
 from baselines.cell import Cell
+from baselines.journal import Report
 from baselines.retriever import Retriever
 from baselines.trainer import Parts, across_gpus
 from baselines.training import Session
 
 
-def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.trainer.fit`."""
     import torch
     from sentence_transformers import (

@@ -1,18 +1,19 @@
 """monoBERT: a score of query and passage read together; it re-ranks BM25's best (Nogueira and Cho, 2019)."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 from baselines import architectures, early_stopping
 from baselines.backbone import backbone, loading
 from baselines.cell import Cell
+from baselines.journal import Report
 from baselines.retriever import Retriever
 from baselines.trainer import Parts
 from baselines.training import Session
 
 
-def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train to tell the relevant passage from negatives, by cross-entropy; see :func:`baselines.trainer.fit`."""
     import torch
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments

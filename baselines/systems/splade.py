@@ -8,6 +8,7 @@ from baselines import architectures, early_stopping
 from baselines.backbone import backbone, loading
 from baselines.cell import Cell
 from baselines.distillation import TEACHER_TEMPERATURE, in_batch
+from baselines.journal import Report
 from baselines.retriever import Retriever
 from baselines.trainer import Parts, across_gpus
 from baselines.training import Session
@@ -15,7 +16,7 @@ from baselines.training import Session
 FLOPS_WARMUP = 1 / 3
 
 
-def train(cell: Cell, progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.trainer.fit`."""
     from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
     from sentence_transformers.base.modules import Transformer

@@ -1,5 +1,6 @@
 """BM25 by Lucene: on the mini collection, and on real passages held against BM25's own formula."""
 
+import json
 import math
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from baselines.search import search
+from baselines.inputs import test_queries as queries_of
+from baselines.search import make_run, of_release
+from baselines.systems.bm25 import Bm25
 from eval_kit.release import Release
 from eval_kit.score import score
 
@@ -17,7 +20,8 @@ B, K1 = 0.4, 0.9
 
 
 def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
-    run = search("bm25", mini_release, tmp_path, Console(stderr=True))
+    run = tmp_path / "bm25.trec"
+    make_run(Bm25(), of_release(mini_release), queries_of(mini_release), run, tmp_path / "index", Console(stderr=True))
     figures = score([run], mini_release).figures
     assert {one.test_set for one in figures} == set(mini_release.test_sets)
     values = {
@@ -69,8 +73,6 @@ def formula(query: str) -> dict[str, float]:
 
 
 def test_scores_are_those_of_the_formula(tmp_path: Path):
-    import json
-
     queries = {"q1": "apples", "q2": "pears", "q3": "apples pears"}
     done = subprocess.run(
         [sys.executable, "-c", SEARCH, json.dumps(DOCUMENTS), json.dumps(queries), tmp_path / "index"],
@@ -88,3 +90,25 @@ def test_scores_are_those_of_the_formula(tmp_path: Path):
         assert list(found[query]) == sorted(expected, key=expected.__getitem__, reverse=True)
         for passage, value in expected.items():
             assert found[query][passage] == pytest.approx(value, abs=1e-4)  # Anserini rounds to 4 decimals
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from builder import bm25
+from eval_kit.errors import reported
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+with reported("baselines"):
+    bm25.index(((f"p{n}", f"word{n} and {n * n} and {n**3}") for n in range(5_000)), Path(sys.argv[1]))
+"""
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path):
+    """Lucene itself only logs it."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path / "index"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2
+    said = f"baselines: {tmp_path}/index: Lucene could write 0 of 5,000 passages there; is the disk full?"
+    assert done.stderr.splitlines()[-1] == said

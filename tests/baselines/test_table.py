@@ -1,6 +1,7 @@
 """Our figures beside the papers': on made-up runs over the real test sets, whose figures are known in advance."""
 
 import json
+import math
 from pathlib import Path
 
 import polars as pl
@@ -9,6 +10,7 @@ import pytest
 from baselines import cost, run_files
 from baselines.grid import cells
 from baselines.table import CIKM_FIGURES, FIGURES, REFERENCES, Comparison, results
+from baselines.training_data import training
 from eval_kit.cells import parts
 from eval_kit.errors import UserError
 from eval_kit.reference import published
@@ -113,6 +115,7 @@ def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
 
 THROUGHPUT = {
     "device": "a GPU",
+    "config": "paper",
     "systems": {
         "splade": {"samples_per_second": 1000, "passages_per_second": 500, "queries_per_second": 10},
         "monobert": {"samples_per_second": 100, "queries_per_second": 1},
@@ -141,6 +144,14 @@ def test_the_cost_of_a_grid(mini_release: Release, tmp_path: Path):
         cost.projected(grid, unmeasured)
 
 
+def test_the_cost_of_training_by_epochs(trainable_release: Release, tmp_path: Path):
+    [cell, _] = cells({"monobert": {"epochs": 3, "batch_size": 4}}, trainable_release, tmp_path, shifts=["length"])
+    pairs = sum(map(len, training(cell).positives.values()))
+    assert pairs > 100
+    [monobert] = cost.projected([cell], THROUGHPUT)
+    assert monobert.training == pytest.approx(math.ceil(3 * pairs / 4) * 4 / 100 / 3600)
+
+
 def test_the_cost_of_the_papers_grid_by_the_command_line(command: Run, published_release: Release, tmp_path: Path):
     file = tmp_path / "measured.json"
     file.write_text(json.dumps(THROUGHPUT))
@@ -150,6 +161,9 @@ def test_the_cost_of_the_papers_grid_by_the_command_line(command: Run, published
     assert "projected hours of a GPU, none measured" in done.stdout
     row = next(line.split() for line in done.stdout.splitlines() if line.startswith("splade"))
     assert row[1:3] == ["10", f"{10 * 100_000 * 128 / 1000 / 3600:,.1f}"]
+    other = command("baselines", "cost", "--config", "mini", "--measured", file, *chosen)
+    said = f"baselines: {file}: was measured with the config paper, not mini\n"
+    assert (other.returncode, other.stderr) == (2, said)
     file.write_text("{}")
     wrong = command("baselines", "cost", "--config", "paper", "--measured", file, *chosen)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
