@@ -83,7 +83,7 @@ class Dense:
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``vectors``: (n, d), in the order of the texts."""
-        return {"vectors": self._encode(self._passages, texts, "document").astype(self._store)}
+        return {"vectors": self._encode(self._passages, texts, "document").astype(self._store, copy=False)}
 
     def encode_queries(self, texts: list[str]) -> engine.Vectors:
         """(n, d) float32, in the order of the texts."""

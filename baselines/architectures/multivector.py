@@ -65,7 +65,7 @@ class MultiVector:
         import torch
 
         vectors = self._encode(texts, "document")
-        tokens = torch.cat(vectors).float().cpu().numpy().astype(self._store)
+        tokens = torch.cat(vectors).float().cpu().numpy().astype(self._store, copy=False)
         return {"tokens": tokens, "lengths": np.array([len(one) for one in vectors], np.int32)}
 
     def encode_queries(self, texts: list[str]) -> late.Tokens:
