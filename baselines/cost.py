@@ -101,9 +101,8 @@ def show(costs: Sequence[Cost], device: str, console: Console) -> None:
 
 
 def _examples(cell: Cell) -> int:
-    options = cell.options
-    pairs = training_data.pairs(cell) if "epochs" in options else 0
-    return int(training_data.steps(cell, pairs) * options["batch_size"] * options.get("gradient_accumulation", 1))
+    pairs = training_data.pairs(cell) if "epochs" in cell.options else 0
+    return training_data.steps(cell, pairs) * training_data.examples_a_step(cell)
 
 
 def _passages(cell: Cell) -> int:

@@ -10,7 +10,7 @@ from baselines.journal import Report
 from baselines.mining import miner
 from baselines.retriever import Retriever
 from baselines.trainer import Parts, fit
-from baselines.training_data import Lookup, examples, passage_texts, steps, training
+from baselines.training_data import Lookup, examples, examples_a_step, passage_texts, steps, training
 
 type Opener = Callable[[str | Path, Mapping[str, Any]], Retriever]
 
@@ -34,10 +34,9 @@ class Session:
         options = cell.options
         self.cell = cell
         self.judged = training(cell)
-        batch = options["batch_size"] * options.get("gradient_accumulation", 1)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
         lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options))
-        self.dataset = examples(cell, self.judged, lookup, self.steps * batch)
+        self.dataset = examples(cell, self.judged, lookup, self.steps * examples_a_step(cell))
         self.callbacks = []
         if "mine_every" in options:
             self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))

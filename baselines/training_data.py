@@ -59,8 +59,12 @@ def training(cell: Cell) -> Judged:
 def steps(cell: Cell, pairs: int) -> int:
     """Updates of the weights, where the cell trains on so many pairs of a query and a relevant passage."""
     options = cell.options
-    batch = options["batch_size"] * options.get("gradient_accumulation", 1)
-    return int(options.get("steps") or max(1, math.ceil(pairs * options["epochs"] / batch)))
+    return int(options.get("steps") or max(1, math.ceil(pairs * options["epochs"] / examples_a_step(cell))))
+
+
+def examples_a_step(cell: Cell) -> int:
+    """Examples in an update of the weights, over all batches and processes."""
+    return int(cell.options["batch_size"] * cell.options.get("gradient_accumulation", 1))
 
 
 def pairs(cell: Cell) -> int:

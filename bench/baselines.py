@@ -88,8 +88,7 @@ def _gpu(given: argparse.Namespace, temporary: Path, console: Console) -> None:
     from eval_kit.schemas import validate
 
     _quiet()
-    sizes = gpu.TINY if given.quick else replace(gpu.Sizes(), steps=given.steps)
-    sizes = replace(sizes, config=given.config)
+    sizes = replace(gpu.TINY if given.quick else gpu.Sizes(steps=given.steps), config=given.config)
     with console.status("measuring") as status:
         document = gpu.throughput(temporary, sizes, given.peak_tflops, lambda name: status.update(f"measuring: {name}"))
     validate("throughput", document)

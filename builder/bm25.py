@@ -114,8 +114,8 @@ def _hits(
     folder: Path,
     depth: int,
     threads: int,
-    k1: float = K1,
-    b: float = B,
+    k1: float,
+    b: float,
     rm3: bool = False,
 ) -> Iterator[tuple[str, list[Any]]]:
     lucene.start()
