@@ -38,15 +38,16 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	@touch $@
 
 demo: $(READY)  ## mini release -> five systems -> the papers' table and a report, on the embedded data
-	@$(BIN)/python -m baselines demo
+	@$(BIN)/python -m demo
 
 test: $(READY)  ## run the tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-lint: $(READY)  ## ruff (lint and format) and mypy
+lint: $(READY)  ## ruff (lint and format), mypy and the order of imports
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 
 format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff check --fix .
@@ -64,6 +65,7 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) on RELEASE, beside the papers' figures
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
+	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
 	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
-from eval_kit.schemas import validate
+from eval_kit.files.schemas import validate
 
 FILE = Path(__file__).with_name("checkpoints.json")
 

@@ -1,8 +1,5 @@
 """``python -m baselines``: the reference systems. Every command only calls the library."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from baselines import cost_cli, grid_cli, search_cli, table_cli
@@ -15,17 +12,6 @@ app.add_typer(grid_cli.app, name="grid")
 app.command()(table_cli.table)
 app.command()(cost_cli.cost)
 app.command()(search_cli.search)
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the release, the grid and the report.")] = Path("demo"),
-) -> None:
-    """Mini release, five systems without each topic in turn, the papers' table, a report."""
-    from baselines.demo import demo as run
-    from eval_kit.outputs import screen
-
-    run(out, screen())
 
 
 def main() -> None:

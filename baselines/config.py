@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_kit.errors import UserError
-from eval_kit.schemas import faults_of
-from eval_kit.text_files import read_utf8
+from eval_kit.files.schemas import faults_of
+from eval_kit.files.text import read_utf8
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError

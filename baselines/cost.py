@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from baselines import training_data
-from baselines.cell import Cell
-from builder.passages import how_many
-from eval_kit import schemas
+from baselines.grid.cell import Cell
+from baselines.training import queries as training_data
 from eval_kit.errors import UserError
+from eval_kit.files import schemas
+from search.passages import how_many
 
 MS_MARCO_PASSAGES = 8_841_823
 """Of msmarco-passage, where ir_datasets does not say it."""

@@ -20,9 +20,9 @@ def cost(
 
     from baselines import config as configs
     from baselines import cost as library
-    from baselines.grid import cells
-    from eval_kit.outputs import refuse_overwriting, screen, write_json
-    from eval_kit.release import open as open_release
+    from baselines.grid.grid import cells
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.release import open_release
 
     refuse_overwriting([measured], [json_file])
     throughput = library.measured(measured, config)

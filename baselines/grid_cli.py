@@ -52,18 +52,19 @@ def run(
     from rich.console import Console
 
     from baselines import config as configs
-    from baselines import grid
-    from baselines.grid_display import watched
+    from baselines.grid import grid
+    from baselines.grid.display import watched
     from baselines.runners import local
     from baselines.runners import ray as cluster
     from eval_kit.errors import UserError
-    from eval_kit.release import open as open_release
+    from eval_kit.release import open_release
 
     chosen = {one: configs.chosen(one, system) for one in config}
     every = [options for systems in chosen.values() for options in systems.values()]
+    opened = open_release(release)
+    grid.refuse_without_negatives(opened, every)
     if runner is Runner.ray:
-        cluster.connect()  # before negatives are drawn, which starts Java
-    opened = grid.with_negatives(open_release(release), every, threads)
+        cluster.connect()
     cells = [
         cell
         for one, systems in chosen.items()
@@ -90,8 +91,8 @@ def status(
     """Each cell's state, seconds and losses."""
     import json
 
-    from baselines.grid_status import layout, of_grid, summary
-    from eval_kit.outputs import screen
+    from baselines.grid.status import layout, of_grid, summary
+    from eval_kit.console import screen
 
     standings = of_grid(folder)
     if as_json:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval_kit.schemas import validate
+from eval_kit.files.schemas import validate
 
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "model.md"
 

@@ -10,16 +10,14 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from baselines import run_files
-from baselines.engines import shards
-from baselines.engines.progress import counted
-from baselines.index_size import index_bytes
-from baselines.inputs import test_queries
-from baselines.retriever import Passages, Retriever
 from baselines.systems.bm25 import Bm25
-from builder.passages import how_many, passages
+from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from eval_kit.runs import writer as run_files
+from search import shards
+from search.passages import how_many, passages
+from search.retriever import Passages, Retriever
 
 DEPTH = 1000
 LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
@@ -74,7 +72,7 @@ def make_run(
         "index_seconds": round(indexed - begun, 3),
         "search_seconds": round(searched - indexed, 3),
         "queries_per_second": round(queries.height / (searched - indexed), 2),
-        "index_bytes": index_bytes(index),
+        "index_bytes": shards.index_bytes(index),
         **_encoding(index),
     }
 
@@ -125,6 +123,13 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
         raise UserError(f"{path}:{number}: is not UTF-8 text") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def test_queries(release: Release) -> pl.DataFrame:
+    """``query_id`` and ``text`` of every query of a test set, each once."""
+    tables = {(one["config"], one["split"]) for one in release.manifest["test_sets"]}
+    texts = [release.table(*table).select("query_id", "text") for table in sorted(tables)]
+    return pl.concat(texts).unique("query_id", maintain_order=True)
 
 
 def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:

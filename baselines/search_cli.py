@@ -59,9 +59,9 @@ def search(
     from rich.console import Console
 
     from baselines import search as library
-    from builder.sources.formats import read_queries
-    from eval_kit.outputs import refuse_overwriting, write_json
-    from eval_kit.release import open as open_release
+    from eval_kit.console import refuse_overwriting, write_json
+    from eval_kit.files.formats import read_queries
+    from eval_kit.release import open_release
 
     if system not in (None, "bm25"):
         raise UserError(f"only bm25 is searched without a model, not {system!r}; name one by --model")
@@ -144,7 +144,7 @@ def _show(json_file: Path | None) -> None:
     from rich.table import Table
 
     from baselines import checkpoints
-    from eval_kit.outputs import screen, write_json
+    from eval_kit.console import screen, write_json
 
     entries = checkpoints.load().values()
     if write_json([dataclasses.asdict(entry) for entry in entries], json_file):

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eval_kit import cells
 from eval_kit.errors import UserError
-from eval_kit.protocol_report import MS_SHIFT, Protocols, protocols
-from eval_kit.reference import load, published
+from eval_kit.protocols.grid import MS_SHIFT, Protocols, protocols
 from eval_kit.release import Release
+from eval_kit.release.reference import load, published
+from eval_kit.runs import names as cells
 
 REFERENCES = {
     "topic": "ecir2023-table2",

@@ -18,8 +18,8 @@ def table(
     from rich.console import Console
 
     from baselines.table import results
-    from eval_kit.outputs import refuse_overwriting, screen, write_json
-    from eval_kit.release import open as open_release
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.release import open_release
 
     refuse_overwriting(list(runs.glob("*.trec*")), [json_file])
     with Console(stderr=True).status("reading runs"):

@@ -85,7 +85,7 @@ def _measures(given: argparse.Namespace, folder: Path) -> dict[str, Callable[[],
 
 def _gpu(given: argparse.Namespace, temporary: Path, console: Console) -> None:
     from bench import baselines_gpu as gpu
-    from eval_kit.schemas import validate
+    from eval_kit.files.schemas import validate
 
     _quiet()
     sizes = replace(gpu.TINY if given.quick else gpu.Sizes(steps=given.steps), config=given.config)

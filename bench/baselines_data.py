@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from builder import planted
+from builder import mini as planted
 from builder import release as releases
 from builder.release import Draft, Rule, Table
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
+from eval_kit.release import Release, open_release
 
 NEGATIVES = 100
 DECILES = (6, 48, 55, 60, 65, 71, 78, 91, 109, 130, 293)

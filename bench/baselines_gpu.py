@@ -11,15 +11,15 @@ from typing import Any
 import polars as pl
 
 from baselines import config, systems
-from baselines.cell import Cell
 from baselines.cost import MS_MARCO_PASSAGES
-from baselines.engines import shards
-from baselines.index_size import index_bytes
+from baselines.grid.cell import Cell
 from bench.baselines_data import mini_release
 from bench.baselines_training import NEURAL, Clock, cell_of, parts_of, plain_trainer
 from bench.turns import timed
-from builder.passages import passages
 from eval_kit.release import Release
+from search import shards
+from search.passages import passages
+from search.shards import index_bytes
 
 PEAK_TFLOPS = {"H100 PCIe": 756, "H100": 989, "H200": 989, "A100": 312, "V100": 125}
 """Dense half-precision matrix operations with 32-bit accumulation, as NVIDIA's data sheets have them."""

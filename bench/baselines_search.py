@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from baselines.engines import dense, late, shards, sparse
 from baselines.search import of_file
 from bench.baselines_training import encoded
 from bench.turns import Figures, folder_bytes, in_turn, medians, overhead, timed
-from builder.sources.formats import read_queries
+from eval_kit.files.formats import read_queries
+from search import dense, late, shards, sparse
 
 DEPTH = 1_000
 TOP = 10
@@ -133,8 +133,8 @@ def judged_queries(place: Path) -> list[tuple[str, str]]:
 def bm25(
     pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int, alone: int
 ) -> dict[str, Any]:
-    """builder.bm25 beside Pyserini's searcher, on one index."""
-    from builder import bm25, lucene
+    """search.bm25 beside Pyserini's searcher, on one index."""
+    from search import bm25, lucene
 
     bm25.index(pairs, folder, threads=1)
     lucene.start()

@@ -13,14 +13,14 @@ from unittest.mock import patch
 import numpy as np
 
 from baselines import config, systems
-from baselines.cell import Cell
-from baselines.retriever import Retriever
-from baselines.trainer import Parts
+from baselines.grid.cell import Cell
+from baselines.training.trainer import Parts
 from bench.baselines_data import mini_release
 from bench.turns import Figures, in_turn, medians, overhead, timed
-from builder.passages import passages
-from eval_kit import cells
 from eval_kit.release import Release
+from eval_kit.runs import names as cells
+from search.passages import passages
+from search.retriever import Retriever
 
 NEURAL = ("biencoder", "splade", "colbert", "monobert")
 ENCODERS = {"biencoder": "SentenceTransformer", "splade": "SparseEncoder", "colbert": "MultiVectorEncoder"}
@@ -80,7 +80,7 @@ def parts_of(cell: Cell) -> Callable[[], Parts]:
         caught.append(build)
         return {}
 
-    with patch("baselines.training.fit", catch):
+    with patch("baselines.training.session.fit", catch):
         systems.system(cell.place.system).train(cell)
     return caught[0]
 

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.processes import Cost, median_cost
-from builder import planted
+from builder import mini as planted
 from builder import release as releases
-from eval_kit.release import open as open_release
+from eval_kit.release import open_release
 
 DEPTH = 1_000
 TEN, TEN_DEPTH = "10 x 698k", 100
@@ -52,9 +52,9 @@ stage("interpreter")
 import typer._adapters, eval_kit.cli
 stage("command line")
 import jsonschema, polars, rich.console, rich.table
-import eval_kit.outputs, eval_kit.ranks, eval_kit.release, eval_kit.score, eval_kit.table
+import eval_kit.console, eval_kit.runs.ranks, eval_kit.release, eval_kit.measures.score, eval_kit.tables.scores
 stage("libraries")
-opened = eval_kit.release.open(release)
+opened = eval_kit.release.open_release(release)
 stage("release opened and verified")
 splits = {one.qrels for one in opened.test_sets.values()}
 judged = polars.concat(opened.qrels(split).select("query_id", "passage_id") for split in splits)
@@ -64,16 +64,16 @@ with run.open("rb") as file:
     while file.read(1 << 24):
         pass
 stage("bytes read")
-eval_kit.digests.file_sha256(run)
+eval_kit.files.digests.file_sha256(run)
 stage("sha256", "bytes read")
-for frame in eval_kit.ranks.read_pieces(run):
+for frame in eval_kit.runs.ranks.read_pieces(run):
     pass
 stage("parsed and checked", "bytes read")
-eval_kit.ranks.rank_judged(run, judged, (10, 100, 1000))
+eval_kit.runs.ranks.rank_judged(run, judged, (10, 100, 1000))
 stage("duplicates and ranks", "bytes read", "sha256", "parsed and checked")
-scores = eval_kit.score.score([run], opened)
+scores = eval_kit.measures.score.score([run], opened)
 stage("figures", "bytes read", "sha256", "parsed and checked", "duplicates and ranks")
-eval_kit.table.print_scores(scores, rich.console.Console(file=sys.stderr))
+eval_kit.tables.scores.print_scores(scores, rich.console.Console(file=sys.stderr))
 stage("table printed")
 print(json.dumps(seconds))
 """

@@ -22,11 +22,11 @@ from rich.table import Table
 
 from builder.encode import encode
 from builder.encoders import by_name, public_name
-from builder.near import Rows, nearest, words
-from builder.progress import progress
+from builder.near_duplicates import Rows, nearest, words
+from eval_kit.console import counting
 from eval_kit.errors import UserError
+from eval_kit.files.schemas import validate
 from eval_kit.release import Release
-from eval_kit.schemas import validate
 
 EXAMPLES = 5
 ROUNDING = 1e-9
@@ -34,7 +34,7 @@ MS_SHIFT = ("topic", "wh", "length")
 STAND_IN = "other test queries"
 TREC_DL = ("dl19", "dl20")
 WORDS = "words"
-"""The encoder that :func:`builder.near.words` is."""
+"""The encoder that :func:`builder.near_duplicates.words` is."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Pat
     """Look for leaks in every train/test pair of a release (see :func:`pairs`).
 
     Args:
-        release: from :func:`eval_kit.release.open`.
+        release: from :func:`eval_kit.release.open_release`.
         near: the cosine from which two queries are near-duplicates.
         encoder: of the queries: ``words``, or a name as :mod:`builder.encoders` takes it.
         cache: where vectors are kept; None keeps none.
@@ -78,7 +78,9 @@ def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Pat
         raise UserError(f"{release.folder}: holds no two sets of queries to compare")
     queries = _queries(release, found)
     vectors, named = _vectors(queries["text"].drop_nulls(), encoder, cache)
-    with progress("comparing queries", sum(_with_text(queries, pair.train).height for pair in found)) as advance:
+    with counting(
+        "comparing queries", "queries", sum(_with_text(queries, pair.train).height for pair in found)
+    ) as advance:
         looked = []
         for pair in found:
             leaks = [*_texts(queries, pair), _near(queries, vectors, pair, near, advance), *_passages(release, pair)]

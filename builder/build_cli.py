@@ -96,7 +96,7 @@ def build(
             raise UserError(f"--{name.replace('_', '-')} belongs to --from {owners}")
     console = Console(stderr=True)
     if source is Source.mini:
-        from builder import planted
+        from builder import mini as planted
 
         with console.status("generating the mini collection"):
             draft = planted.draft(**given)
@@ -147,7 +147,7 @@ def _rebuilt(given: dict[str, Any], console: Console) -> "Draft":
 
 
 def _runs(paths: list[Path]) -> dict[str, Path]:
-    from eval_kit.score import run_name
+    from eval_kit.measures.score import run_name
 
     runs = {run_name(path): path for path in paths}
     if len(runs) < len(paths):

@@ -9,8 +9,8 @@ import polars as pl
 
 from builder import reports
 from builder.features import features
-from eval_kit import atomic
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
 from eval_kit.release import read_manifest
 
 CARD = "README.md"

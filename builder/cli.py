@@ -58,7 +58,7 @@ def diff(
 ) -> None:
     """Tell which queries entered, left or moved; exit status 1 if anything differs."""
     from builder.diff import diff as compare
-    from eval_kit.release import open as open_release
+    from eval_kit.release import open_release
 
     changes = compare(open_release(old), open_release(new))
     if as_json:
@@ -80,7 +80,7 @@ def export(
 ) -> None:
     """Write each test set as a BEIR folder, or as TREC topics and qrels."""
     from builder.export import export as write
-    from eval_kit.release import open as open_release
+    from eval_kit.release import open_release
 
     opened = open_release(release)
     folders = write(opened, out, format.value)

@@ -62,8 +62,8 @@ def audit(
     from builder import audit as auditing
     from builder.reports import AUDIT
     from builder.sources.fetch import cache_folder
-    from eval_kit import atomic
-    from eval_kit.outputs import screen
+    from eval_kit.console import screen
+    from eval_kit.files import atomic
 
     release = _opened(folder)
     place = out or folder / AUDIT

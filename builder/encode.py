@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
-from builder.array_files import write_array
 from builder.embedded import Embedded, Vectors, check_ids
 from builder.encoders import Compute, Encoder, by_name, digest
-from builder.progress import progress
-from eval_kit import atomic
+from eval_kit.console import counting
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from search.arrays import write_array
 
 SHARD = 16_384
 """Texts in a shard: what an interrupted encoding may lose."""
@@ -84,7 +84,7 @@ class _Job:
 
     def in_memory(self) -> Vectors:
         vectors: Vectors | None = None
-        with progress(f"encoding ({self.encoder.name})", len(self.texts)) as advance:
+        with counting(f"encoding ({self.encoder.name})", "texts", len(self.texts)) as advance:
             for start in self.starts:
                 made = self.shard(start)
                 vectors = np.empty((len(self.texts), made.shape[1]), np.float32) if vectors is None else vectors
@@ -117,7 +117,7 @@ class _Job:
 
     def _fill(self, shards: Path) -> None:
         shards.mkdir(exist_ok=True)
-        with progress(f"encoding ({self.encoder.name})", len(self.texts)) as advance:
+        with counting(f"encoding ({self.encoder.name})", "texts", len(self.texts)) as advance:
             for start in self.starts:
                 path = shards / f"{start:09d}.npy"
                 if not path.exists():

@@ -220,7 +220,7 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def _folder_digest(folder: Path) -> str:
-    from eval_kit.digests import file_sha256
+    from eval_kit.files.digests import file_sha256
 
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return digest(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}" for path in files)

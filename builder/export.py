@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from eval_kit import atomic
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
 from eval_kit.release import Release, TestSet
 
 

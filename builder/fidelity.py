@@ -14,7 +14,7 @@ import polars as pl
 from builder.fidelity_limits import LIMITS
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.similarity import by_cluster
+from eval_kit.stats.similarity import by_cluster
 
 CLUSTERED = {"topic": "cluster", "wh": "cluster", "length": "cluster", "resttest": "bucket"}
 

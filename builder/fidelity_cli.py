@@ -16,8 +16,8 @@ def fidelity(
 ) -> None:
     """Tell how far the same queries are in the same clusters, and what cannot be reproduced."""
     from builder.fidelity import compare
-    from eval_kit import atomic
-    from eval_kit.release import open as open_release
+    from eval_kit.files import atomic
+    from eval_kit.release import open_release
 
     opened = [open_release(one) for one in (rebuilt, against)]
     with Console(stderr=True).status("comparing the releases"):

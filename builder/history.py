@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.diff import diff
-from eval_kit import atomic
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.files.schemas import validate
 from eval_kit.release import Release
-from eval_kit.schemas import validate
 
 FILE = "reports/history.json"
 

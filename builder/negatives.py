@@ -17,15 +17,15 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
-from builder import bm25, lucene
 from builder.features import features
-from builder.passages import collection_key
-from builder.progress import progress
 from builder.release import Rule, Table, add_table
-from eval_kit import atomic
-from eval_kit.digests import OrderedDigest
+from eval_kit.console import counting
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.files.digests import OrderedDigest
 from eval_kit.release import Release, verified_manifest
+from search import bm25, lucene
+from search.passages import collection_key
 
 CONFIG, SPLIT = "negatives", "train"
 SHARD = 1_000
@@ -204,7 +204,7 @@ class _Job:
         index = bm25.index_of(self.release, self.cache, threads)
         ranked = bm25.ranked(left.iter_rows(), index, self.parameters.depth, threads)
         positives = _positives(self.release)
-        with progress("drawing negatives", queries.height) as advance:
+        with counting("drawing negatives", "queries", queries.height) as advance:
             advance(queries.height - left.height)
             for start in starts[done:]:
                 ids = queries["query_id"][start : start + SHARD]

@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from builder.release import NAME, files
-from eval_kit import atomic
-from eval_kit.digests import file_sha256
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.files.digests import file_sha256
 from eval_kit.release import verified_manifest
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_hints
 
-from builder.planted import RESTRAIN_SHARES
+from builder.mini import RESTRAIN_SHARES
 from builder.shifts.chameleons import Parameters as Chameleons
 from builder.shifts.length import Parameters as Length
 from builder.shifts.restrain import Parameters as Restrain

@@ -14,11 +14,11 @@ from builder.encode import encode
 from builder.encoders import by_name, public_name
 from builder.reports import SIMILARITY
 from builder.shifts import topic
-from eval_kit import atomic
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
 from eval_kit.release import Release
-from eval_kit.similarity import by_cluster, mean_cosine, weighted_jaccard
-from eval_kit.vectors import Matrix, Vectors
+from eval_kit.stats.similarity import by_cluster, mean_cosine, weighted_jaccard
+from eval_kit.stats.vectors import Matrix, Vectors
 
 MS_SHIFT = ("topic", "wh", "length")
 SPLITS = ("train", "test")
@@ -73,7 +73,7 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
     has no cosine, and is left out of those means.
 
     Args:
-        release: from :func:`eval_kit.release.open`.
+        release: from :func:`eval_kit.release.open_release`.
         vectors: of all queries of its topic, wh and length tables.
 
     Returns:

@@ -19,10 +19,9 @@ from builder.card import CARD, check_card
 from builder.diff import TableDiff, diff
 from builder.release import NAME, files
 from builder.verify import verify
-from eval_kit import hub
 from eval_kit.errors import UserError
-from eval_kit.release import MANIFEST, Release, read_manifest
-from eval_kit.release import open as open_release
+from eval_kit.files import hub
+from eval_kit.release import MANIFEST, Release, open_release, read_manifest
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -27,8 +27,7 @@ def card(
     """Write the card again, with what stands in the release's reports: audit, pictures, version history."""
     from builder import card as cards
     from builder import history, reports
-    from eval_kit.release import open as open_release
-    from eval_kit.release import read_manifest
+    from eval_kit.release import open_release, read_manifest
 
     if previous is not None:
         source, revision = (previous, None) if Path(previous).exists() else _at(previous)

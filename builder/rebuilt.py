@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars as pl
 
+from builder.assembly import DL, Build
 from builder.encoders import Encoder, Lsa
 from builder.parameters import SHIFTS, Parameters
-from builder.rebuilt_tables import DL, Build
 from builder.release import Draft, Table
 from builder.shifts import topic, wh
 from builder.sources.collection import Collection

@@ -12,11 +12,12 @@ import polars as pl
 from filelock import FileLock
 
 from builder.features import features
-from eval_kit import __version__, atomic
-from eval_kit.digests import file_sha256, release_digest, table_digest
+from eval_kit import __version__
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.files.digests import file_sha256, release_digest, table_digest
+from eval_kit.files.schemas import validate
 from eval_kit.release import MANIFEST, verified_manifest
-from eval_kit.schemas import validate
 
 NAME = "ms-marco-shift"
 

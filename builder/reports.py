@@ -12,7 +12,7 @@ from typing import Any
 
 from builder import history
 from eval_kit.errors import UserError
-from eval_kit.schemas import validate
+from eval_kit.files.schemas import validate
 
 AUDIT = "reports/audit.json"
 SIMILARITY = "reports/similarity.json"

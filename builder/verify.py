@@ -11,8 +11,8 @@ import polars as pl
 from builder import negatives
 from builder.card import check_version
 from builder.shifts import length, wh
-from eval_kit.digests import release_digest
 from eval_kit.errors import UserError
+from eval_kit.files.digests import release_digest
 from eval_kit.release import Release, check_content, read_manifest
 
 

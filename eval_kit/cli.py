@@ -56,12 +56,12 @@ def score(
     """Score runs on every test set they cover."""
     from rich.console import Console
 
-    from eval_kit import atomic
-    from eval_kit.outputs import refuse_overwriting, screen, write_json
-    from eval_kit.release import open as open_release
-    from eval_kit.schemas import validate
-    from eval_kit.score import score as score_runs
-    from eval_kit.table import print_scores
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.files import atomic
+    from eval_kit.files.schemas import validate
+    from eval_kit.measures.score import score as score_runs
+    from eval_kit.release import open_release
+    from eval_kit.tables.scores import print_scores
 
     refuse_overwriting(runs, [json_file, per_query])
     opened = open_release(release, revision)
@@ -91,10 +91,10 @@ def protocol(
     """Avg In, Out and Rel Loss; Inter., Extra. and delta: the papers' tables from the runs of a grid."""
     from rich.console import Console
 
-    from eval_kit.cells import named
-    from eval_kit.outputs import refuse_overwriting, screen, write_json
-    from eval_kit.protocol_report import protocols
-    from eval_kit.release import open as open_release
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.protocols.grid import protocols
+    from eval_kit.release import open_release
+    from eval_kit.runs.names import named
 
     refuse_overwriting([*runs, *(untrained or [])], [json_file])
     cells = named(runs, system or [], shift or [], held_out or [])
@@ -130,13 +130,13 @@ def report(
     """One self-contained HTML file: summary, tables, figures, per-query explorer, provenance."""
     from rich.console import Console
 
-    from eval_kit import report_data
-    from eval_kit import vectors as vector_sources
-    from eval_kit.cells import named
-    from eval_kit.outputs import refuse_overwriting
-    from eval_kit.protocol_report import protocols
-    from eval_kit.release import open as open_release
-    from eval_kit.report import write_report
+    from eval_kit.console import refuse_overwriting
+    from eval_kit.pages import report_data
+    from eval_kit.pages.report import write_report
+    from eval_kit.protocols.grid import protocols
+    from eval_kit.release import open_release
+    from eval_kit.runs.names import named
+    from eval_kit.stats import vectors as vector_sources
 
     refuse_overwriting([*runs, *(untrained or [])], [out])
     cells = named(runs, system or [], shift or [], held_out or [])
@@ -174,9 +174,9 @@ def similarity(
     json_file: JsonFile = None,
 ) -> None:
     """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it."""
-    from eval_kit.outputs import screen, write_json
-    from eval_kit.release import open as open_release
-    from eval_kit.similarity_report import similarities
+    from eval_kit.console import screen, write_json
+    from eval_kit.protocols.similarity import similarities
+    from eval_kit.release import open_release
 
     found = similarities(open_release(release), vectors, "train" if train else "test", runs or [])
     if not write_json(found.as_json(), json_file):
@@ -193,10 +193,10 @@ def slices(
     json_file: JsonFile = None,
 ) -> None:
     """Dev-small by length, ReSTTest bucket and Chameleons level, and their cross-tables."""
-    from eval_kit.outputs import screen, write_json
-    from eval_kit.release import open as open_release
-    from eval_kit.score import score as score_runs
-    from eval_kit.slices import cross_table, layout
+    from eval_kit.console import screen, write_json
+    from eval_kit.measures.score import score as score_runs
+    from eval_kit.protocols.slices import cross_table, layout
+    from eval_kit.release import open_release
 
     opened = open_release(release)
     names = by or ["length"]
@@ -213,10 +213,10 @@ def chameleons(
     json_file: JsonFile = None,
 ) -> None:
     """Obstinate queries: AP, nDCG, RR@10 and how many are solved, beside the published rankers."""
-    from eval_kit import obstinate
-    from eval_kit.outputs import screen, write_json
-    from eval_kit.release import open as open_release
-    from eval_kit.score import score as score_runs
+    from eval_kit.console import screen, write_json
+    from eval_kit.measures.score import score as score_runs
+    from eval_kit.protocols import chameleons as obstinate
+    from eval_kit.release import open_release
 
     opened = open_release(release)
     scores = score_runs(runs, opened)

@@ -34,8 +34,8 @@ def validate(
     """Say all that is wrong with a submission, at once; exit status 2 if anything is."""
     import json
 
-    from eval_kit.release import open as open_release
-    from eval_kit.submission import validate as check
+    from eval_kit.exchange.submission import validate as check
+    from eval_kit.release import open_release
 
     faults = check(submission, open_release(release))
     if as_json:
@@ -62,11 +62,11 @@ def compare(
     """Systems side by side on the same test sets, with paired tests; refuses to mix releases."""
     from rich.console import Console
 
-    from eval_kit import compare_tables
-    from eval_kit.compare import compare as compare_systems
-    from eval_kit.compare_sources import load
-    from eval_kit.outputs import screen, write_json
-    from eval_kit.release import open as open_release
+    from eval_kit.console import screen, write_json
+    from eval_kit.exchange.compare import compare as compare_systems
+    from eval_kit.exchange.sources import load
+    from eval_kit.release import open_release
+    from eval_kit.tables import comparison as compare_tables
 
     with Console(stderr=True).status("reading runs") as status:
         sources = load(
@@ -89,9 +89,9 @@ def leaderboard(
     """A static page over many submissions, beside the published figures of the reference systems."""
     from rich.console import Console
 
-    from eval_kit.leaderboard import published_entries, write_leaderboard
-    from eval_kit.leaderboard_entries import entries
-    from eval_kit.release import open as open_release
+    from eval_kit.exchange.entries import entries
+    from eval_kit.pages.leaderboard import published_entries, write_leaderboard
+    from eval_kit.release import open_release
 
     with Console(stderr=True).status("scoring submissions") as status:
         found = entries(submissions, open_release(release), lambda run: status.update(f"reading {run.name}"))
@@ -107,8 +107,8 @@ def align(
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
 ) -> None:
     """How interpolation and extrapolation scores go with BEIR scores: Spearman and Kendall."""
-    from eval_kit.align import align_file
-    from eval_kit.outputs import screen, write_json
+    from eval_kit.console import screen, write_json
+    from eval_kit.protocols.align import align_file
 
     found = align_file(scores, seed=seed)
     if not write_json(found.as_json(), json_file):
@@ -125,8 +125,8 @@ def beir(
     """nDCG@10, R_cap@100 and hole@10 on BEIR-format datasets, and the average against BM25."""
     from rich.console import Console
 
-    from eval_kit.beir import report
-    from eval_kit.outputs import screen, write_json
+    from eval_kit.console import screen, write_json
+    from eval_kit.measures.beir import report
 
     with Console(stderr=True).status("reading runs") as status:
         found = report(

@@ -23,10 +23,9 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload
 
-from eval_kit import atomic
 from eval_kit.errors import UserError
-from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MANIFEST, Release
-from eval_kit.release import open as open_release
+from eval_kit.files import atomic
+from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MANIFEST, Release, open_release
 
 CITATIONS = {
     "topic": ["Lupart2023MsShift"],
@@ -134,7 +133,7 @@ def register(source: str | os.PathLike[str] | None = None, revision: str | None 
     """Register the datasets of a release; an id that is registered already is left as it is.
 
     Args:
-        source: release folder or Hub id, as for :func:`eval_kit.release.open`.
+        source: release folder or Hub id, as for :func:`eval_kit.release.open_release`.
         revision: of a release on the Hub.
 
     Returns:

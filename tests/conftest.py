@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder import planted
+from builder import mini as planted
 from builder import release as releases
 from builder.sources import published
-from eval_kit.release import PartialRelease, Release
-from eval_kit.release import open as open_release
+from eval_kit.release import PartialRelease, Release, open_release
 
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("MS_MARCO_SHIFT_SHARED", ROOT.parent / "shared"))

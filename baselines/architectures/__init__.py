@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines.retriever import Retriever
 from eval_kit.errors import UserError
+from search.retriever import Retriever
 
 _CLASSES = {
     "dense": "Dense",

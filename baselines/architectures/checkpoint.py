@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eval_kit.digests import file_sha256
 from eval_kit.errors import UserError
+from eval_kit.files.digests import file_sha256
 
 TIMEOUT_SECONDS = 10.0
 _SAVED_AS = {

@@ -12,12 +12,12 @@ from filelock import FileLock
 
 from baselines.architectures import checkpoint
 from baselines.architectures.encoding import Batch, to_precision
-from baselines.engines import passage_texts
-from baselines.engines.progress import counted
-from baselines.retriever import Hits, Passages, best_first
-from builder import bm25
-from eval_kit import atomic
+from eval_kit.console import counted
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from search import bm25
+from search import texts as passage_texts
+from search.retriever import Hits, Passages, best_first
 
 QUERIES_AT_ONCE = 32
 """Queries whose pairs are scored together, ordered by length."""

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from baselines.architectures import bare, checkpoint
 from baselines.architectures.encoding import Batch, set_lengths, to_precision
-from baselines.engines import dense as engine
-from baselines.engines import shards
-from baselines.retriever import Hits, Passages
 from eval_kit.errors import UserError
+from search import dense as engine
+from search import shards
+from search.retriever import Hits, Passages
 
 SIMILARITIES = {"dot": False, "cosine": True}
 """Whether vectors are brought to unit length."""

@@ -10,9 +10,9 @@ import polars as pl
 
 from baselines.architectures import checkpoint
 from baselines.architectures.encoding import Batch, set_lengths, to_precision
-from baselines.engines import late, shards
-from baselines.retriever import Hits, Passages
 from eval_kit.errors import UserError
+from search import late, shards
+from search.retriever import Hits, Passages
 
 STORES = ("float32", "float16")
 

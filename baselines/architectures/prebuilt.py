@@ -13,9 +13,9 @@ from typing import Any
 
 import polars as pl
 
-from baselines.retriever import Hits, Passages, best_first
-from builder import bm25, lucene
 from eval_kit.errors import UserError
+from search import bm25, lucene
+from search.retriever import Hits, Passages, best_first
 
 GROUP = 500
 """Queries given to Lucene at once."""

@@ -10,10 +10,10 @@ import polars as pl
 
 from baselines.architectures import checkpoint
 from baselines.architectures.encoding import Batch, set_lengths, to_precision
-from baselines.engines import impact, shards
-from baselines.engines import sparse as engine
-from baselines.retriever import Hits, Passages
 from eval_kit.errors import UserError
+from search import impact, shards
+from search import sparse as engine
+from search.retriever import Hits, Passages
 
 ENGINES = ("csr", "lucene")
 

@@ -12,11 +12,23 @@ from itertools import batched
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from baselines.cell import Cell
-from baselines.journal import Journal, lock
-from baselines.runners.threads import environment
-from baselines.stages import Outcome, run_cell
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Journal, lock
+from baselines.grid.stages import Outcome, run_cell
 from eval_kit.errors import UserError
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+)
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Environment variables for a process with so many threads; libraries read them when they are imported."""
+    return {name: str(threads) for name in THREAD_VARIABLES} | {"TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1"}
 
 
 def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -> Iterator[Outcome]:

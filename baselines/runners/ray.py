@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from baselines.cell import Cell
+from baselines.grid.cell import Cell
+from baselines.grid.stages import Outcome, attempt, run_cell, train
+from baselines.runners.local import environment
 from baselines.runners.ray_encoding import encode_cell
-from baselines.runners.threads import environment
-from baselines.stages import Outcome, attempt, run_cell, train
-from builder.passages import how_many
 from eval_kit.errors import UserError, in_one_sentence
+from search.passages import how_many
 
 RETRIES = 3
 """How often a task is begun again, on another machine, when its own dies; it goes on from what is on the disk."""
@@ -87,7 +87,7 @@ def train_cell(cell: Cell, processes: int) -> Outcome:
 def connect() -> Any:
     """The module ``ray``, connected.
 
-    A process may start Java (:mod:`builder.lucene`) after this, but not before: of the handlers of SIGSEGV the later
+    A process may start Java (:mod:`search.lucene`) after this, but not before: of the handlers of SIGSEGV the later
     one counts, and the first thing that Ray does is to set Python's.
 
     Raises:

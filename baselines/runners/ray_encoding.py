@@ -1,6 +1,6 @@
 """Encode a cell's passages by Ray Data: a pool of actors, each with the model and a GPU of its own.
 
-A block of the data set is one shard of :mod:`baselines.engines.shards`, and each actor writes its shards where they
+A block of the data set is one shard of :mod:`search.shards`, and each actor writes its shards where they
 belong, so the folder is the same as one process would have made, and what a killed run has finished is kept.
 """
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from baselines import systems
-from baselines.cell import Cell
-from baselines.engines import shards
-from baselines.journal import Journal
-from baselines.retriever import Passages
-from baselines.runners.threads import environment
-from baselines.stages import Outcome, attempt, index
-from builder.passages import passages
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Journal
+from baselines.grid.stages import Outcome, attempt, index
+from baselines.runners.local import environment
+from search import shards
+from search.passages import passages
+from search.retriever import Passages
 
 
 def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from baselines.cell import Cell
-from baselines.journal import Report
-from baselines.retriever import Retriever
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Report
 from eval_kit.errors import UserError
+from search.retriever import Retriever
 
 SYSTEMS = ("bm25", "biencoder", "splade", "colbert", "monobert")
 

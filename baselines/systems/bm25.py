@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 from filelock import FileLock
 
-from baselines.cell import Cell
-from baselines.journal import Report
-from baselines.retriever import Hits, Passages, Retriever, best_first
-from builder import bm25
-from builder.passages import passages
-from eval_kit import atomic
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Report
+from eval_kit.files import atomic
 from eval_kit.release import Release
+from search import bm25
+from search.passages import passages
+from search.retriever import Hits, Passages, Retriever, best_first
 
 K1 = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
 B = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

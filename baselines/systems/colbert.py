@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines import architectures, early_stopping
-from baselines.backbone import backbone, loading
-from baselines.cell import Cell
-from baselines.journal import Report
-from baselines.retriever import Retriever
-from baselines.trainer import Parts, across_gpus
-from baselines.training import Session
+from baselines import architectures
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Report
+from baselines.training import early_stopping
+from baselines.training.backbone import backbone, loading
+from baselines.training.session import Session
+from baselines.training.trainer import Parts, across_gpus
+from search.retriever import Retriever
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.trainer.fit`."""
+    """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.training.trainer.fit`."""
     import torch
     from sentence_transformers import (
         MultiVectorEncoder,

@@ -4,17 +4,18 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines import architectures, early_stopping
-from baselines.backbone import backbone, loading
-from baselines.cell import Cell
-from baselines.journal import Report
-from baselines.retriever import Retriever
-from baselines.trainer import Parts
-from baselines.training import Session
+from baselines import architectures
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Report
+from baselines.training import early_stopping
+from baselines.training.backbone import backbone, loading
+from baselines.training.session import Session
+from baselines.training.trainer import Parts
+from search.retriever import Retriever
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """Train to tell the relevant passage from negatives, by cross-entropy; see :func:`baselines.trainer.fit`."""
+    """Train to tell the relevant passage from negatives by cross-entropy."""
     import torch
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator

@@ -16,8 +16,8 @@ import polars as pl
 
 from builder.embedded import check_ids
 from eval_kit.errors import UserError
-from eval_kit.measures import parse, per_query
-from eval_kit.ranks import rank_judged
+from eval_kit.measures.definitions import parse, per_query
+from eval_kit.runs.ranks import rank_judged
 
 SETS = ("veiled", "pygmy", "lesser")
 OBSTINACY = ("none", *SETS)
@@ -45,10 +45,10 @@ def average_precision(
     """The value of each ranker for each query.
 
     Args:
-        runs: ranker -> run file (see :mod:`eval_kit.runs`).
+        runs: ranker -> run file (see :mod:`eval_kit.runs.reader`).
         qrels: ``query_id``, ``passage_id``, ``relevance``.
         queries: all query ids; each needs a relevant passage.
-        measure: as :func:`eval_kit.measures.parse` reads it.
+        measure: as :func:`eval_kit.measures.definitions.parse` reads it.
 
     Returns:
         ``query_id`` and a float64 column for each ranker, in the order of ``queries``.

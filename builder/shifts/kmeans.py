@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.embedded import Vectors
-from builder.progress import progress
+from eval_kit.console import counting
 from eval_kit.errors import UserError
 
 type Ints = NDArray[np.int64]
@@ -74,7 +74,7 @@ def kmeans(vectors: Vectors, k: int, seed: int, iterations: int = 25, threads: i
     with threadpool_limits(1), ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
         centroids = _first(vectors, k, rng)
         labels = np.full(len(vectors), -1)
-        with progress(f"k-means (k = {k})", iterations + 1) as advance:
+        with counting(f"k-means (k = {k})", "rounds", iterations + 1) as advance:
             for done in range(iterations + 1):
                 found, sums, inertia = _assign(pool, vectors, centroids, summed=done < iterations)
                 advance(1)

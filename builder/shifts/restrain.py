@@ -20,8 +20,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from builder.embedded import Embedded, Vectors
-from builder.progress import progress
 from builder.shifts.kmeans import Ints, blocks
+from eval_kit.console import counting
 from eval_kit.errors import UserError
 
 RULE = (
@@ -150,7 +150,7 @@ def depths(train: Embedded, tests: Embedded, threads: int | None = None) -> Ints
     with (
         threadpool_limits(1),
         ThreadPoolExecutor(threads or faiss.omp_get_max_threads()) as pool,
-        progress("ranking training queries", len(tests)) as advance,
+        counting("ranking training queries", "queries", len(tests)) as advance,
     ):
         for start in range(0, len(tests), TESTS_AT_ONCE):
             scores = _similarities(pool, train.vectors, tests.vectors[start : start + TESTS_AT_ONCE])

@@ -11,12 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from builder.progress import progress
 from builder.sources.collection import Collection, split_name
-from eval_kit.beir import read_qrels, read_queries
-from eval_kit.digests import file_sha256
+from eval_kit.console import counting
 from eval_kit.errors import UserError
-from eval_kit.runs import Faults
+from eval_kit.files.digests import file_sha256
+from eval_kit.measures.beir import read_qrels, read_queries
+from eval_kit.runs.reader import Faults
 
 LICENCE = "not stated in the folder"
 
@@ -70,7 +70,7 @@ def _passages(path: Path) -> pl.DataFrame:
     texts: dict[str, str] = {}
     try:
         size = path.stat().st_size
-        with path.open("rb") as file, progress(f"reading {path.name}", size) as advance:
+        with path.open("rb") as file, counting(f"reading {path.name}", "bytes", size) as advance:
             for number, line in enumerate(file, start=1):
                 advance(len(line))
                 entry = _json(line)

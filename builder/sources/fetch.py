@@ -19,8 +19,8 @@ from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from eval_kit.digests import file_sha256
 from eval_kit.errors import UserError
+from eval_kit.files.digests import file_sha256
 
 CACHE_VARIABLE = "MS_MARCO_SHIFT_CACHE"
 CHUNK_BYTES = 1 << 16

@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 
 from builder.sources.collection import Collection, split_name
-from builder.sources.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.errors import UserError
+from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 
 MS_MARCO = "msmarco-passage"
 MS_MARCO_SPLITS = {

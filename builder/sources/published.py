@@ -13,10 +13,10 @@ from builder.release import Draft, Rule, Table
 from builder.shifts import length, wh
 from builder.sources import irds
 from builder.sources.fetch import SourceFile, declared, input_record, obtain
-from builder.sources.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from eval_kit.errors import UserError
+from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
 
 VERSION = "1.0.0"
 COLLECTION = "msmarco-passage"

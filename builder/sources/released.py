@@ -5,10 +5,9 @@ from pathlib import Path
 import polars as pl
 
 from builder.sources.collection import Collection
-from eval_kit.digests import file_sha256
 from eval_kit.errors import UserError
-from eval_kit.release import MANIFEST
-from eval_kit.release import open as open_release
+from eval_kit.files.digests import file_sha256
+from eval_kit.release import MANIFEST, open_release
 
 TOPIC_QRELS = {"train": "train", "test": "topic_test"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.sources.formats import by_id
 from eval_kit.errors import UserError
+from eval_kit.files.formats import by_id
 
 HEADER = [
     "query",

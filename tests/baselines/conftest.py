@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from builder import negatives, planted
+from builder import mini as planted
+from builder import negatives
 from builder import release as releases
 from eval_kit.release import Release
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
-from builder import planted
+from builder import mini as planted
 from builder import release as releases
 from builder.release import Draft, Rule, Table
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
+from eval_kit.release import Release, open_release
 
 TIMEOUT = 300
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from baselines.inputs import test_queries as queries_of
 from baselines.search import make_run, of_release
+from baselines.search import test_queries as queries_of
 from baselines.systems.bm25 import Bm25
+from eval_kit.measures.score import score
 from eval_kit.release import Release
-from eval_kit.score import score
 
 B, K1 = 0.4, 0.9
 
@@ -43,7 +43,7 @@ DOCUMENTS = {
 SEARCH = """
 import json, sys
 from pathlib import Path
-from builder import bm25
+from search import bm25
 documents, queries, folder = json.loads(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
 bm25.index(documents.items(), folder)
 print(json.dumps(list(bm25.search(queries.items(), folder, depth=3))))
@@ -95,7 +95,7 @@ def test_scores_are_those_of_the_formula(tmp_path: Path):
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from builder import bm25
+from search import bm25
 from eval_kit.errors import reported
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))

@@ -7,9 +7,9 @@ from tiny_checkpoints import tiny
 
 from baselines import architectures, checkpoints
 from baselines.architectures import checkpoint
-from eval_kit import reference
 from eval_kit.errors import UserError
-from eval_kit.schemas import SchemaError, validate
+from eval_kit.files.schemas import SchemaError, validate
+from eval_kit.release import reference
 
 ENTRIES = list(checkpoints.load().values())
 
@@ -41,7 +41,7 @@ def test_the_systems_that_the_issue_names_are_there():
 
 
 def test_prebuilt_indexes_are_pyserinis():
-    from builder import lucene
+    from search import lucene
 
     lucene.start()
     from pyserini.prebuilt_index_info import IMPACT_INDEX_INFO, TF_INDEX_INFO

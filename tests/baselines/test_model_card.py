@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from baselines.model_card import render
-from eval_kit.schemas import SchemaError
+from eval_kit.files.schemas import SchemaError
 
 FACTS: dict[str, Any] = {
     "system": "splade",

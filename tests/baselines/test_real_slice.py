@@ -13,15 +13,15 @@ import pytest
 from torch.nn import Identity
 
 from baselines.architectures import retriever
-from baselines.run_files import write
 from baselines.search import of_file
-from builder import bm25
-from builder.sources.formats import read_queries
+from eval_kit.files.formats import read_queries
+from eval_kit.runs.writer import write
+from search import bm25
 
 YEARS = {"dl19": "topics.dl19-passage.txt", "dl20": "topics.dl20.txt"}
 PLAIN = """
 import json, sys
-from builder import lucene
+from search import lucene
 lucene.start()
 from pyserini.index.lucene import LuceneIndexer
 from pyserini.search.lucene import LuceneSearcher

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from baselines.architectures import retriever
 from baselines.cli import app
 from baselines.search import of_file
-from builder import bm25, lucene
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from search import bm25, lucene
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
 
@@ -79,7 +79,7 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
 def test_killed_while_encoding_it_makes_the_same_run(files, tmp_path: Path):
     program = """
 import sys, time
-from baselines.engines import shards
+from search import shards
 from baselines.architectures.dense import Dense
 shards.SHARD = 16
 quick, seconds = Dense.encode_passages, float(sys.argv.pop())

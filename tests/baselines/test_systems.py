@@ -8,12 +8,12 @@ import torch
 from sentence_transformers import MultiVectorEncoder
 
 from baselines import systems
-from baselines.cell import Cell
-from baselines.distillation import teacher
+from baselines.grid.cell import Cell
 from baselines.systems import bm25
-from builder.passages import passages
+from baselines.training.distillation import teacher
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from search.passages import passages
 from tests.baselines.tiny_cells import NEURAL, tiny_cell
 
 LEARNING = {"backbone": {"layers": 2, "width": 32, "heads": 2}, "steps": 60, "batch_size": 16}

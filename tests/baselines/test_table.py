@@ -7,14 +7,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from baselines import cost, run_files
-from baselines.grid import cells
+from baselines import cost
+from baselines.grid.grid import cells
 from baselines.table import CIKM_FIGURES, FIGURES, REFERENCES, Comparison, results
-from baselines.training_data import training
-from eval_kit.cells import parts
+from baselines.training.queries import training
 from eval_kit.errors import UserError
-from eval_kit.reference import published
 from eval_kit.release import Release
+from eval_kit.release.reference import published
+from eval_kit.runs import writer as run_files
+from eval_kit.runs.names import parts
 from tests.conftest import Run
 
 

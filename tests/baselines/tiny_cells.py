@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from baselines import config
-from baselines.cell import Cell
-from eval_kit import cells
+from baselines.grid.cell import Cell
 from eval_kit.release import Release
+from eval_kit.runs import names as cells
 
 NEURAL = ("biencoder", "splade", "colbert", "monobert")
 SMALL = {"backbone": {"layers": 1, "width": 32, "heads": 2}, "batch_size": 8, "negatives": 2, "depth": 20}

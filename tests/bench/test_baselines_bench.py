@@ -9,7 +9,7 @@ import pytest
 
 from baselines import cost
 from bench import baselines_gpu, baselines_search, baselines_training
-from eval_kit.schemas import validate
+from eval_kit.files.schemas import validate
 
 OVERHEADS = {"wall_s", "cpu_s"}
 

@@ -11,13 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from builder import near
+from builder import near_duplicates as near
 from builder.audit import audit, normalised, pairs
 from builder.release import Draft, Rule, Table, TestSet, write
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
-from eval_kit.schemas import validate
+from eval_kit.files.schemas import validate
+from eval_kit.release import Release, open_release
 
 CLUSTERS = pl.Enum(["c0", "c1"])
 BY_HAND = Rule("made by hand", "tests/builder/test_audit.py")

@@ -19,12 +19,11 @@ from builder.shifts.restrain import Parameters as Restrain
 from builder.shifts.topic import Parameters as Topic
 from builder.sources import beir, irds, mini, released
 from builder.sources.collection import Collection, split_name
-from builder.sources.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from builder.verify import verify
-from eval_kit.digests import file_sha256
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
+from eval_kit.files.digests import file_sha256
+from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
+from eval_kit.release import Release, open_release
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -20,9 +20,8 @@ from builder import history
 from builder import release as releases
 from builder.card import check_card
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
-from eval_kit.schemas import validate
+from eval_kit.files.schemas import validate
+from eval_kit.release import Release, open_release
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 SIDE = {"queries": 4, "with_text": 4}

@@ -18,8 +18,7 @@ from builder.diff import TableDiff, diff
 from builder.export import export
 from builder.release import Draft, Table
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
+from eval_kit.release import Release, open_release
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 

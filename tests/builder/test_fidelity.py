@@ -20,9 +20,8 @@ from builder.parameters import SHIFTS, Parameters, for_mini
 from builder.shifts.topic import Parameters as Topic
 from builder.sources import mini, released
 from eval_kit.errors import UserError
-from eval_kit.release import PartialRelease, Release
-from eval_kit.release import open as open_release
-from eval_kit.similarity import by_cluster
+from eval_kit.release import PartialRelease, Release, open_release
+from eval_kit.stats.similarity import by_cluster
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from builder import negatives, planted
+from builder import mini as planted
+from builder import negatives
 from builder import release as releases
 from builder.verify import verify
-from eval_kit.digests import table_digest
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
+from eval_kit.files.digests import table_digest
+from eval_kit.release import Release, open_release
 
 DEPTH, SAMPLE = 60, 20
 DRAW = f"""

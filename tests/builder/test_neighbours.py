@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from builder.export import export
+from eval_kit.measures.score import score
 from eval_kit.release import Release
-from eval_kit.score import score
 
 TEST_SET = "wh.how"
 

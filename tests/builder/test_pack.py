@@ -13,7 +13,7 @@ from drafts import small_draft
 from builder import release as releases
 from builder.pack import pack
 from eval_kit.errors import UserError
-from eval_kit.release import open as open_release
+from eval_kit.release import open_release
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,9 +10,8 @@ import pytest
 
 from builder.encode import encode
 from builder.pictures import pictures, similarities
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
-from eval_kit.vectors import Vectors
+from eval_kit.release import Release, open_release
+from eval_kit.stats.vectors import Vectors
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PUBLISHED = {

@@ -24,7 +24,7 @@ from hub_server import GITATTRIBUTES, TOKEN, Blob, Hub, Repository, Tree
 from builder import card, history
 from builder import release as releases
 from builder.release import Draft, Table
-from eval_kit.release import open as open_release
+from eval_kit.release import open_release
 
 REPOSITORY = "org/ms-marco-shift"
 WRITES = {"preupload", "lfs_batch", "put", "part", "complete", "xet_token", "xorb", "shard", "commit", "tag"}
@@ -151,7 +151,7 @@ LOAD = """
 import json, sys
 from datasets import get_dataset_config_names, load_dataset
 import polars as pl
-from eval_kit.digests import table_digest
+from eval_kit.files.digests import table_digest
 
 repository, revision, columns = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 KINDS = {"int64": pl.Int64, "label": pl.Int64, "list<string>": pl.List(pl.String)}
@@ -188,8 +188,8 @@ OPEN = """
 import json, sys
 from eval_kit.errors import reported
 with reported("open"):
-    from eval_kit.release import open
-    release = open(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)
+    from eval_kit.release import open_release
+    release = open_release(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)
     tables = {f"{c}/{s}": release.table(c, s).height for c, splits in release.configs.items() for s in splits}
     print(json.dumps({"version": release.version, "digest": release.digest, "tables": tables}))
 """

@@ -26,8 +26,7 @@ from builder.sources import mini
 from builder.sources.collection import Collection
 from builder.verify import verify
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
+from eval_kit.release import Release, open_release
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 

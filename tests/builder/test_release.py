@@ -17,13 +17,12 @@ import polars as pl
 import pytest
 from drafts import QUERIES, small_draft
 
-from builder import planted
+from builder import mini as planted
 from builder import release as releases
 from builder.verify import verify
-from eval_kit.digests import release_digest, table_digest
 from eval_kit.errors import UserError
-from eval_kit.release import MANIFEST, Release, ReleaseError
-from eval_kit.release import open as open_release
+from eval_kit.files.digests import release_digest, table_digest
+from eval_kit.release import MANIFEST, Release, ReleaseError, open_release
 
 OTHER_TEXTS = ["what is  a dog", *QUERIES["text"][1:]]
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from builder import planted, validation
+from builder import mini as planted
 from builder import release as releases
+from builder import validation
 from builder.sources import fetch, irds, published
-from builder.sources.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from builder.sources.train_join import HEADER, join_by_text
 from builder.test_sets import BUCKETS
 from builder.verify import verify
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from eval_kit.release import open as open_release
+from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
+from eval_kit.release import Release, open_release
 
 MOJIBAKE = "what is a café".encode().decode("latin-1")
 CURLY = "what’s up".encode().decode("cp1252")  # read as Windows-1252: not repaired

@@ -13,8 +13,7 @@ import pytest
 from builder import release as releases
 from builder.release import Draft, Rule, Table
 from builder.test_sets import LEVELS
-from eval_kit.release import MANIFEST, Release
-from eval_kit.release import open as open_release
+from eval_kit.release import MANIFEST, Release, open_release
 
 DUMP = """
 import json, sys, warnings

@@ -33,8 +33,8 @@ def test_the_wheel_holds_one_package_with_the_schemas_inside(unpacked: Path):
 
 
 def test_the_wheel_holds_the_published_tables(unpacked: Path):
-    assert {path.name for path in (unpacked / "eval_kit/reference_files").iterdir()} == {
-        path.name for path in (ROOT / "baselines/reference").glob("*.json")
+    assert {path.name for path in (unpacked / "eval_kit/release/published").iterdir()} == {
+        path.name for path in (ROOT / "eval_kit/release/published").glob("*.json")
     }
 
 
@@ -72,6 +72,6 @@ def test_scoring_needs_core_dependencies_only():
         "import sys\n"
         "for name in ('torch', 'transformers', 'datasets', 'ir_datasets', 'pyserini', 'faiss', 'builder'):\n"
         "    sys.modules[name] = None\n"
-        "import eval_kit.score, eval_kit.table, eval_kit.release, eval_kit.cli\n"
+        "import eval_kit.measures.score, eval_kit.tables.scores, eval_kit.release, eval_kit.cli\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

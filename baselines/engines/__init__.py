@@ -1,1 +1,0 @@
-"""What a model made of the passages, on the disk, and the ways to search it."""

@@ -1,0 +1,1 @@
+"""A grid of cells: what each is, what it has done, and how it is shown."""

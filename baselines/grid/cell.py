@@ -1,0 +1,100 @@
+"""One training of a grid, with everything that decides its result."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit import __version__
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.runs import names as cells
+from search.passages import collection_key
+
+TEST_TABLES = {"resttest": ("dev", "dl19", "dl20"), "restrain": ("dl19", "dl20")}
+"""Splits of the config ``resttest`` that these shifts are tested on; the others have a split ``test`` of their own."""
+
+SHARED_INDEX = ("bm25", "monobert")
+"""Systems that index passages without a model; monoBERT searches BM25's candidates."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A system that is trained on a shift without one part of it (for ReSTrain: on that part).
+
+    Attributes:
+        place: system, shift, held-out part and seed; it names the run.
+        release: whose queries, judgements and negatives are used.
+        options: of this system, from a checked config (:mod:`baselines.config`).
+        root: folder of the grid; the cell's own lies below it, named by its digest.
+    """
+
+    place: cells.Cell
+    release: Release
+    options: Mapping[str, Any]
+    root: Path
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over release, options, place and code version: cells with one digest have one result."""
+        decides = [self.release.digest, dict(self.options), self.place.file, __version__]
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def folder(self) -> Path:
+        """Where the cell's model, index and run are."""
+        return self.root / self.digest[:16]
+
+    @property
+    def model(self) -> Path:
+        """The trained model; it stands there only when training is finished."""
+        return self.folder / "model"
+
+    @property
+    def index(self) -> Path:
+        """What the system has made of the passages; where no training decides it, the cells of a grid share it."""
+        if self.place.system not in SHARED_INDEX:
+            return self.folder / "index"
+        key = hashlib.sha256(collection_key(self.release).encode()).hexdigest()
+        return self.root / "indexes" / f"{self.place.system}-{key[:16]}"
+
+    @property
+    def run(self) -> Path:
+        """The run; it stands there only when it is complete."""
+        return self.folder / self.place.file
+
+    @property
+    def published(self) -> Path:
+        """The finished run among those of the whole grid."""
+        return self.root / "runs" / self.place.file
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return (self.folder / "done.json").is_file() and self.run.is_file()
+
+    def test_queries(self) -> pl.DataFrame:
+        """``query_id`` and ``text`` of the queries that the cell's run must hold, each once, in the release's order.
+
+        Raises:
+            UserError: the release lacks the shift's test queries.
+        """
+        shift = self.place.shift
+        splits = TEST_TABLES.get(shift)
+        held = self.release.configs.get("resttest", [])
+        tables = [("resttest", split) for split in splits if split in held] if splits else [(shift, "test")]
+        if not tables:
+            raise UserError(f"{self.release.folder}: holds no queries to test {shift} on")
+        texts = [self.release.table(*table).select("query_id", "text") for table in tables]
+        return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
+
+    def portable(self) -> "Cell":
+        """The cell for a process elsewhere: absolute paths, and no tables that the release has read so far."""
+        release = Release(self.release.folder.resolve(), self.release.manifest)
+        return dataclasses.replace(self, release=release, root=self.root.resolve())

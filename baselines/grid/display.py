@@ -1,0 +1,42 @@
+"""A grid as it runs, on a terminal: its running cells with what they are at, and how much is done."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from baselines.grid.cell import Cell
+from baselines.grid.grid import Runner, run
+from baselines.grid.journal import STAGES
+from baselines.grid.stages import Outcome
+from baselines.grid.status import layout, of_cell, summary
+
+
+def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:
+    """Do a grid and show it; where ``console`` is no terminal, one line for each cell that ends.
+
+    Returns:
+        The cells that failed.
+
+    Raises:
+        UserError: the grid's folder cannot be made.
+    """
+    ended: dict[str, Outcome] = {}
+
+    def picture() -> Group:
+        standings = [of_cell(cell.folder) for cell in cells if (cell.folder / "cell.json").is_file()]
+        running = [one for one in standings if one.state in STAGES]
+        return Group(layout(running) if running else "", Text(summary(standings), "dim"))
+
+    with Live(get_renderable=picture, console=console, refresh_per_second=2, transient=True):
+        for outcome in run(cells, runner):
+            ended[outcome.place.file] = outcome
+            console.print(_line(outcome, len(ended), len(cells)), highlight=False, soft_wrap=True)
+    return [outcome for outcome in ended.values() if outcome.state == "failed"]
+
+
+def _line(outcome: Outcome, done: int, of: int) -> Text:
+    name = outcome.place.file.removesuffix(".trec")
+    line = Text(f"[{done}/{of}] {name}: {outcome.state}")
+    return line.append(f": {outcome.reason}", "red") if outcome.reason else line

@@ -1,0 +1,123 @@
+"""What a cell's folder says of itself: ``cell.json`` from the start, ``done.json`` when nothing is left to do."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Journal
+from baselines.model_card import render
+from eval_kit import __version__
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.files.digests import file_sha256
+from eval_kit.files.schemas import validate
+from eval_kit.measures.score import Scores
+
+LIBRARIES = (
+    "torch", "transformers", "sentence-transformers", "tokenizers", "faiss-cpu", "fast-plaid", "pyserini", "numpy",
+    "scipy", "polars",
+)  # fmt: skip
+ARCHITECTURES = {
+    "biencoder": "bi-encoder, the [CLS] vectors of query and passage compared by dot product",
+    "splade": "SPLADE-max, weights of the vocabulary's terms compared by dot product",
+    "colbert": "ColBERT, a vector of each token compared by late interaction",
+    "monobert": "monoBERT, a cross-encoder that re-ranks what BM25 found",
+}
+
+
+def describe(cell: Cell) -> None:
+    """Make the cell's folder and say in its ``cell.json`` what belongs there.
+
+    Raises:
+        UserError: the folder cannot be made.
+    """
+    path = cell.folder / "cell.json"
+    if path.is_file():
+        return
+    try:
+        cell.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{cell.folder}: cannot be made: {error.strerror}") from error
+    atomic.write_text(path, json.dumps(_description(cell), indent=1) + "\n")
+
+
+def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
+    """The ``done.json`` (schemas/cell.schema.json) of a cell whose run was scored."""
+    [source] = scores.provenance["runs"]
+    done = _description(cell) | {
+        "training": journal.facts["training"],
+        "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
+        "index_bytes": journal.facts["indexing"]["bytes"],
+        "run": {
+            "file": cell.place.file,
+            "sha256": file_sha256(cell.run),
+            "lines": source["lines"],
+            "queries": source["queries"],
+        },
+        "figures": [
+            {"test_set": one.test_set, "measure": one.measure, "value": one.value, "queries": one.queries}
+            for one in scores.figures
+        ],
+        "device": _device(),
+        "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
+        "libraries": _libraries(),
+    }
+    validate("cell", done)
+    return done
+
+
+def conclude(cell: Cell, done: Mapping[str, Any]) -> None:
+    """Write ``done.json``: nothing is left to do."""
+    atomic.write_text(cell.folder / "done.json", json.dumps(done, indent=1) + "\n")
+
+
+def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
+    """Write the model's card, ``README.md`` in its folder.
+
+    Args:
+        cell: whose model was trained.
+        done: from :func:`conclusion`.
+    """
+    training, backbone = done["training"], cell.options["backbone"]
+    pretrained = isinstance(backbone, str) and not cell.options.get("random_weights", False)
+    facts = {name: done["place"][name] for name in ("system", "shift", "held_out", "seed")}
+    facts |= {name: done[name] for name in ("release", "code_version", "libraries", "figures")}
+    facts |= {name: training[name] for name in ("steps", "train_queries", "device")}
+    card = render(
+        facts
+        | {
+            "architecture": ARCHITECTURES[cell.place.system],
+            "backbone": backbone if pretrained else None,
+            "config": done["options"],
+            "train_seconds": done["seconds"]["training"],
+        }
+    )
+    atomic.write_text(cell.model / "README.md", card)
+
+
+def _description(cell: Cell) -> dict[str, Any]:
+    release = cell.release
+    return {
+        "digest": cell.digest,
+        "place": dataclasses.asdict(cell.place),
+        "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
+        "options": dict(cell.options),
+        "code_version": __version__,
+    }
+
+
+def _device() -> str:
+    torch = sys.modules.get("torch")
+    return str(torch.cuda.get_device_name()) if torch is not None and torch.cuda.is_available() else "cpu"
+
+
+def _libraries() -> dict[str, str]:
+    """Name and version of the installed libraries that can change a result."""
+    found = {one.metadata["Name"].lower(): one.version for one in importlib.metadata.distributions()}
+    return {"python": platform.python_version()} | {name: found[name] for name in LIBRARIES if name in found}

@@ -1,0 +1,86 @@
+"""The grid: every system on every part of every shift, done by as many processes and machines as a runner has."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from baselines.grid.cell import Cell
+from baselines.grid.documents import describe
+from baselines.grid.journal import in_use
+from baselines.grid.stages import Outcome, publish
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.runs import names as places
+
+SECONDS_BETWEEN_LOOKS = 1.0
+
+type Runner = Callable[[Sequence[Cell]], Iterator[Outcome]]
+"""Attempts every cell once and yields how each ended, in any order."""
+
+
+def cells(
+    options: Mapping[str, Mapping[str, Any]],
+    release: Release,
+    root: Path,
+    shifts: Sequence[str] = (),
+    seeds: Sequence[int] = (0,),
+) -> list[Cell]:
+    """The cells of a grid: topic 5, wh 3, length 2, ReSTTest 5 and ReSTrain two for each size, for each system.
+
+    Args:
+        options: of each system, from a checked config.
+        release: what is trained and tested on.
+        root: the grid's folder.
+        shifts: which; all that the release holds if none is named.
+        seeds: of training; each makes cells of its own.
+
+    Raises:
+        UserError: the release does not hold a shift.
+    """
+    wanted = shifts or [shift for shift in places.SHIFTS if shift in release.configs]
+    return [
+        Cell(places.Cell(system, shift, part, seed), release, options[system], root)
+        for seed in seeds
+        for shift in wanted
+        for part in places.parts(release, shift)
+        for system in options
+    ]
+
+
+def run(wanted: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
+    """Do what is left of a grid, and yield how each cell ended: ``done`` or ``failed``.
+
+    Cells that another grid run has at the moment are waited for; if it dies, they go on here.
+
+    Raises:
+        UserError: the grid's folder cannot be made.
+    """
+    for cell in wanted:
+        describe(cell)
+    waiting = {cell.place: cell for cell in wanted}
+    while waiting:
+        for place, cell in list(waiting.items()):
+            if cell.finished:
+                publish(cell)
+                del waiting[place]
+                yield Outcome(place, "done")
+        free = [cell for cell in waiting.values() if not in_use(cell.folder)]
+        for outcome in runner(free) if free else ():
+            if outcome.state != "in use":
+                del waiting[outcome.place]
+                yield outcome
+        if waiting and not free:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def refuse_without_negatives(release: Release, options: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse to begin a grid whose systems train on negatives that the release lacks.
+
+    Raises:
+        UserError: saying which command draws them.
+    """
+    if any("backbone" in system for system in options) and "negatives" not in release.configs:
+        raise UserError(
+            f"{release.folder}: has no negatives; draw them with: python -m builder negatives {release.folder}"
+        )

@@ -1,0 +1,150 @@
+"""One cell from beginning to end: train, index, search, score. What is finished is kept, whatever happens next."""
+
+import contextlib
+import shutil
+import traceback
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from filelock import FileLock
+
+from baselines import systems
+from baselines.grid.cell import Cell
+from baselines.grid.documents import conclude, conclusion, describe, write_card
+from baselines.grid.journal import Journal, Report, lock
+from baselines.training import torchrun
+from eval_kit.errors import UserError, in_one_sentence
+from eval_kit.files import atomic
+from eval_kit.measures.score import score
+from eval_kit.runs import names as cells
+from eval_kit.runs import writer as run_files
+from search.passages import passages
+from search.retriever import Retriever
+from search.shards import index_bytes
+
+QUERIES_AT_ONCE = 4_000
+"""Queries whose part of the run is on the disk before the next ones are searched."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt at a cell ended: ``done`` (what was asked), ``failed`` for a ``reason``, or ``in use``."""
+
+    place: cells.Cell
+    state: str
+    reason: str | None = None
+
+
+def run_cell(cell: Cell, processes: int = 1) -> Outcome:
+    """Do what is left to do of a cell, training in so many processes; its run then also stands in ``runs``."""
+    return attempt(cell, partial(_everything, processes=processes))
+
+
+def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
+    """Do some work on a cell that nobody else has.
+
+    An error ends only this cell: its one sentence is in ``state.json``, where it came from in ``traceback.txt``.
+    """
+    describe(cell)
+    with lock(cell.folder) as mine:
+        if not mine:
+            return Outcome(cell.place, "in use")
+        if not cell.finished:
+            journal = Journal(cell.folder)
+            trace = cell.folder / "traceback.txt"
+            trace.unlink(missing_ok=True)
+            try:
+                work(cell, journal)
+            except Exception as error:
+                reason = in_one_sentence(error)
+                with contextlib.suppress(OSError, UserError):  # a full disk takes no notes
+                    journal.failed(reason)
+                    trace.write_text(traceback.format_exc(), encoding="utf-8")
+                return Outcome(cell.place, "failed", reason)
+    return Outcome(cell.place, "done")
+
+
+def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
+    """Train the cell's model, unless it is there; a killed training goes on from its last checkpoint."""
+    known = journal.facts.get("training")
+    if known is None or (known and not cell.model.exists()):
+        with journal.stage("training") as report:
+            if processes > 1 and "backbone" in cell.options:
+                journal.facts["training"] = torchrun.train(cell, processes, report)
+            else:
+                journal.facts["training"] = systems.system(cell.place.system).train(cell, report)
+        shutil.rmtree(cell.folder / "training", ignore_errors=True)
+
+
+def index(cell: Cell, journal: Journal, make: Callable[[], None]) -> None:
+    """Have the cell's index made; where several cells share one, the others wait."""
+    cell.index.parent.mkdir(parents=True, exist_ok=True)
+    with journal.stage("indexing"), FileLock(f"{cell.index}.lock"):
+        make()
+        journal.facts["indexing"] = {"bytes": index_bytes(cell.index)}
+
+
+def search(cell: Cell, retriever: Retriever, report: Report) -> None:
+    """Write the cell's run, in parts that a killed search need not do again.
+
+    The parts are the same however often it was killed: a query's neighbours in a batch can touch its last digits.
+    """
+    queries = cell.test_queries()
+    folder = cell.folder / "parts"
+    parts = []
+    for start in range(0, queries.height, QUERIES_AT_ONCE):
+        parts.append(folder / f"{start:09d}.trec")
+        if not parts[-1].is_file():
+            some = queries[start : start + QUERIES_AT_ONCE]
+            hits = retriever.search(some, cell.index, cell.options["depth"])
+            rows = (
+                (query, passage, rank, score)
+                for query, found in hits
+                for rank, (passage, score) in enumerate(found, start=1)
+            )
+            run_files.write(rows, parts[-1], tag=cell.place.system)
+        report({"step": min(start + QUERIES_AT_ONCE, queries.height), "steps": queries.height})
+    _join(parts, cell.run)
+    shutil.rmtree(folder)
+
+
+def publish(cell: Cell) -> None:
+    """Link the finished run to the grid's ``runs`` folder (copy it, where the file system has no links)."""
+    if cell.published.exists() and cell.published.samefile(cell.run):
+        return
+    cell.published.parent.mkdir(exist_ok=True)
+    temporary = cell.published.with_name(f".{cell.place.file}.{uuid.uuid4().hex}")
+    try:
+        temporary.hardlink_to(cell.run)
+    except OSError:
+        shutil.copyfile(cell.run, temporary)
+    temporary.replace(cell.published)
+
+
+def _everything(cell: Cell, journal: Journal, processes: int) -> None:
+    train(cell, journal, processes)
+    if not cell.run.is_file():
+        retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
+        index(cell, journal, lambda: retriever.index(passages(cell.release), cell.index))
+        with journal.stage("searching") as report:
+            search(cell, retriever, report)
+    with journal.stage("scoring"):
+        scores = score([cell.run], cell.release)
+    done = conclusion(cell, journal, scores)
+    if "backbone" in cell.options:
+        write_card(cell, done)
+    publish(cell)
+    if cell.index.is_relative_to(cell.folder):
+        shutil.rmtree(cell.index, ignore_errors=True)
+    journal.finished()
+    conclude(cell, done)
+
+
+def _join(parts: Iterable[Path], whole: Path) -> None:
+    with atomic.whole(whole) as temporary, temporary.open("wb") as file:
+        for part in parts:
+            with part.open("rb") as one:
+                shutil.copyfileobj(one, file, 1 << 20)

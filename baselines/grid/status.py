@@ -1,0 +1,125 @@
+"""What the cells of a grid are at, from their folders alone: while it runs, after it, and on another machine."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from baselines.grid.journal import STAGES, in_use, read
+from eval_kit.errors import UserError
+from eval_kit.runs import names as cells
+
+STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
+STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One cell.
+
+    Attributes:
+        place: which.
+        digest: of the cell; its folder is named by it.
+        state: ``waiting``, ``training``, ``indexing``, ``searching``, ``scoring``, ``interrupted``, ``finished`` or
+            ``failed``.
+        attempts: how often it was begun.
+        seconds: spent in each stage so far.
+        progress: of the running stage, as far as it tells: ``step`` of ``steps``, ``loss``.
+        first_loss: of training.
+        last_loss: of training.
+        reason: why it failed.
+    """
+
+    place: cells.Cell
+    digest: str
+    state: str
+    attempts: int
+    seconds: Mapping[str, float]
+    progress: Mapping[str, Any]
+    first_loss: float | None
+    last_loss: float | None
+    reason: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """One flat entry, the place's parts and the run's name in it."""
+        place = {"system": self.place.system, "shift": self.place.shift, "held_out": self.place.held_out}
+        rest = {name: value for name, value in vars(self).items() if name != "place"}
+        return place | {"seed": self.place.seed, "run": self.place.file} | rest
+
+
+def of_cell(folder: Path) -> Standing:
+    """The standing of the cell in ``folder``."""
+    described = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
+    place = cells.Cell(**described["place"])
+    journal = read(folder)
+    state = journal["state"]
+    if state in STAGES and not in_use(folder):
+        state = "interrupted"
+    if state == "finished" and not (folder / place.file).is_file():
+        state = "waiting"
+    training = journal["facts"].get("training", {})
+    return Standing(
+        place=place,
+        digest=described["digest"],
+        state=state,
+        attempts=journal["attempts"],
+        seconds=journal["seconds"],
+        progress=journal["progress"],
+        first_loss=training.get("first_loss"),
+        last_loss=training.get("last_loss"),
+        reason=journal["reason"],
+    )
+
+
+def of_grid(root: Path) -> list[Standing]:
+    """All cells below ``root``, by shift, held-out part, system and seed.
+
+    Raises:
+        UserError: there is no grid.
+    """
+    found = [of_cell(path.parent) for path in root.glob("*/cell.json")]
+    if not found:
+        raise UserError(f"{root}: holds no grid; 'python -m baselines grid run --out {root}' makes one")
+    return sorted(found, key=_order)
+
+
+def layout(standings: Iterable[Standing]) -> Table:
+    """One row a cell."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("shift", "held out", "system", "seed", "state"):
+        table.add_column(name, no_wrap=True)
+    for name in ("seconds", "loss"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for one in standings:
+        state = Text(one.state, STYLES.get(one.state, "bold"))
+        seconds = f"{sum(one.seconds.values()):,.1f}" if one.seconds else ""
+        place = (one.place.shift, one.place.held_out, one.place.system, str(one.place.seed))
+        table.add_row(*place, state, seconds, _losses(one), one.reason or _progress(one))
+    return table
+
+
+def summary(standings: Iterable[Standing]) -> str:
+    """How many cells there are in each state."""
+    count = Counter(one.state for one in standings)
+    return ", ".join(f"{count[state]:,} {state}" for state in STATES if count[state])
+
+
+def _losses(one: Standing) -> str:
+    if one.first_loss is not None and one.last_loss is not None:
+        return f"{one.first_loss:.3f} → {one.last_loss:.3f}"
+    now = one.progress.get("loss")
+    return "" if now is None else f"{now:.3f}"
+
+
+def _progress(one: Standing) -> str:
+    return f"{one.progress['step']:,} of {one.progress['steps']:,}" if "steps" in one.progress else ""
+
+
+def _order(one: Standing) -> tuple[int, cells.Cell]:
+    return cells.SHIFTS.index(one.place.shift), one.place

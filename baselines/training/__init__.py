@@ -1,0 +1,1 @@
+"""How the neural systems are trained."""

@@ -1,0 +1,203 @@
+"""What a training starts from: any pretrained transformer by name, its bare shape, or a small one made on the spot.
+
+The small one is a BERT for a laptop. Its vocabulary is whole words (those of the passages, and those of the cell's own
+training queries), and its weights are drawn so that words match themselves from the beginning: token vectors are random
+and so nearly orthogonal; attention passes them on unchanged, half of its heads looking for the same word elsewhere, the
+other half taking the mean of all; the second text of a pair is marked, so that a word found in both shows; the head for
+masked words starts as the identity, with a bias that lets no other word through.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from baselines.grid.cell import Cell
+from baselines.training.trainer import rank
+from eval_kit.files import atomic
+from search.passages import collection_key, passages
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+POSITIONS = 128
+SEED = 13
+
+
+def backbone(cell: Cell, texts: Iterable[str]) -> str:
+    """Name or folder of the transformer that a cell's training starts from.
+
+    Args:
+        cell: with the options ``backbone`` and ``random_weights``.
+        texts: of the training queries; a small backbone learns their words too.
+
+    Raises:
+        UserError: there is no such transformer.
+    """
+    from baselines.architectures import checkpoint
+
+    wanted = cell.options["backbone"]
+    if isinstance(wanted, str):
+        checkpoint.kind(wanted)  # says so if there is none
+        return _bare(cell, wanted) if cell.options.get("random_weights", False) else wanted
+    return _with_words(_small(cell, wanted), texts, _own_folder(cell))
+
+
+@contextlib.contextmanager
+def loading(cell: Cell) -> Iterator[None]:
+    """Load the cell's backbone without a word on heads that it lacks; what cannot be loaded is said in one sentence."""
+    from baselines.architectures import checkpoint
+
+    named = cell.options["backbone"]
+    with checkpoint.loading(named if isinstance(named, str) else "the small backbone"):
+        yield
+
+
+def _own_folder(cell: Cell) -> Path:
+    """Of each process, where several train together."""
+    return cell.folder / "training" / f"backbone-{rank()}"
+
+
+def _bare(cell: Cell, name: str) -> str:
+    from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+
+    folder = _own_folder(cell)
+    with loading(cell):
+        model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(name))  # type: ignore[no-untyped-call]
+        model.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(name).save_pretrained(folder)
+    return str(folder)
+
+
+def _small(cell: Cell, sizes: Mapping[str, Any]) -> Path:
+    """Made once for a release and shared by the cells of a grid."""
+    key = hashlib.sha256(json.dumps([collection_key(cell.release), dict(sizes), SEED]).encode()).hexdigest()[:16]
+    folder = cell.root / "backbones" / key
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            part = folder.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            tokenizer = _tokenizer(_words(text for _, text in passages(cell.release)))
+            model = _drawn(len(tokenizer), sizes)
+            model.save_pretrained(part)
+            tokenizer.save_pretrained(part)
+            atomic.sync_tree(part)
+            part.rename(folder)
+    return folder
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    return sorted({word for text in texts for word in text.lower().split()})
+
+
+def _tokenizer(words: Iterable[str]) -> Any:
+    """Whole words, and letters for words that are not among them."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    words = list(words)
+    letters = sorted({letter for word in words for letter in word})
+    vocabulary = dict.fromkeys([*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *words])
+    numbers = {token: number for number, token in enumerate(vocabulary)}
+    tokenizer = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(token, numbers[token]) for token in ("[CLS]", "[SEP]")],
+    )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=POSITIONS,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+
+
+def _drawn(vocabulary: int, sizes: Mapping[str, Any]) -> Any:
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    width = sizes["width"]
+    spread = 1 / math.sqrt(width)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        model = BertForMaskedLM(
+            BertConfig(
+                vocab_size=vocabulary,
+                hidden_size=width,
+                num_hidden_layers=sizes["layers"],
+                num_attention_heads=sizes["heads"],
+                intermediate_size=2 * width,
+                max_position_embeddings=POSITIONS,
+                initializer_range=spread / 2,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+            )
+        )
+        with torch.no_grad():
+            _as_matcher(model, spread)
+    return model
+
+
+def _as_matcher(model: Any, spread: float) -> None:
+    """Overwrite the weights that decide whether words match themselves."""
+    from torch.nn.init import eye_, normal_, orthogonal_
+
+    embeddings = model.bert.embeddings
+    normal_(embeddings.word_embeddings.weight, 0, spread)
+    normal_(embeddings.position_embeddings.weight, 0, spread / 10)
+    embeddings.token_type_embeddings.weight[0] = 0
+    normal_(embeddings.token_type_embeddings.weight[1], 0, spread)
+    for layer in model.bert.encoder.layer:
+        attention = layer.attention.self
+        orthogonal_(attention.query.weight)
+        attention.query.weight.mul_(1.5)
+        attention.query.weight[: len(attention.query.weight) // 2] *= 0.05
+        attention.key.weight.copy_(attention.query.weight)
+        eye_(attention.value.weight)
+        eye_(layer.attention.output.dense.weight)
+        layer.attention.output.dense.weight.mul_(0.3)
+    head = model.cls.predictions
+    eye_(head.transform.dense.weight)
+    head.transform.dense.bias.fill_(4)  # where GELU is linear; the norm that follows takes it out again
+    head.bias.fill_(-4)
+
+
+def _with_words(base: Path, texts: Iterable[str], folder: Path) -> str:
+    """The backbone, its vocabulary extended by the texts' words, each with a vector of its own."""
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import BertForMaskedLM
+
+    model: Any = BertForMaskedLM.from_pretrained(base)
+    written = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
+    known = written["model"]["vocab"]
+    new = [word for word in _words(texts) if word not in known]
+    known.update({word: len(known) + number for number, word in enumerate(new)})
+    before = model.config.vocab_size
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        model.resize_token_embeddings(len(known), mean_resizing=False)
+        with torch.no_grad():
+            model.get_input_embeddings().weight[before:].normal_(0, 1 / math.sqrt(model.config.hidden_size))
+            model.cls.predictions.bias[before:] = -4
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    shutil.copy(base / "tokenizer_config.json", folder)
+    Tokenizer.from_str(json.dumps(written)).save(str(folder / "tokenizer.json"))
+    return str(folder)

@@ -1,0 +1,72 @@
+"""Teachers: what a stronger model says about a batch, as labels to learn from instead of the judgements.
+
+``margin_mse`` learns the margins of a cross-encoder between the positive and each negative (Hofstätter et al., 2020);
+``kl`` the distribution of a late-interaction model over all passages of the batch (TCT-ColBERT: Lin et al., 2020).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baselines.training.queries import Teacher
+from eval_kit.errors import UserError
+
+TEACHER_TEMPERATURE = 0.25
+"""What a late-interaction teacher's scores are divided by, as in TCT-ColBERT's public code (``train/model_fn.py``)."""
+
+
+def teacher(options: Mapping[str, Any]) -> Teacher | None:
+    """The teacher that the options name, if any.
+
+    Raises:
+        UserError: there is no such model, or it is of another architecture.
+    """
+    if "teacher" not in options:
+        return None
+    if not options["negatives"]:
+        raise UserError("distillation needs negatives: set the option 'negatives' to 1 or more")
+    return _margins(options["teacher"]) if options["distillation"] == "margin_mse" else _scores(options["teacher"])
+
+
+def in_batch(loss: type) -> Any:
+    """A KL loss of sentence-transformers, over all passages of the batch instead of each query's own.
+
+    Its labels are (queries, passages): the passages column by column, as the dataset has them.
+    """
+
+    class InBatch(loss):  # type: ignore[misc]
+        def compute_loss_from_embeddings(self, embeddings: list[Any], labels: Any) -> Any:
+            query, *passages = embeddings
+            every = [one.expand_as(query) for column in passages for one in column]
+            return super().compute_loss_from_embeddings([query, *every], labels)
+
+    return InBatch
+
+
+def _margins(model: str) -> Teacher:
+    from baselines.architectures.cross import Cross
+
+    cross = Cross(model)
+
+    def labels(queries: list[str], columns: list[list[str]]) -> list[list[float]]:
+        scores = [cross.scores(list(zip(queries, column, strict=True))) for column in columns]
+        return [[float(scores[0][row] - column[row]) for column in scores[1:]] for row in range(len(queries))]
+
+    return labels
+
+
+def _scores(model: str) -> Teacher:
+    import torch
+    from sentence_transformers.util import maxsim
+
+    from baselines.architectures.multivector import MultiVector
+
+    late = MultiVector(model)
+
+    def labels(queries: list[str], columns: list[list[str]]) -> list[list[float]]:
+        asked = [torch.from_numpy(tokens) for tokens in late.encode_queries(queries)]
+        made = late.encode_passages([text for column in columns for text in column])
+        passages = torch.from_numpy(made["tokens"]).float().split(made["lengths"].tolist())  # type: ignore[no-untyped-call]
+        scores: list[list[float]] = maxsim(asked, list(passages)).tolist()
+        return scores
+
+    return labels

@@ -1,0 +1,94 @@
+"""Hard negatives mined by the model itself while it trains: STAR's static ones (Zhan et al., 2021), made anew.
+
+Every so many steps the model as it is searches all passages for its training queries; what it ranks highest and nobody
+judged relevant are the negatives from then on. Where ``mine_every`` is at least half of the steps that happens once, as
+in STAR. ADORE, which searches at every step, is not here.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from baselines.grid.cell import Cell
+from baselines.training.queries import Judged, Lookup, Mined
+from baselines.training.trainer import quiet, rank
+from eval_kit.files import atomic
+from search.passages import passages
+from search.retriever import Retriever
+
+DEPTH = 200
+
+type Open = Callable[[Path], Retriever]
+
+
+def miner(cell: Cell, judged: Judged, lookup: Lookup, opened: Open) -> Any:
+    """A callback that mines every ``mine_every`` steps, and after a resume has the negatives last mined.
+
+    Args:
+        cell: with the options ``mine_every`` and ``mine_depth``; what was mined is kept beside the checkpoints.
+        judged: its training queries.
+        lookup: gets the mined passages.
+        opened: makes the retriever of a saved model.
+    """
+    from transformers import TrainerCallback
+
+    class Miner(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            folder = Path(args.output_dir)
+            # the loader is one batch ahead: that batch was made before this step's passages were mined
+            every, step = cell.options["mine_every"], state.global_step
+            lookup.mined = _read(folder, (step - 1) // every * every)
+            lookup.mined_next = _read(folder, step) if step % every == 0 else None
+
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            if state.global_step % cell.options["mine_every"] or state.global_step == args.max_steps:
+                return
+            folder = Path(args.output_dir)
+            path = _path(folder, state.global_step)
+            if rank() == 0 and not path.exists():
+                found = _mine(cell, judged, getattr(model, "module", model), folder / "mining", opened)
+                atomic.write_text(path, json.dumps(found))
+            _together()
+            lookup.mined = _read(folder, state.global_step)
+
+    return Miner()
+
+
+def _mine(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Open) -> dict[str, list[str]]:
+    import torch
+
+    shutil.rmtree(folder, ignore_errors=True)
+    queries = pl.DataFrame({"query_id": list(judged.texts), "text": list(judged.texts.values())})
+    depth = cell.options.get("mine_depth", DEPTH)
+    with quiet(), torch.random.fork_rng():
+        model.save_pretrained(str(folder / "model"), create_model_card=False)
+        retriever = opened(folder / "model")
+        retriever.index(passages(cell.release), folder / "index")
+        found = {
+            query: [one for one, _ in hits if one not in judged.positives[query]]
+            for query, hits in retriever.search(queries, folder / "index", depth)
+        }
+    shutil.rmtree(folder)
+    return found
+
+
+def _read(folder: Path, step: int) -> Mined | None:
+    if step <= 0:
+        return None
+    mined: Mined = json.loads(_path(folder, step).read_text(encoding="utf-8"))
+    return mined
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"mined-{step}.json"
+
+
+def _together() -> None:
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()

@@ -1,0 +1,46 @@
+"""What the four trainings have in common: the cell's examples, their teacher, mining, and how long it lasts."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Report
+from baselines.training.distillation import teacher
+from baselines.training.mining import miner
+from baselines.training.queries import Lookup, examples, examples_a_step, passage_texts, steps, training
+from baselines.training.trainer import Parts, fit
+from search.retriever import Retriever
+
+type Opener = Callable[[str | Path, Mapping[str, Any]], Retriever]
+
+
+class Session:
+    """One training of a cell.
+
+    Attributes:
+        judged: the training queries with their passages.
+        dataset: the examples, with texts made as they are read.
+        callbacks: mining, if the options want it.
+        steps: updates of the weights.
+    """
+
+    def __init__(self, cell: Cell, opener: Opener) -> None:
+        """Read the release.
+
+        Raises:
+            UserError: it lacks queries, judgements, negatives or passages; or the teacher cannot be had.
+        """
+        options = cell.options
+        self.cell = cell
+        self.judged = training(cell)
+        self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
+        lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options))
+        self.dataset = examples(cell, self.judged, lookup, self.steps * examples_a_step(cell))
+        self.callbacks = []
+        if "mine_every" in options:
+            self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
+
+    def train(self, build: Callable[[], Parts], progress: Report | None) -> dict[str, Any]:
+        """Fit, and add to the facts on how many queries."""
+        return fit(self.cell, self.steps, build, progress) | {"train_queries": len(self.judged.texts)}

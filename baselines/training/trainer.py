@@ -1,0 +1,365 @@
+"""The one pattern of all trainings: a trainer of sentence-transformers that resumes, stops early and fits the GPU."""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Report
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import TrainerCallback
+
+LOG = logging.getLogger(__name__)
+LOSSES_LOGGED = 20
+"""How many means of the loss a training keeps, at least."""
+SECONDS_TO_WAIT = 7 * 24 * 3600
+"""Of a process for the others: while the first mines, say, which takes hours."""
+SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
+
+
+class BatchTooLargeError(Exception):
+    """One of several processes ran out of memory: all must end, and train with the batch that now is noted."""
+
+
+@dataclass
+class Parts:
+    """What one training consists of, made anew for every attempt.
+
+    Attributes:
+        trainer: class of sentence-transformers.
+        arguments: its class of arguments.
+        model: to be trained.
+        loss: of the model.
+        dataset: columns in the order of their roles.
+        evaluator: on the validation queries; None without early stopping.
+        metric: of the evaluator, the greater the better.
+        callbacks: of the system's own.
+    """
+
+    trainer: type
+    arguments: type
+    model: Any
+    loss: Any
+    dataset: "Dataset"
+    evaluator: Any = None
+    metric: str | None = None
+    callbacks: "Sequence[TrainerCallback]" = field(default_factory=list)
+
+
+def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Report | None = None) -> dict[str, Any]:
+    """Train, and put the model in ``cell.model``, whole or not at all.
+
+    A training that was killed goes on from its last checkpoint, to the same model as if it had not been. One that
+    does not fit into the GPU's memory begins again with half the batch, and says so. Where processes train together
+    (:mod:`baselines.training.torchrun`), each calls this and takes its share of the batch.
+
+    Args:
+        cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
+        steps: updates of the weights, unless training ends early.
+        build: makes the parts; it is called after the random numbers have been seeded.
+        progress: is told ``step``, ``steps`` and ``loss``.
+
+    Returns:
+        ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
+        (step → mean), ``batch_size`` used by all ``processes`` together, ``device``, ``seconds`` and
+        ``samples_per_second`` of this attempt, and with early stopping ``best_step`` and ``best`` (the metric's value).
+
+    Raises:
+        UserError: the memory does not hold a batch of one, the processes cannot share the batch, or the disk is full.
+        BatchTooLargeError: the memory of this process among several did not hold its share.
+    """
+    import torch
+
+    folder, told = cell.folder / "training", cell.folder / "training.json"
+    if cell.model.is_dir() and told.is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        facts: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
+        return facts
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            batch = _batch_size(cell, folder)
+            try:
+                return _attempt(cell, steps, batch, build, folder, progress)
+            except torch.OutOfMemoryError as error:
+                if batch == processes():
+                    raise UserError(
+                        f"{cell.place.file}: the GPU's memory does not hold a batch of one; shorten the texts"
+                    ) from error
+                LOG.warning(
+                    "%s: out of memory at a batch of %d; beginning again with %d", cell.place.file, batch, batch // 2
+                )
+            atomic.write_text(folder / "batch.json", json.dumps({"batch_size": batch // 2}) + "\n")
+            if processes() > 1:
+                raise BatchTooLargeError
+            free_memory()
+    except UserError:
+        raise
+    except Exception as error:
+        if (reason := _unwritable(error)) is None:
+            raise
+        raise UserError(f"{folder}: cannot be written: {reason}") from error
+
+
+def _attempt(
+    cell: Cell, steps: int, batch: int, build: Callable[[], Parts], folder: Path, progress: Report | None
+) -> dict[str, Any]:
+    from transformers import EarlyStoppingCallback, set_seed
+    from transformers.trainer_callback import PrinterCallback, TrainerState
+
+    set_seed(cell.place.seed)
+    parts = build()
+    checkpoints = folder / f"batch-{batch}"
+    watch = _watch(steps, progress)
+    callbacks = [watch, *parts.callbacks]
+    if parts.evaluator is not None:
+        callbacks.append(EarlyStoppingCallback(cell.options["patience"]))
+    roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
+    prompts = getattr(parts.model, "prompts", {})
+    trainer = _without_cards(parts.trainer)(
+        model=parts.model,
+        args=parts.arguments(
+            **_arguments(cell.options, cell.place.seed, steps, batch, checkpoints, parts.metric),
+            router_mapping=roles,  # so that each role has its own length
+            prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
+        ),
+        train_dataset=parts.dataset,
+        loss=parts.loss,
+        evaluator=parts.evaluator,
+        callbacks=callbacks,
+    )
+    trainer.remove_callback(PrinterCallback)
+    with trainer.accelerator.main_process_first():
+        last = last_checkpoint(checkpoints)
+    with quiet():
+        if last is not None and _ended(last):  # the library would do one more step
+            trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
+            kept = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
+            parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(kept).name)).state_dict())
+        else:
+            trainer.train(resume_from_checkpoint=last)
+    samples = batch * trainer.args.gradient_accumulation_steps
+    losses = [(one["step"], one["loss"]) for one in trainer.state.log_history if "loss" in one]
+    facts = {
+        "steps": trainer.state.global_step,
+        "first_loss": losses[0][1],
+        "last_loss": losses[-1][1],
+        "losses": {str(step): loss for step, loss in losses},
+        "batch_size": batch,
+        "device": _device(),
+        "processes": processes(),
+        "seconds": round(watch.seconds, 3),
+        "samples_per_second": round(watch.done * samples / max(watch.seconds, 1e-9), 2),
+    }
+    if parts.evaluator is not None:
+        facts |= {"best_step": trainer.state.best_global_step, "best": trainer.state.best_metric}
+    trainer.accelerator.wait_for_everyone()
+    if rank() == 0:
+        _keep(trainer.model, facts, cell)
+        shutil.rmtree(folder)
+    trainer.accelerator.wait_for_everyone()
+    return facts
+
+
+def processes() -> int:
+    """How many processes train together, as torchrun tells each."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """Which of them this process is."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def across_gpus() -> bool:
+    """Whether a query's in-batch negatives are those of all GPUs; without GPUs no gradient could flow back."""
+    import torch
+
+    return processes() > 1 and torch.cuda.is_available()
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the bars that transformers shows when it writes a model."""
+    from transformers.utils import logging as transformers_logging
+
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The newest complete checkpoint; the trainer writes a checkpoint's state last."""
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda one: -int(one.name.rpartition("-")[2])):
+        try:
+            json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        else:
+            return str(checkpoint)
+    return None
+
+
+def _ended(checkpoint: str) -> bool:
+    """Whether training ended with this checkpoint: at its last step, or early."""
+    state = json.loads(Path(checkpoint, "trainer_state.json").read_text(encoding="utf-8"))
+    return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
+
+
+def _arguments(
+    options: Mapping[str, Any], seed: int, steps: int, batch: int, folder: Path, metric: str | None
+) -> dict[str, Any]:
+    precision = options.get("precision", "float32")
+    every = options.get("evaluate_every") if metric else None
+    by_the_model = "teacher" in options or "mine_every" in options  # these batches are made in the training process
+    arguments: dict[str, Any] = {
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "per_device_train_batch_size": batch,
+        "accelerator_config": {"split_batches": True},  # each process takes its share of one batch of distinct texts
+        "gradient_accumulation_steps": options.get("gradient_accumulation", 1),
+        "learning_rate": options["learning_rate"],
+        "warmup_steps": options["warmup"],
+        "lr_scheduler_type": SCHEDULES[options.get("schedule", "linear")],
+        "weight_decay": options.get("weight_decay", 0.0),
+        "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
+        "bf16": precision == "bfloat16",
+        "fp16": precision == "float16",
+        "ddp_timeout": SECONDS_TO_WAIT,
+        "seed": seed,
+        "batch_sampler": _sampler(),
+        "dataloader_num_workers": 0 if by_the_model else options.get("loader_processes", 0),
+        "dataloader_pin_memory": _device() != "cpu",
+        "logging_strategy": "steps",
+        "logging_steps": max(1, min(100, steps // LOSSES_LOGGED)),
+        "logging_nan_inf_filter": False,
+        "save_strategy": "steps",
+        "save_steps": every or options["checkpoint_every"],
+        "save_total_limit": 1,
+        "restore_callback_states_from_checkpoint": True,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    if "embedding_learning_rate" in options:
+        arguments["learning_rate_mapping"] = {r".*word_embeddings.*": options["embedding_learning_rate"]}
+    if every:
+        arguments |= {
+            "eval_strategy": "steps",
+            "eval_steps": every,
+            "load_best_model_at_end": True,
+            "metric_for_best_model": metric,
+            "greater_is_better": True,
+        }
+    return arguments
+
+
+def _sampler() -> type:
+    """Batches in which no query and no passage comes twice, found by their ids, before there are texts and labels."""
+    from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
+
+    class Distinct(NoDuplicatesBatchSampler):
+        def __init__(self, dataset: "Dataset", **options: Any) -> None:
+            super().__init__(dataset.with_format(None), **options)
+
+    return Distinct
+
+
+def _without_cards(trainer: type) -> Any:
+    """The trainer without the library's model card, which would read examples and write at every checkpoint."""
+
+    def nothing(self: Any, *_: Any, **__: Any) -> None:
+        return None
+
+    def save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
+        self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
+
+    return type(trainer.__name__, (trainer,), {"add_model_card_callback": nothing, "_save": save})
+
+
+def _watch(steps: int, progress: Report | None) -> Any:
+    """A callback that times the training, without its evaluations' end, and passes on how far it is."""
+    from transformers import TrainerCallback
+
+    class Watch(TrainerCallback):
+        done = 0
+        seconds = 0.0
+        loss: float | None = None
+        _begun = 0.0
+
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            self._begun = time.monotonic()
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+            self.loss = (logs or {}).get("loss", self.loss)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self.done += 1
+            self.seconds = time.monotonic() - self._begun
+            if progress is not None:
+                progress({"step": state.global_step, "steps": steps, "loss": self.loss})
+
+    return Watch()
+
+
+def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
+    """The facts first: a model that stands there is finished."""
+    part = cell.folder / "model.part"
+    shutil.rmtree(part, ignore_errors=True)
+    with quiet():
+        model.save_pretrained(str(part), create_model_card=False)
+    atomic.sync_tree(part)
+    atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
+    shutil.rmtree(cell.model, ignore_errors=True)
+    part.rename(cell.model)
+
+
+def _batch_size(cell: Cell, folder: Path) -> int:
+    """What the options say, or what an earlier attempt found to fit."""
+    known = folder / "batch.json"
+    noted = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else cell.options
+    batch = int(noted["batch_size"])
+    if batch % processes():
+        raise UserError(f"{cell.place.file}: {processes()} processes cannot share a batch of {batch} equally")
+    return batch
+
+
+def _device() -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def free_memory() -> None:
+    """Give back what this process holds of the GPU's memory and does not use."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def _unwritable(error: BaseException) -> str | None:
+    """Why a file could not be written, if that is what the error (of Python, torch or safetensors) says."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS):
+        return error.strerror or "the disk is full"
+    text = str(error)
+    if "No space left" in text or "File too large" in text or "file write failed" in text or "failed writing" in text:
+        return text.splitlines()[0]
+    return None

@@ -1,0 +1,169 @@
+"""The mini release: the synthetic collection of :mod:`builder.sources.mini`, with the shifts planted in it.
+
+Its tables have the form of the published release. Every cluster is what the generator planted, not what an
+algorithm found, so that algorithms and protocols can be held against a known truth.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from builder.release import Draft, Rule, Table
+from builder.shifts import length, wh
+from builder.sources import mini
+from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
+from eval_kit.errors import UserError
+from eval_kit.files.formats import by_id
+
+VERSION = "1.0.0"
+SOURCE = "builder/sources/mini.py"
+NEAR = 1.0
+"""Planted nearness from which a training query shares a topic and aspect, or an entity, with a TREC DL query."""
+RESTRAIN_SHARES = {"small": 0.04, "medium": 0.08, "large": 0.16}
+"""Sizes of the ReSTrain sets, as shares of the training queries."""
+CHAMELEON_SHARES = {
+    "veiled": (0.0573, 0.1407, 0.2350, 0.3424, 0.4468),
+    "pygmy": (0.0319, 0.0881, 0.1653, 0.2526, 0.3543),
+    "lesser": (0.0136, 0.0514, 0.1010, 0.1676, 0.2426),
+}
+"""Sizes of the published Chameleons sets as shares of dev-small, by level (CIKM 2021, Table 3)."""
+
+
+def draft(**knobs: float) -> Draft:
+    """Generate the mini collection and its planted release.
+
+    Args:
+        knobs: ``seed``, ``queries`` and ``strength`` of :class:`builder.sources.mini.Parameters`.
+
+    Raises:
+        UserError: a knob out of its range.
+    """
+    try:
+        parameters = mini.Parameters(**knobs)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    made = mini.generate(parameters)
+    tables = in_order([*_shifts(made), *_benchmarks(made), *_restrain(made), *_qrels(made)])
+    passages = Rule("synthetic passages", SOURCE)
+    tables.append(Table("passages", "passages", by_id(made.passages, "passage_id"), passages))
+    return Draft(
+        kind="mini",
+        version=VERSION,
+        collection=None,
+        seed=parameters.seed,
+        tables=tables,
+        test_sets=test_sets(tables),
+        remarks=[
+            f"planted strength of {shift}.{cluster}: {strength:.2f} of its queries ask with words that no other "
+            "cluster of the shift uses"
+            for shift, clusters in made.strengths.items()
+            for cluster, strength in clusters.items()
+        ],
+    )
+
+
+def _shifts(made: mini.Mini) -> Iterator[Table]:
+    """Topic and wh test queries are held-back training queries, as published; length is tested on dev."""
+    train = made.queries.filter(pl.col("population") == "train")
+    parts = {"train": train.filter(~pl.col("test")), "test": train.filter("test")}
+    parameters = {"strengths": made.strengths}
+    for split, queries in parts.items():
+        topics = queries.filter(pl.col("topic").is_not_null()).with_columns(cluster=_label("topic", TOPICS))
+        rule = Rule("the planted topic", SOURCE, parameters=parameters)
+        yield _table("topic", split, topics, "cluster", rule)
+        members = pl.concat(
+            queries.filter(wh.member(queries["text"], cluster)).with_columns(
+                cluster=pl.lit(cluster, pl.Enum(wh.CLUSTERS))
+            )
+            for cluster in wh.CLUSTERS
+        )
+        yield _table("wh", split, members, "cluster", Rule(wh.RULE, wh.SOURCE, parameters=parameters))
+    parts["test"] = made.queries.filter(pl.col("population") == "dev")
+    for split, queries in parts.items():
+        lengths = queries.with_columns(length.cluster(queries["text"]))
+        yield _table("length", split, lengths, "cluster", Rule(length.RULE, length.SOURCE, parameters=parameters))
+
+
+def _benchmarks(made: mini.Mini) -> Iterator[Table]:
+    rule = Rule("the bucket of the planted topic; queries of no topic are dealt out in turn", SOURCE)
+    dealt = pl.Series(BUCKETS).gather(np.arange(made.queries.height) % len(BUCKETS))
+    bucket = pl.col("topic").replace_strict(dict(zip(TOPICS, BUCKETS, strict=True)), default=None)
+    queries = made.queries.with_columns(bucket=pl.coalesce(bucket, dealt).cast(pl.Enum(BUCKETS)))
+    for split in ("train", "dev", "dl19", "dl20"):
+        yield _table("resttest", split, queries.filter(pl.col("population") == split), "bucket", rule)
+
+    rule = Rule("the hardest queries as planted, in sets of the published shares", "CIKM 2021, Table 3")
+    yield _table("chameleons", "dev", _obstinate(made), [f"level_{level}" for level in LEVELS], rule)
+
+    for split in ("dl19", "dl20"):
+        topics = made.queries.filter(pl.col("population") == split)
+        judged = topics.with_columns(judged=pl.lit("yes", pl.Enum(["no", "yes"])))
+        yield _table("trec_dl", split, judged, "judged", Rule("all planted topics are judged", SOURCE))
+    outside = made.queries.filter(pl.col("population") == "validation")
+    yield _table("validation", "validation", outside, [], Rule("queries outside every shift", SOURCE))
+
+
+def _obstinate(made: mini.Mini) -> pl.DataFrame:
+    """Dev queries by planted hardness, labelled with the strictest set that holds them."""
+    dev = made.queries.filter(pl.col("population") == "dev").sort(
+        "hardness", "query_id", descending=[True, False], maintain_order=True
+    )
+    place = pl.int_range(pl.len())
+    for i, level in enumerate(LEVELS):
+        label = pl.lit(OBSTINACY[0])
+        for name in CHAMELEON_SETS:
+            size = round(CHAMELEON_SHARES[name][i] * dev.height)
+            label = pl.when(place < size).then(pl.lit(name)).otherwise(label)
+        dev = dev.with_columns(label.cast(pl.Enum(OBSTINACY)).alias(f"level_{level}"))
+    return dev
+
+
+def _restrain(made: mini.Mini) -> Iterator[Table]:
+    """The nearest training queries to the TREC DL queries, and as many drawn from those that are not near."""
+    train = made.queries.filter(pl.col("population") == "train").sort("nearness", "query_id", descending=True)
+    far = train.filter(pl.col("nearness") < NEAR)
+    drawn = np.random.Generator(np.random.PCG64(made.parameters.seed)).permutation(far.height)
+    for size, share in RESTRAIN_SHARES.items():
+        count = min(round(share * train.height), far.height)
+        rules = {
+            "interpolate": Rule(f"the {count} nearest training queries, as planted", "CIKM 2022 §4.1.2"),
+            "extrapolate": Rule(f"{count} of the {far.height} training queries that are not near", "CIKM 2022 §4.1.2"),
+        }
+        sets = {"interpolate": train.head(count), "extrapolate": far[drawn[:count]]}
+        for regime, queries in sets.items():
+            yield _table("restrain", f"{regime}_{size}", queries, [], rules[regime])
+            ids = queries["query_id"].implode()
+            pairs = made.qrels.filter(pl.col("query_id").is_in(ids))
+            yield _qrels_table(f"restrain_{regime}_{size}", pairs)
+
+
+def _qrels(made: mini.Mini) -> Iterator[Table]:
+    population = made.queries.select("query_id", "population", "test", "topic", "wh")
+    pairs = made.qrels.join(population, on="query_id")
+    held_back = (pl.col("population") == "train") & pl.col("test")
+    splits = {
+        "topic_test": held_back & pl.col("topic").is_not_null(),
+        "wh_test": held_back & pl.col("wh").is_not_null(),
+        "train": (pl.col("population") == "train") & ~pl.col("test"),
+        **{split: pl.col("population") == split for split in ("dev", "dl19", "dl20", "validation")},
+    }
+    for split, which in splits.items():
+        yield _qrels_table(split, pairs.filter(which))
+
+
+def _table(config: str, split: str, queries: pl.DataFrame, labels: str | Sequence[str], rule: Rule) -> Table:
+    columns = [labels] if isinstance(labels, str) else list(labels)
+    order = columns if isinstance(labels, str) else []
+    return Table(config, split, by_id(queries.select("query_id", "text", *columns), *order, "query_id"), rule)
+
+
+def _qrels_table(split: str, pairs: pl.DataFrame) -> Table:
+    frame = pairs.select(
+        pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), pl.col("score").cast(pl.Int64)
+    )
+    return Table("qrels", split, by_id(frame, "query-id", "corpus-id"), Rule("planted relevance", SOURCE))
+
+
+def _label(column: str, labels: Sequence[str]) -> pl.Expr:
+    return pl.col(column).cast(pl.Enum(labels))

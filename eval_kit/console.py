@@ -1,0 +1,104 @@
+"""What people see: a screen that is wide enough when it is none, progress, and files that are nobody's input."""
+
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+
+WIDTH_OF_A_FILE = 160
+COUNT_EVERY = 1_000
+PATIENCE = 2.0
+"""Seconds before the line appears."""
+
+
+def screen() -> Console:
+    """The console for results; as wide as tables need where the output is a file or a pipe."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return Console()
+    return Console(width=WIDTH_OF_A_FILE)
+
+
+def refuse_overwriting(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> None:
+    """Refuse an output file that is one of the inputs, or that is named twice.
+
+    Raises:
+        UserError: naming the file; before anything is read or written.
+    """
+    taken = {path.resolve() for path in inputs}
+    for path in outputs:
+        if path is None or path == Path("-"):
+            continue
+        if path.resolve() in taken:
+            raise UserError(f"{path}: is read, or written already, by this command; name another file to write")
+        taken.add(path.resolve())
+
+
+def write_json(document: Any, path: Path | None) -> bool:
+    """Write results as JSON, if asked for: to a file, or for ``-`` to the screen.
+
+    Returns:
+        Whether they went to the screen, where nothing else should follow.
+    """
+    if path is None:
+        return False
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    if path == Path("-"):
+        sys.stdout.write(text)
+        return True
+    atomic.write_text(path, text)
+    return False
+
+
+@contextmanager
+def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, bool], None]]:
+    """Yields the function that counts on: how many more, and whether they were done before (no part of the speed)."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    ]
+    line = Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
+    task = line.add_task(what, total=total, speed="")
+    begun = time.monotonic()
+    new = 0
+    shown = False
+
+    def advance(steps: int, known: bool = False) -> None:
+        nonlocal new, shown
+        seconds = time.monotonic() - begun
+        new += 0 if known else steps
+        line.update(task, advance=steps, speed=f"{new / max(seconds, 1e-9):,.0f} {unit}/s" if new else "")
+        if not shown and line.console.is_terminal and seconds > PATIENCE:
+            line.start()
+            shown = True
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            line.stop()
+
+
+def counted[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:
+    """The items as they are, counted on a progress line."""
+    total = len(items) if isinstance(items, Sized) else None
+    with counting(what, unit, total) as advance:
+        for batch in itertools.batched(items, COUNT_EVERY):
+            yield from batch
+            advance(len(batch), False)

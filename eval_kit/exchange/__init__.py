@@ -1,0 +1,1 @@
+"""Other people's results: submissions, comparisons and the leaderboard's entries."""

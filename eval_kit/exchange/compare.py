@@ -1,0 +1,188 @@
+"""Systems side by side on the same test sets: differences with paired tests and intervals, never without.
+
+Everything is against one *baseline*, the first system unless another is named. All significance is over queries, so
+what is compared are per-query values; means alone cannot be compared here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.exchange.sources import Source
+from eval_kit.stats.losses import LEVEL, RESAMPLES, holm, paired_t_test, resampled_means
+
+ROWS = {
+    "test_set": pl.String(),
+    "figure": pl.String(),
+    "measure": pl.String(),
+    "system": pl.String(),
+    "queries": pl.Int64(),
+    "missing": pl.Int64(),
+    "value": pl.Float64(),
+    "difference": pl.Float64(),
+    "low": pl.Float64(),
+    "high": pl.Float64(),
+    "p": pl.Float64(),
+    "p_holm": pl.Float64(),
+    "d": pl.Float64(),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The table, and what it rests on.
+
+    Attributes:
+        rows: one for each system, test set, figure and measure, as :data:`ROWS`. ``figure`` is empty for plain runs,
+            and ``In`` or ``Out`` (for ReSTrain with its size) for grids. ``difference`` is the system's mean minus
+            the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), the paired t-test's ``p``,
+            ``p_holm`` corrected over all systems and test sets of a measure, and Cohen's ``d``; all null in the
+            baseline's rows.
+        systems: in the order of the columns, the baseline first.
+        left_out: systems and test sets that the baseline does not cover: ``system: test set``.
+        provenance: release, kit version and tie rule that all share, ``runs``, ``resamples`` and ``seed``.
+    """
+
+    rows: pl.DataFrame
+    systems: list[str]
+    left_out: list[str]
+    provenance: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "comparison": self.rows.to_dicts(),
+            "systems": self.systems,
+            "left_out": self.left_out,
+            "provenance": self.provenance,
+        }
+
+
+def compare(
+    sources: Sequence[Source], baseline: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> Comparison:
+    """Compare systems with a baseline.
+
+    Args:
+        sources: from :func:`eval_kit.exchange.sources.load`, each with one or more systems.
+        baseline: a system's name; the first one without it.
+        resamples: of the bootstrap over queries; all systems see the same resamples.
+        seed: of the bootstrap.
+
+    Raises:
+        UserError: fewer than two systems, or two of one name; sources that were not scored alike (another release
+            version or digest, tie rule, kit version, measures or queries); nothing that two systems share.
+    """
+    provenance = _shared_provenance(sources)
+    values = pl.concat(source.values for source in sources)
+    systems = _systems(sources, baseline)
+    base = systems[0]
+    rows: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for (test_set, figure), here in values.group_by("test_set", "figure", maintain_order=True):
+        present = [name for name in systems if name in set(here["system"])]
+        shown = f"{test_set} {figure}".strip()
+        if present[0] != base:
+            left_out += [f"{name}: {shown}" for name in present]
+        elif len(present) > 1:
+            aligned = _aligned(here, present, shown)
+            rows += _compared(aligned, present, str(test_set), str(figure), resamples, seed)
+        else:
+            left_out.append(f"{base}: {shown}")
+    if not rows:
+        raise UserError(f"{base} shares no test set with {' or '.join(systems[1:])}; nothing can be compared")
+    table = _holm_corrected(pl.DataFrame(rows, ROWS))
+    return Comparison(table, systems, left_out, {**provenance, "resamples": resamples, "seed": seed})
+
+
+def _shared_provenance(sources: Sequence[Source]) -> dict[str, Any]:
+    """What all sources have in common; refuses those that were not scored alike."""
+    first = sources[0]
+    for other in sources[1:]:
+        for what, get in _MUST_AGREE.items():
+            one, two = get(first.provenance), get(other.provenance)
+            if one != two:
+                raise UserError(
+                    f"{first.name} and {other.name} cannot be compared: they were scored with different {what}, "
+                    f"{one!r} and {two!r}"
+                )
+    runs = [run for source in sources for run in source.provenance["runs"]]
+    return {**first.provenance, "runs": runs}
+
+
+_MUST_AGREE: dict[str, Callable[[Mapping[str, Any]], object]] = {
+    "release versions": lambda provenance: provenance["release"]["version"],
+    "release digests": lambda provenance: provenance["release"]["digest"],
+    "tie rules": lambda provenance: provenance["tie_rule"],
+    "versions of eval_kit": lambda provenance: provenance["kit_version"],
+}
+
+
+def _systems(sources: Sequence[Source], baseline: str | None) -> list[str]:
+    names = [name for source in sources for name in source.systems]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two systems are called {twice}; rename one of them")
+    if baseline is not None and baseline not in names:
+        raise UserError(f"there is no system {baseline} to compare with; there are {', '.join(names)}")
+    if len(names) < 2:
+        raise UserError("give at least two systems to compare")
+    base = baseline if baseline is not None else names[0]
+    return [base, *(name for name in names if name != base)]
+
+
+def _aligned(values: pl.DataFrame, systems: Sequence[str], shown: str) -> pl.DataFrame:
+    """Values of one test set, the queries of every system and measure in one order."""
+    ordered = values.sort("query_id")
+    first = ordered.filter(pl.col("system") == systems[0])
+    for name in systems[1:]:
+        other = ordered.filter(pl.col("system") == name)
+        if set(other["measure"]) != set(first["measure"]):
+            raise UserError(f"{systems[0]} and {name} were scored with different measures on {shown}")
+        for measure in first["measure"].unique():
+            one, two = (frame.filter(pl.col("measure") == measure)["query_id"] for frame in (first, other))
+            if one.to_list() != two.to_list():
+                raise UserError(f"{systems[0]} and {name} were scored on different queries of {shown}")
+    return ordered
+
+
+def _compared(
+    values: pl.DataFrame, systems: Sequence[str], test_set: str, figure: str, resamples: int, seed: int
+) -> list[dict[str, Any]]:
+    columns = {
+        (str(measure), str(name)): group["value"].to_numpy()
+        for (measure, name), group in values.group_by("measure", "system", maintain_order=True)
+    }
+    lacking = dict(values.group_by("system").agg(pl.col("missing").max()).iter_rows())
+    base, *others = systems
+    measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)
+    pairs = [(measure, name) for measure in measures for name in others]
+    differences = np.stack([columns[measure, name] - columns[measure, base] for measure, name in pairs], axis=1)
+    means = resampled_means(differences, resamples, seed)
+    ends = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T
+    intervals = dict(zip(pairs, ends.tolist() if len(differences) > 1 else [(None, None)] * len(pairs), strict=True))
+    rows = []
+    for measure in measures:
+        for name in systems:
+            mine = columns[measure, name]
+            row = {"test_set": test_set, "figure": figure, "measure": measure, "system": name}
+            row |= {"queries": len(mine), "missing": lacking[name], "value": float(mine.mean())}
+            if name != base:
+                test = paired_t_test(mine, columns[measure, base])
+                low, high = intervals[measure, name]
+                row |= {"difference": test.difference, "low": low, "high": high, "p": test.p, "d": test.d}
+            rows.append(row)
+    return rows
+
+
+def _holm_corrected(table: pl.DataFrame) -> pl.DataFrame:
+    """``p_holm`` over the systems and test sets of a measure; the baseline's own rows are no tests."""
+    numbered = table.with_row_index("row")
+    parts = []
+    for part in numbered.filter(pl.col("difference").is_not_null()).partition_by("measure"):
+        corrected = pl.Series("p_holm", holm(part["p"].to_list()), pl.Float64)
+        parts.append(part.select("row").with_columns(corrected))
+    return numbered.drop("p_holm").join(pl.concat(parts), on="row", how="left").sort("row").select(list(ROWS))

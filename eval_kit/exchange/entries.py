@@ -1,0 +1,72 @@
+"""The figures of many submissions, scored, as rows of the leaderboard."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.exchange.submission import DOCUMENT, Submission, opened
+from eval_kit.measures.score import score
+from eval_kit.pages.leaderboard import Entry
+from eval_kit.protocols.grid import MS_SHIFT, protocols
+from eval_kit.release import Release
+
+
+def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = lambda run: None) -> list[Entry]:
+    """Score every submission of a folder.
+
+    Args:
+        folder: holds submissions, each a folder with ``submission.json`` or a zip.
+        release: that all of them must have been made for.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: no submission there, or one with a fault (``eval_kit validate`` tells all of them).
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder")
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".zip" or (path / DOCUMENT).is_file())
+    if not paths:
+        raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT}, or a zip)")
+    found = []
+    for path in paths:
+        with opened(path, release) as submission:
+            found += list(_entries(path.name, submission, release, on_run))
+    return found
+
+
+def _entries(
+    source: str, submission: Submission, release: Release, on_run: Callable[[Path], object]
+) -> Iterator[Entry]:
+    grid = [run for run, cell in submission.runs.items() if cell is not None and cell.shift in MS_SHIFT]
+    single = [run for run, cell in submission.runs.items() if cell is None]
+
+    def entry(shift: str, test_set: str, measure: str, figure: str, *values: float | None) -> Entry:
+        value, low, high = values
+        assert value is not None
+        return Entry(
+            system=submission.system,
+            team=str(submission.document["team"]),
+            architecture=str(submission.document["architecture"]),
+            shift=shift,
+            test_set=test_set,
+            measure=measure,
+            figure=figure,
+            value=value,
+            low=low,
+            high=high,
+            release_digest=release.digest,
+            source=source,
+        )
+
+    if grid:
+        for shift, results in protocols(grid, release, on_run=on_run).results.items():
+            for row in results.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
+                for figure in ("avg_in", "out", "rel_loss"):
+                    values = (row[figure], row[f"{figure}_low"], row[f"{figure}_high"])
+                    yield entry(shift, f"{shift}.{row['cluster']}", row["measure"], figure, *values)
+    if single:
+        test_sets = release.test_sets
+        for one in score(single, release, on_run=on_run).figures:
+            yield entry(test_sets[one.test_set].shift, one.test_set, one.measure, "value", one.value, None, None)

@@ -1,0 +1,224 @@
+"""What can be compared: run files, submissions, and scores that ``eval_kit score`` wrote, all as per-query values.
+
+Runs and submissions are scored here. A scores document holds means only; the values of its queries are taken from the
+table that ``--per-query`` wrote beside it (``x.tsv`` for ``x.json``), which must give exactly those means.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.exchange import submission
+from eval_kit.files.schemas import validate
+from eval_kit.measures.score import Scores, score
+from eval_kit.release import Release
+from eval_kit.runs.names import Cell
+
+_VALUES = {
+    "system": pl.String(),
+    "test_set": pl.String(),
+    "figure": pl.String(),
+    "measure": pl.String(),
+    "query_id": pl.String(),
+    "value": pl.Float64(),
+    "missing": pl.Int64(),
+}
+_PER_QUERY = {
+    "run": pl.String(),
+    "test_set": pl.String(),
+    "measure": pl.String(),
+    "query_id": pl.String(),
+    "value": pl.Float64(),
+}
+_KEYS = ("test_set", "figure", "measure", "query_id")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Systems that were scored together.
+
+    Attributes:
+        name: of the file or folder, for messages.
+        systems: in their order.
+        values: ``system``, ``test_set``, ``figure`` (see :class:`eval_kit.exchange.compare.Comparison`), ``measure``,
+            ``query_id``, ``value``, ``missing`` (queries that the run lacks).
+        provenance: as in scores.schema.json.
+    """
+
+    name: str
+    systems: list[str]
+    values: pl.DataFrame
+    provenance: dict[str, Any]
+
+
+def load(
+    paths: Sequence[Path],
+    release: Callable[[], Release],
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> list[Source]:
+    """Read everything that is to be compared, in order.
+
+    A folder or ``.zip`` is a submission, a ``.json`` file a scores document, anything else a run.
+
+    Args:
+        paths: two or more, or one document of several runs.
+        release: opens the release; called at most once, and not at all if there are only scores documents.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: whatever is wrong with one of them.
+    """
+    runs = [path for path in paths if not path.is_dir() and path.suffix.lower() not in (".zip", ".json")]
+    opened = release() if any(path.suffix.lower() != ".json" or path.is_dir() for path in paths) else None
+    scored = score(runs, opened, allow_missing, on_run) if runs and opened is not None else None
+    sources = []
+    for path in paths:
+        if scored is not None and path in runs:
+            sources.append(_of_run(path, scored))
+        elif path.suffix.lower() == ".json" and path.is_file():
+            sources.append(of_document(path))
+        elif opened is not None:
+            sources.append(of_submission(path, opened, allow_missing, on_run))
+        else:
+            raise UserError(f"{path}: there is no such file")
+    return sources
+
+
+def of_scores(name: str, scores: Scores) -> Source:
+    """Each run of some scores as a system of its own."""
+    plain = scores.per_query_with_missing().rename({"run": "system"}).with_columns(figure=pl.lit(""))
+    systems = list(dict.fromkeys(one.run for one in scores.figures))
+    return Source(name, systems, plain.select(list(_VALUES)), scores.provenance)
+
+
+def of_submission(
+    path: Path, release: Release, allow_missing: bool = False, on_run: Callable[[Path], object] = lambda run: None
+) -> Source:
+    """A submission as one system: its plain runs as they are, its grids as In and Out of each cluster.
+
+    In is, for each query, the mean over the models that saw the query's cluster in training, Out the value of the one
+    that did not (ECIR 2023 §3.2); for ReSTTest likewise by buckets, for ReSTrain by the two sets of each size. Seeds
+    are averaged.
+
+    Raises:
+        UserError: a faulty submission or run; two plain runs that cover one test set.
+    """
+    with submission.opened(path, release) as opened:
+        scores = score(list(opened.runs), release, allow_missing, on_run)
+        names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
+        cells = dict(zip(names, opened.runs.values(), strict=True))
+        sources = [
+            {**source, "file": str(path / Path(source["file"]).relative_to(opened.folder))}
+            for source in scores.provenance["runs"]
+        ]
+        system = opened.system
+    values = scores.per_query_with_missing()
+    plain = values.filter(pl.col("run").is_in([name for name, cell in cells.items() if cell is None]))
+    plain = plain.with_columns(figure=pl.lit(""))
+    if plain.select(_KEYS).is_duplicated().any():
+        twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
+        raise UserError(f"{path}: two of its runs cover {twice}; which one stands for the system cannot be told")
+    whole = pl.concat([plain.select(*_KEYS, "value", "missing"), _in_and_out(values, cells, release)])
+    whole = whole.with_columns(system=pl.lit(system)).select(list(_VALUES))
+    return Source(str(path), [system], whole, {**scores.provenance, "runs": sources})
+
+
+def of_document(path: Path) -> Source:
+    """The runs of a scores document, each as a system, with their per-query values from the table beside it.
+
+    Raises:
+        UserError: a document that does not follow its schema, a table that is not there, or one that does not give
+            the document's means.
+    """
+    try:
+        document = json.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON: {error}") from error
+    try:
+        validate("scores", document)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    table = path.with_suffix(".tsv")
+    if not table.is_file():
+        raise UserError(
+            f"{path}: its per-query values are not beside it; write them with eval_kit score --json {path.name} "
+            f"--per-query {table.name}"
+        )
+    values = _read_per_query(table)
+    found = {
+        tuple(row[:3]): row[3:]
+        for row in values.group_by("run", "test_set", "measure")
+        .agg(pl.col("value").mean(), pl.len(), pl.col("query_id").n_unique().alias("distinct"))
+        .iter_rows()
+    }
+    missing = []
+    for one in document["measures"]:
+        key = (one["run"], one["test_set"], one["measure"])
+        mean, rows, distinct = found.pop(key, (0.0, 0, 0))
+        if rows != one["queries"] or distinct != rows or abs(mean - one["value"]) > 1e-9 * max(1.0, abs(mean)):
+            raise UserError(f"{table}: does not give the document's {key[2]} of {key[0]} on {key[1]}; score again")
+        missing.append((*key, one["missing"]))
+    if found:
+        run, test_set, measure = next(iter(found))
+        raise UserError(f"{table}: has {measure} of {run} on {test_set}, which {path.name} has not; score again")
+    names = ("run", "test_set", "measure")
+    lacking = pl.DataFrame(missing, {**dict.fromkeys(names, pl.String()), "missing": pl.Int64()}, orient="row")
+    whole = values.join(lacking, on=names, maintain_order="left").rename({"run": "system"})
+    systems = whole["system"].unique(maintain_order=True).to_list()
+    whole = whole.with_columns(figure=pl.lit("")).select(list(_VALUES))
+    return Source(str(path), systems, whole, document["provenance"])
+
+
+def _of_run(path: Path, scored: Scores) -> Source:
+    [source] = [one for one in scored.provenance["runs"] if one["file"] == str(path)]
+    figures = [one for one in scored.figures if one.run == source["run"]]
+    return of_scores(str(path), Scores(figures, {**scored.provenance, "runs": [source]}))
+
+
+def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Release) -> pl.DataFrame:
+    """``In`` and ``Out`` of every grid: each query's mean over models (and seeds), and the most queries missing."""
+    of_runs = [(name, cell.shift, cell.held_out) for name, cell in cells.items() if cell is not None]
+    named = pl.DataFrame(of_runs, dict.fromkeys(("run", "shift", "held_out"), pl.String()), orient="row")
+    rows = values.join(named, on="run", maintain_order="left")
+    buckets = pl.DataFrame(schema={"query_id": pl.String(), "bucket": pl.String()})
+    if "resttest" in set(named["shift"]):
+        buckets = release.table("resttest", "dev").select("query_id", "bucket")
+    rows = rows.join(buckets, on="query_id", how="left", maintain_order="left")
+    shift, held_out, test_set = pl.col("shift"), pl.col("held_out"), pl.col("test_set")
+    whole = shift + "." + held_out
+    regime, size = held_out.str.splitn("_", 2).struct[0], held_out.str.splitn("_", 2).struct[1]
+    figure = (
+        pl.when(shift == "restrain", test_set.is_in(submission.RESTRAIN_SETS))
+        .then(pl.when(regime == "extrapolate").then(pl.lit("Out ")).otherwise(pl.lit("In ")) + size)
+        .when(shift == "resttest", test_set == "dev")
+        .then(pl.when(pl.col("bucket") == held_out).then(pl.lit("Out")).otherwise(pl.lit("In")))
+        .when(test_set.str.starts_with(shift + "."))
+        .then(pl.when(test_set == whole).then(pl.lit("Out")).otherwise(pl.lit("In")))
+    )
+    kept = rows.with_columns(figure=figure).filter(pl.col("figure").is_not_null())
+    return kept.group_by(_KEYS, maintain_order=True).agg(pl.col("value").mean(), pl.col("missing").max())
+
+
+def _read_per_query(path: Path) -> pl.DataFrame:
+    """The table that ``eval_kit score --per-query`` writes."""
+    try:
+        frame = pl.read_csv(path, separator="\t", schema=_PER_QUERY)
+        with path.open(encoding="utf-8") as file:
+            header = file.readline().rstrip("\n").split("\t")
+    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        raise UserError(f"{path}: is not the table that --per-query writes: {str(error).splitlines()[0]}") from error
+    whole = not any(frame.null_count().row(0)) if frame.height else True
+    if header != list(_PER_QUERY) or not whole or not frame["value"].is_finite().all():
+        raise UserError(f"{path}: is not the table that --per-query writes: {', '.join(_PER_QUERY)}, all of them given")
+    if not all(name.isprintable() for column in ("run", "test_set", "measure") for name in frame[column].unique()):
+        raise UserError(f"{path}: a name in it holds control characters")
+    return frame

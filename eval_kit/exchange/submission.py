@@ -1,0 +1,304 @@
+"""Submissions: a folder or a zip of runs, with a ``submission.json`` that says what stands behind them.
+
+:func:`validate` lists all that is wrong at once. What is in a submission comes from strangers: see
+:mod:`eval_kit.exchange.archive` for what keeps it inside its folder.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.exchange.archive import (
+    LIMITS,
+    ArchiveError,
+    Limits,
+    folder_faults,
+    grows_too_much,
+    leaves,
+    printable,
+    unpacked,
+)
+from eval_kit.files.schemas import faults_of
+from eval_kit.release import Release
+from eval_kit.runs.coverage import covered
+from eval_kit.runs.names import Cell, cell_of, parts
+from eval_kit.runs.ranks import rank_judged
+
+DOCUMENT = "submission.json"
+LARGEST_DOCUMENT = 1 << 20
+SHOWN_FAULTS = 5
+RESTRAIN_SETS = ("dl19", "dl20")
+
+_NOTHING = pl.DataFrame(schema={"query_id": pl.String(), "passage_id": pl.String()})
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submission whose document has no fault.
+
+    Attributes:
+        folder: where ``submission.json`` lies.
+        document: its content (submission.schema.json).
+        runs: each run's file and, where it belongs to a grid, its cell.
+    """
+
+    folder: Path
+    document: Mapping[str, Any]
+    runs: dict[Path, Cell | None]
+
+    @property
+    def system(self) -> str:
+        """The system's name: text from a stranger, to be escaped wherever it is shown."""
+        return str(self.document["system"])
+
+
+def validate(path: Path, release: Release, limits: Limits = LIMITS) -> list[str]:
+    """All that is wrong with a submission, one sentence each; an empty list if nothing is.
+
+    An archive that is not safe is not unpacked, and judged by that alone. All else is found in one go: the document
+    by its schema, the release it was made for, files that are missing or not listed, faults of each run, cells that
+    are missing from a grid, and runs that do not cover the shift that they are listed for.
+
+    Args:
+        path: a folder or a zip file.
+        release: the one that the runs were made for.
+        limits: how large it may be.
+
+    Raises:
+        UserError: there is neither a folder nor a zip file.
+    """
+    if path.is_dir():
+        return folder_faults(path, limits) + _faults(path, release, limits)
+    try:
+        with unpacked(path, limits) as folder:
+            return _faults(folder, release, limits)
+    except ArchiveError as error:
+        return error.faults
+
+
+@contextmanager
+def opened(path: Path, release: Release, limits: Limits = LIMITS) -> Iterator[Submission]:
+    """A submission to work with: a zip is unpacked to a temporary folder for as long.
+
+    The runs themselves are not read; whoever scores them finds their faults.
+
+    Raises:
+        UserError: not safe to open, or a faulty document; with the first faults and how many more there are.
+    """
+    with unpacked(path, limits) as folder:
+        submission, faults = _inspected(folder, release)
+        if submission is None:
+            more = f"; and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
+            raise UserError(f"{path}: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
+        yield submission
+
+
+def _faults(folder: Path, release: Release, limits: Limits) -> list[str]:
+    root = _root(folder)
+    document, faults = _read(root)
+    if document is None:
+        return faults
+    listed, more = _listed(root, document)
+    faults += (
+        more
+        + _release_faults(document, release)
+        + _unlisted(folder, root, document)
+        + _grid_faults([cell for cell in listed.values() if cell], release)
+    )
+    for run, cell in listed.items():
+        faults += _run_faults(root, run, cell, release, limits)
+    return faults
+
+
+def _inspected(folder: Path, release: Release) -> tuple[Submission | None, list[str]]:
+    """A submission by its document, or all that is wrong with that."""
+    root = _root(folder)
+    document, faults = _read(root)
+    if document is None or faults:
+        return None, faults
+    listed, faults = _listed(root, document)
+    faults += _release_faults(document, release)
+    faults += _grid_faults([cell for cell in listed.values() if cell], release)
+    return (None, faults) if faults else (Submission(root, document, listed), [])
+
+
+def _root(folder: Path) -> Path:
+    """Where the document lies: in the folder, or in the one folder that a zip was made of."""
+    if (folder / DOCUMENT).exists():
+        return folder
+    inner = [path.parent for path in folder.glob(f"*/{DOCUMENT}") if not path.parent.is_symlink()]
+    return inner[0] if len(inner) == 1 else folder
+
+
+def _read(root: Path) -> tuple[Any, list[str]]:
+    """The document, with all that its schema finds wrong; None where it cannot be read at all."""
+    path = root / DOCUMENT
+    if not path.is_file() or not path.resolve().is_relative_to(root.resolve()):
+        return None, [f"there is no {DOCUMENT}"]
+    if path.stat().st_size > LARGEST_DOCUMENT:
+        return None, [f"{DOCUMENT}: is larger than {LARGEST_DOCUMENT:,} bytes"]
+    try:
+        document = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        return None, [f"{DOCUMENT}:{error.lineno}: is not JSON: {error.msg}"]
+    except UnicodeDecodeError:
+        return None, [f"{DOCUMENT}: is not UTF-8 text"]
+    except (ValueError, RecursionError, OSError) as error:
+        return None, [f"{DOCUMENT}: cannot be read: {error}"]
+    faults = faults_of("submission", document)
+    said = [f"{DOCUMENT}: {fault.json_path}: {_reason(fault)}" for fault in faults]
+    if not isinstance(document, dict):
+        return None, said
+    for name in ("system", "team"):
+        if not str(document.get(name, "")).isprintable():
+            said.append(f"{DOCUMENT}: $.{name}: holds control characters")
+    return document, said
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} comes twice")
+    return found
+
+
+def _reason(fault: Any) -> str:
+    if fault.validator == "pattern" and str(fault.json_path).endswith(".file"):
+        return f"{fault.instance[:100]!r} is absolute, leaves the folder or holds a backslash"
+    return str(fault.message)[:200]
+
+
+def _entries(document: Mapping[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Place, file and entry of each run that says its file; what the schema finds wrong is not looked at again."""
+    runs = document.get("runs")
+    for place, entry in enumerate(runs if isinstance(runs, list) else []):
+        if isinstance(entry, dict) and isinstance(entry.get("file"), str) and not leaves(entry["file"]):
+            yield place, entry["file"], entry
+
+
+def _listed(root: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell | None], list[str]]:
+    """The runs that can be read, each with its cell, and what is wrong with the list."""
+    faults = []
+    runs: dict[Path, Cell | None] = {}
+    inside = root.resolve()
+    for place, name, entry in _entries(document):
+        where, path = f"{DOCUMENT}: $.runs[{place}]", root / PurePosixPath(name)
+        shown = printable(name)
+        if path in runs:
+            faults.append(f"{where}: {shown} is listed twice")
+        elif not path.resolve().is_relative_to(inside):
+            faults.append(f"{where}: {shown} leaves the folder")
+        elif not path.is_file():
+            faults.append(f"{where}: there is no file {shown}")
+        else:
+            cell, told = _cell(entry, document), cell_of(path)
+            if cell and told and (told.shift, told.held_out, told.seed) != (cell.shift, cell.held_out, cell.seed):
+                faults.append(
+                    f"{where}: is listed as {cell.shift}.{cell.held_out} with seed {cell.seed}, but its name "
+                    f"{shown} says {told.shift}.{told.held_out} with seed {told.seed}"
+                )
+            cell = cell or told
+            if cell and any(_same(cell, other) for other in runs.values()):
+                faults.append(f"{where}: {shown} is a second run of {cell.shift}.{cell.held_out}, seed {cell.seed}")
+                cell = None
+            runs[path] = cell
+    return runs, faults
+
+
+def _cell(entry: Mapping[str, Any], document: Mapping[str, Any]) -> Cell | None:
+    shift, held_out, seed = entry.get("shift"), entry.get("held_out"), entry.get("seed", 0)
+    if not isinstance(shift, str) or not isinstance(held_out, str) or not isinstance(seed, int):
+        return None
+    told = cell_of(Path(PurePosixPath(entry["file"]).name))
+    return Cell(told.system if told else str(document.get("system", "")), shift, held_out, seed)
+
+
+def _same(cell: Cell, other: Cell | None) -> bool:
+    """Whether two cells are one: a submission has one system, however its files are named."""
+    return other is not None and (cell.shift, cell.held_out, cell.seed) == (other.shift, other.held_out, other.seed)
+
+
+def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
+    made_for = document.get("release")
+    if not isinstance(made_for, dict):
+        return []
+    mine = {"version": release.version, "digest": release.digest}
+    return [
+        f"{DOCUMENT}: $.release.{name}: the runs were made for {printable(str(made_for[name]))[:80]}, "
+        f"this release has {value}"
+        for name, value in mine.items()
+        if isinstance(made_for.get(name), str) and made_for[name] != value
+    ]
+
+
+def _unlisted(folder: Path, root: Path, document: Mapping[str, Any]) -> list[str]:
+    listed = {root / PurePosixPath(name) for _, name, _ in _entries(document)} | {root / DOCUMENT}
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path not in listed)
+    return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in found]
+
+
+def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
+    """Parts that a shift does not have, and runs that its grid lacks, for every seed."""
+    faults = []
+    seeds: dict[tuple[str, int], list[Cell]] = {}
+    for cell in sorted(cells):
+        seeds.setdefault((cell.shift, cell.seed), []).append(cell)
+    for (shift, seed), members in seeds.items():
+        try:
+            have = parts(release, shift)
+        except UserError:
+            faults.append(f"the release holds no {printable(shift)} shift, which a run is listed for")
+            continue
+        held_out = {cell.held_out for cell in members}
+        faults += [
+            f"the {shift} shift has no {printable(one)}, which a run is listed for; it has {', '.join(have)}"
+            for one in sorted(held_out - set(have))
+        ]
+        sizes = {one.partition("_")[2] for one in held_out}
+        needed = have if shift != "restrain" else [one for one in have if one.partition("_")[2] in sizes]
+        for part in needed:
+            if part not in held_out:
+                expected = printable(Cell(members[0].system, shift, part, seed).file)
+                faults.append(f"the grid on {shift} lacks a run: expected {expected}")
+    return faults
+
+
+def _run_faults(root: Path, run: Path, cell: Cell | None, release: Release, limits: Limits) -> list[str]:
+    """A run's own faults: those of its lines, and of the test sets it covers."""
+    name = printable(str(run.relative_to(root)))
+    if too_large := grows_too_much(run, limits):
+        return [f"{name}: {too_large}"]
+    try:
+        queries = rank_judged(run, _NOTHING).queries["query_id"]
+        coverage = covered(run, queries, release.test_sets, release.known_queries)
+    except UserError as error:
+        return [printable(str(error).replace(f"{root}/", ""))]
+    if cell is None:
+        return []
+    covers = [one.name for one in coverage.test_sets]
+    expected = _expected_sets(cell.shift, release)
+    lacking = [one for one in expected if one not in covers]
+    if not expected or not lacking or (cell.shift == "restrain" and len(lacking) < len(expected)):
+        return []
+    if len(lacking) == len(expected):
+        return [f"{name}: is listed for the {cell.shift} shift, but covers none of its test sets: {', '.join(covers)}"]
+    return [f"{name}: does not cover {', '.join(lacking)}, which the {cell.shift} shift is evaluated on"]
+
+
+def _expected_sets(shift: str, release: Release) -> list[str]:
+    """The test sets that a cell's run must cover (of ReSTrain's, one)."""
+    if shift == "restrain":
+        return [name for name in RESTRAIN_SETS if name in release.test_sets]
+    if shift == "resttest":
+        return ["dev"]
+    try:
+        return [f"{shift}.{part}" for part in parts(release, shift)]
+    except UserError:
+        return []

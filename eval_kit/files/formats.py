@@ -1,0 +1,88 @@
+"""The file formats that queries and judgements come in. Every fault names its file and line."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.files.text import read_utf8
+
+QRELS_SCHEMA = {"query-id": pl.String(), "corpus-id": pl.String(), "score": pl.Int64()}
+QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
+
+
+def read_queries(path: Path) -> pl.DataFrame:
+    """Read ``id<TAB>text`` lines; texts are kept as they are, only the line end (``\\n``, ``\\r\\n``) goes.
+
+    Returns:
+        ``query_id`` and ``text`` in file order.
+
+    Raises:
+        UserError: a line without exactly one tab, an empty id or text, or an id that comes twice.
+    """
+    rows: dict[str, str] = {}
+    for number, line in enumerate(_lines(path), start=1):
+        fields = line.split("\t")
+        if len(fields) != 2 or not fields[0].strip() or not fields[1].strip():
+            raise UserError(f"{path}:{number}: expected a query id, a tab and a text")
+        query_id, text = fields
+        if query_id in rows:
+            raise UserError(f"{path}:{number}: query id {query_id} comes twice")
+        rows[query_id] = text
+    return pl.DataFrame({"query_id": list(rows), "text": list(rows.values())}, QUERIES_SCHEMA)
+
+
+def read_trec_qrels(path: Path) -> pl.DataFrame:
+    """Read TREC judgements: query, an unused field, passage and grade, separated by blanks or tabs.
+
+    Returns:
+        ``query-id``, ``corpus-id``, ``score``, one row a line (a pair may come twice).
+
+    Raises:
+        UserError: a line without four fields, or a grade that is not a whole number.
+    """
+    rows = []
+    for number, line in enumerate(_lines(path), start=1):
+        fields = line.split()
+        if len(fields) != 4:
+            raise UserError(f"{path}:{number}: expected 4 columns (query, 0, passage, grade), found {len(fields)}")
+        try:
+            rows.append((fields[0], fields[2], int(fields[3])))
+        except ValueError:
+            raise UserError(f"{path}:{number}: the grade {fields[3]!r} is not a whole number") from None
+    return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
+
+
+def read_json_qrels(path: Path) -> pl.DataFrame:
+    """Read judgements of the form ``{query: {passage: grade}}``.
+
+    Returns:
+        ``query-id``, ``corpus-id``, ``score`` in file order.
+    """
+    try:
+        judged = json.loads(path.read_text(encoding="utf-8"))
+        rows = [(query, passage, int(grade)) for query, many in judged.items() for passage, grade in many.items()]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UserError(f"{path}: not judgements in JSON ({{query: {{passage: grade}}}}): {error}") from error
+    return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
+
+
+def by_id(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Sort rows by the given columns, ids as the numbers they are (other ids after them, as text)."""
+    keys = [key for column in columns for key in _sort_keys(frame, column)]
+    return frame.sort(keys, nulls_last=True, maintain_order=True)
+
+
+def _sort_keys(frame: pl.DataFrame, column: str) -> list[pl.Expr]:
+    if frame.schema[column] == pl.String:
+        return [pl.col(column).cast(pl.Int64, strict=False), pl.col(column)]
+    return [pl.col(column)]
+
+
+def _lines(path: Path) -> list[str]:
+    text = read_utf8(path)
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]

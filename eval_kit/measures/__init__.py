@@ -1,0 +1,1 @@
+"""What a measure is, and the scores of runs."""

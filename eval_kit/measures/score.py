@@ -1,0 +1,209 @@
+"""Score runs on the test sets they cover: every figure with its n, its missing queries and its ties."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit import __version__
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import Measure, parse, per_query, value_of_nothing, with_ties_resolved
+from eval_kit.release import Release, TestSet
+from eval_kit.runs.coverage import Coverage, covered
+from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One mean: of ``measure`` over the ``queries`` of ``test_set`` (its fields are those of scores.schema.json)."""
+
+    run: str
+    test_set: str
+    measure: str
+    value: float
+    queries: int
+    missing: int
+    ties_at_cutoff: int
+    worst: float | None
+    best: float | None
+    per_query: pl.DataFrame
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of the scores document."""
+        names = ("run", "test_set", "measure", "value", "queries", "missing", "ties_at_cutoff")
+        entry = {name: getattr(self, name) for name in names}
+        return entry if self.worst is None else entry | {"worst": self.worst, "best": self.best}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What was scored: figures in the order of the runs, and what they were computed from."""
+
+    figures: list[Figure]
+    provenance: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of scores.schema.json."""
+        return {"measures": [figure.as_json() for figure in self.figures], "provenance": self.provenance}
+
+    def per_query(self) -> pl.DataFrame:
+        """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row a query and measure."""
+        return self.per_query_with_missing().drop("missing")
+
+    def per_query_with_missing(self) -> pl.DataFrame:
+        """The same, with ``missing``: how many queries of the test set the run lacks."""
+        return pl.concat(
+            figure.per_query.select(
+                pl.lit(figure.run).alias("run"),
+                pl.lit(figure.test_set).alias("test_set"),
+                pl.lit(figure.measure).alias("measure"),
+                "query_id",
+                "value",
+                pl.lit(figure.missing, pl.Int64).alias("missing"),
+            )
+            for figure in self.figures
+        )
+
+
+def score(
+    runs: Sequence[Path],
+    release: Release,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Scores:
+    """Score run files against a release.
+
+    Args:
+        runs: run files; each is known by its file name without endings (by its path where two share a name).
+        release: from :func:`eval_kit.release.open_release`.
+        allow_missing: score a test set even if more than 1 % of its queries are missing.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: a run that cannot be used; nothing is scored then.
+    """
+    test_sets = release.test_sets
+    splits = sorted({test_set.qrels for test_set in test_sets.values()})
+    qrels = {split: release.qrels(split) for split in splits}
+    judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
+    measures = {parse(name) for one in test_sets.values() for name in one.measures}
+    cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
+    figures: list[Figure] = []
+    sources = []
+    for run, name in zip(runs, _names(runs), strict=True):
+        on_run(run)
+        ranked = rank_judged(run, judged, cutoffs)
+        held = ranked.queries["query_id"]
+        coverage = covered(run, held, test_sets, release.known_queries, allow_missing)
+        figures += _figures(name, ranked, qrels, coverage.test_sets)
+        sources.append(source_of(name, ranked, coverage))
+    provenance = {
+        "kit_version": __version__,
+        "release": {
+            "version": release.version,
+            "kind": release.manifest["kind"],
+            "digest": release.digest,
+            "missing": release.missing,
+        },
+        "tie_rule": TIE_RULE,
+        "runs": sources,
+    }
+    return Scores(figures, provenance)
+
+
+def _figures(
+    run: str, ranked: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
+) -> Iterator[Figure]:
+    """Every measure of every test set; the sets that share judgements share the work."""
+    rows: dict[str, pl.DataFrame] = {}
+    for split in {one.qrels for one in test_sets}:
+        sets = [one for one in test_sets if one.qrels == split]
+        members = pl.concat(one.queries.to_frame("query_id") for one in sets)
+        measures = [parse(name) for name in dict.fromkeys(name for one in sets for name in one.measures)]
+        values = _values(members, measures, ranked, qrels[split])
+        start = 0
+        for one in sets:
+            rows[one.name] = values.slice(start, len(one.queries))
+            start += len(one.queries)
+    for one in test_sets:
+        for name in one.measures:
+            yield _figure(run, one, parse(name), rows[one.name])
+
+
+def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
+    """``members`` with the columns of :attr:`RankedRun.queries` and one a measure, named for it.
+
+    A measure whose cutoff cuts ties has two more, ``<measure> worst`` and ``<measure> best``. A query that nobody
+    judged has the value of an empty result.
+    """
+    judged = qrels.join(ranked.judged, on=["query_id", "passage_id"], how="left")
+    values = pl.DataFrame(judged["query_id"].unique())
+    columns = []
+    for measure in measures:
+        resolved = {measure.name: judged}
+        if (across := _across(measure)) and ranked.queries[across].any():
+            for how in ("worst", "best"):
+                resolved[f"{measure.name} {how}"] = with_ties_resolved(judged, measure.cutoff or 0, how == "best")
+        for name, ranks in resolved.items():
+            values = values.with_columns(per_query(measure, ranks, values["query_id"]).alias(name))
+            columns.append(pl.col(name).fill_null(value_of_nothing(measure)))
+    joined = members.join(values, on="query_id", how="left", maintain_order="left").with_columns(columns)
+    return joined.join(ranked.queries, on="query_id", how="left", maintain_order="left")
+
+
+def _figure(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Figure:
+    across = _across(measure)
+    ties = int(rows[across].sum()) if across else 0
+    worst, best = (_mean(rows[f"{measure.name} {how}"]) if ties else None for how in ("worst", "best"))
+    return Figure(
+        run=run,
+        test_set=test_set.name,
+        measure=measure.name,
+        value=_mean(rows[measure.name]),
+        queries=rows.height,
+        missing=rows["retrieved"].null_count(),
+        ties_at_cutoff=ties,
+        worst=worst,
+        best=best,
+        per_query=pl.DataFrame([rows["query_id"], rows[measure.name].alias("value")]),
+    )
+
+
+def _across(measure: Measure) -> str:
+    """The column that tells where passages with one score stand on both sides of the measure's cutoff, if any."""
+    return f"tied_across_{measure.cutoff}" if measure.cutoff and measure.kind != "ASL" else ""
+
+
+def _mean(values: pl.Series) -> float:
+    return float(values.sum()) / len(values)
+
+
+def source_of(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any]:
+    """What the provenance says of one run (the entries of scores.schema.json)."""
+    return {
+        "run": name,
+        "file": str(ranked.path),
+        "sha256": ranked.sha256,
+        "lines": ranked.lines,
+        "queries": ranked.queries.height,
+        "depth": int(ranked.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
+        "judged_passages": ranked.judged.height,
+        "unjudged_queries": coverage.unjudged,
+    }
+
+
+def _names(runs: Sequence[Path]) -> list[str]:
+    if len(set(runs)) < len(runs):
+        raise UserError(f"{next(run for run in runs if list(runs).count(run) > 1)}: is given twice")
+    short = [run_name(run) for run in runs]
+    return [name if short.count(name) == 1 else str(run) for name, run in zip(short, runs, strict=True)]
+
+
+def run_name(run: Path) -> str:
+    """The file name without the endings of runs and compressed files: ``bm25.dl19`` for ``bm25.dl19.trec.gz``."""
+    name = run.name
+    for ending in (".gz", ".zst", ".trec", ".run", ".txt", ".tsv"):
+        name = name.removesuffix(ending) or name
+    return name

@@ -1,0 +1,207 @@
+"""What a report shows of a grid: In and Out of each query, one loss a system and shift, and nearness to training."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
+from eval_kit.protocols.grid import MS_SHIFT, Protocols
+from eval_kit.release import Release
+from eval_kit.stats.losses import Floats, relative_losses
+from eval_kit.stats.similarity import by_cluster, to_training
+from eval_kit.stats.vectors import Vectors
+
+NAMES = {
+    "topic": "query topics",
+    "wh": "query forms (wh words)",
+    "length": "query lengths",
+    "resttest": "ReSTTest",
+    "restrain": "ReSTrain",
+}
+"""The shifts as a page calls them."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How much one system loses on one shift (of ReSTrain: with one size of training set)."""
+
+    shift: str
+    part: str
+    system: str
+    measure: str
+    inside: float
+    out: float
+    loss: float | None
+    low: float | None
+    high: float | None
+    queries: int
+
+
+def lower_is_better(measure: str) -> bool:
+    """Whether a negative relative loss of this measure is harm."""
+    return measure.startswith("ASL")
+
+
+def main_measure(results: pl.DataFrame) -> str:
+    """The measure that a shift is summed up by: its first of which higher is better."""
+    measures = results["measure"].unique(maintain_order=True).to_list()
+    return next((str(one) for one in measures if not lower_is_better(one)), str(measures[0]))
+
+
+def paired(values: pl.DataFrame, shift: str, found: Protocols, release: Release) -> pl.DataFrame:
+    """In and Out of every query of a shift, for every system, measure and seed.
+
+    Args:
+        values: of grid runs, as ``Protocols.values`` holds them.
+        shift: its name.
+        found: for the shift's clusters.
+        release: for the buckets of ReSTTest.
+
+    Returns:
+        ``system``, ``measure``, ``part`` (cluster, bucket or size), ``seed``, ``query_id``, ``inside``, ``out``, and
+        ``in_rank`` and ``out_rank``: the median over models of the rank that a reciprocal rank stands for (infinite
+        where nothing was found, null for other measures).
+    """
+    here = values.filter(pl.col("shift") == shift)
+    if shift == "resttest":
+        buckets = release.table("resttest", "dev").select("query_id", part="bucket")
+        here = here.filter(pl.col("test_set") == "dev").join(buckets, on="query_id", maintain_order="left")
+        is_out = pl.col("held_out") == pl.col("part")
+    elif shift == "restrain":
+        split = pl.col("held_out").str.split_exact("_", 1)
+        here = here.filter(pl.col("test_set").is_in(["dl19", "dl20"])).with_columns(part=split.struct[1])
+        is_out = pl.col("held_out").str.starts_with("extrapolate_")
+    else:
+        sets = [f"{shift}.{cluster}" for cluster in found.clusters[shift]]
+        here = here.filter(pl.col("test_set").is_in(sets))
+        here = here.with_columns(part=pl.col("test_set").str.strip_prefix(f"{shift}."))
+        is_out = pl.col("held_out") == pl.col("part")
+    rank = pl.when(pl.col("measure").str.starts_with("RR")).then(1 / pl.col("value"))
+    keys = ["system", "measure", "part", "seed", "query_id"]
+    return (
+        here.with_columns(rank=rank, is_out=is_out)
+        .group_by(keys, maintain_order=True)
+        .agg(
+            inside=pl.col("value").filter(~pl.col("is_out")).mean(),
+            out=pl.col("value").filter(pl.col("is_out")).mean(),
+            in_rank=pl.col("rank").filter(~pl.col("is_out")).median(),
+            out_rank=pl.col("rank").filter(pl.col("is_out")).median(),
+        )
+    )
+
+
+def standings(found: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standing]:
+    """One loss for each system (and ReSTrain size) of a shift, of its main measure.
+
+    For topic, wh and length it is the loss over the queries of all clusters together, each extrapolated to once:
+    what ReSTTest's protocol does with its buckets.
+    """
+    results = found.results[shift]
+    measure = main_measure(results)
+    if shift not in MS_SHIFT:
+        rows = results.filter(pl.col("measure") == measure).iter_rows(named=True)
+        return [
+            Standing(
+                shift, str(row.get("size", "")), row["system"], measure, row["avg_in"], row["out"], row["rel_loss"],
+                row["rel_loss_low"], row["rel_loss_high"], row["queries"],
+            )
+            for row in rows
+        ]  # fmt: skip
+    arrays = {
+        str(system): in_and_out(group)
+        for (system,), group in pairs.filter(pl.col("measure") == measure).group_by("system", maintain_order=True)
+    }
+    losses = relative_losses(arrays, seed=found.provenance["seed"])
+    return [
+        Standing(
+            shift, "", system, measure, loss.inside.value or 0.0, loss.out.value or 0.0, loss.rel_loss.value,
+            loss.rel_loss.low, loss.rel_loss.high, loss.rel_loss.n,
+        )
+        for system, loss in losses.items()
+    ]  # fmt: skip
+
+
+def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
+    """(seeds, queries) arrays of one system and measure, both in the order of part and query id."""
+    ordered = pairs.sort("seed", "part", "query_id")
+    shape = (ordered["seed"].n_unique(), -1)
+    return ordered["inside"].to_numpy().reshape(shape), ordered["out"].to_numpy().reshape(shape)
+
+
+def jaccards(found: Protocols, release: Release) -> pl.DataFrame:
+    """``shift``, ``cluster`` and ``jaccard`` of every cluster of the topic, wh and length shifts found."""
+    frames = [
+        by_cluster(release, shift).select(pl.lit(shift).alias("shift"), "cluster", "jaccard")
+        for shift in found.results
+        if shift in MS_SHIFT
+    ]
+    return pl.concat(frames) if frames else pl.DataFrame(schema={"shift": pl.String})
+
+
+def nearness(found: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> pl.DataFrame:
+    """R(q, train) of every test query of the topic, wh and length shifts found (ECIR 2023 §5.2).
+
+    Args:
+        found: whose shifts.
+        release: for the queries; it must hold the shifts' train splits.
+        vectors: of one model for all; or by test set, as ``topic.c0``, of the model trained without that cluster.
+
+    Returns:
+        ``shift``, ``part`` (the cluster), ``query_id``, ``r``.
+
+    Raises:
+        UserError: no such shift among the runs, no vectors for a test set, or a query without a vector.
+    """
+    frames = []
+    for shift in found.results:
+        for cluster in found.clusters[shift] if shift in MS_SHIFT else ():
+            name = f"{shift}.{cluster}"
+            mine = vectors if isinstance(vectors, Vectors) else vectors.get(name)
+            if mine is None:
+                known = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
+                raise UserError(f"no vectors of the model trained without {name}; given are {known}")
+            r = to_training(release, shift, cluster, mine)
+            frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
+    if not frames:
+        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(MS_SHIFT)} shift")
+    return pl.concat(frames)
+
+
+def queries_to_encode(found: Protocols, release: Release) -> pl.DataFrame:
+    """``query_id`` and ``text`` of all queries that :func:`nearness` needs vectors of, each once."""
+    frames = [
+        release.table(shift, split).select("query_id", "text")
+        for shift in found.results
+        if shift in MS_SHIFT
+        for split in ("test", "train")
+    ]
+    if not frames:
+        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(MS_SHIFT)} shift")
+    return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
+
+
+def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.DataFrame:
+    """``query_id`` and ``text`` of test queries; a release without a query's text gives it none."""
+    wanted = {"resttest": ["dev"], "restrain": ["dl19", "dl20"]}
+    frames = [pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})]
+    tables = set()
+    for entry in release.manifest["test_sets"]:
+        if any(entry["name"] in wanted.get(shift, ()) or entry["shift"] == shift for shift in shifts):
+            tables.add((entry["config"], entry["split"]))
+    for config, split in sorted(tables):
+        table = release.table(config, split)
+        if "text" in table.columns:
+            frames.append(table.filter(pl.col("query_id").is_in(queries.implode())).select("query_id", "text"))
+    return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
+
+
+def capitalised(name: str) -> str:
+    """With a capital first letter, the others as they are."""
+    return name[:1].upper() + name[1:]
+
+
+def cutoff(measure: str) -> int | None:
+    """The deepest rank that a measure looks at."""
+    return parse(measure).cutoff

@@ -1,0 +1,268 @@
+"""Does interpolation or extrapolation performance tell how models do out of distribution? (CIKM 2022 §4.2, Table 5).
+
+Each trained model has one score on the test set in question (the paper's: nDCG@10 on TREC DL 2019 and 2020) and one
+on each BEIR dataset. The models trained for interpolation are correlated with each dataset on their own, so are those
+trained for extrapolation: the paper has 24 of each. A system that was not trained twice, such as one evaluated by
+ReSTTest, has two rows that differ in ``training`` and ``score`` alone.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from eval_kit import __version__
+from eval_kit.errors import UserError
+from eval_kit.files.text import read_utf8
+from eval_kit.runs.reader import Faults
+from eval_kit.stats.losses import RESAMPLES, correlations
+
+TRAININGS = ("interpolation", "extrapolation")
+KINDS = ("spearman", "kendall")
+COLUMNS = ("system", "training", "score")
+BOLD_FROM = 0.3
+"""The better of two correlations is bold from here: the paper leaves "very low" ones plain (its highest is 0.283)."""
+
+DOMAINS = {
+    "trec-covid": ("TREC-Covid", "Bio-Medical"),
+    "nfcorpus": ("NFCorpus", "Bio-Medical"),
+    "nq": ("NQ", "Wiki-QA"),
+    "hotpotqa": ("HotpotQA", "Wiki-QA"),
+    "dbpedia": ("DBPedia", "Wiki-Entity"),
+    "cqadupstack": ("CQADupS.", "StackEx. Query"),
+    "quora": ("Quora", "Quora Query"),
+    "scidocs": ("SciDocs", "Sci Citation"),
+    "scifact": ("SciFact", "Sci Citation"),
+    "arguana": ("Arguana", "Counter-argu."),
+    "fiqa-2018": ("FiQA", "Finance-QA"),
+    "fever": ("FEVER", "Wiki Fact-check"),
+    "climate-fever": ("Climate-F.", "Wiki Fact-check"),
+    "touche-2020": ("Touché-2020", "Argument"),
+}
+"""Table 5's names and domains, by the names that the reference tables give BEIR's datasets."""
+
+_MODELS = {
+    "system": pl.String(),
+    "training": pl.String(),
+    "score": pl.Float64(),
+    "dataset": pl.String(),
+    "value": pl.Float64(),
+}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Correlations by dataset, training and kind (see :func:`align`), and what they were computed from."""
+
+    correlations: pl.DataFrame
+    provenance: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values, one row a correlation."""
+        return {"alignment": self.correlations.to_dicts(), "provenance": self.provenance}
+
+    def print(self, console: Console) -> None:
+        """Table 5."""
+        console.print(layout(self.correlations))
+        console.print("n: models of interpolation / extrapolation; 95 % bootstrap intervals over models", style="dim")
+
+
+def align_file(path: Path, resamples: int = RESAMPLES, seed: int = 0) -> Alignment:
+    """Read a file of models' scores and correlate them: :func:`read` and :func:`align`."""
+    models = read(path)
+    provenance = {
+        "kit_version": __version__,
+        "file": str(path),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "resamples": resamples,
+        "seed": seed,
+    }
+    return Alignment(align(models, resamples, seed), provenance)
+
+
+def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+    """Spearman's and Kendall's correlation (tau-b) of the models' scores with each dataset's.
+
+    Args:
+        models: ``system``, ``training`` (interpolation or extrapolation), ``score``, ``dataset``, ``value``; a row
+            for each model and dataset.
+        resamples: of the bootstrap over models.
+        seed: of the bootstrap.
+
+    Returns:
+        ``dataset``, ``training``, ``kind``, ``n`` (models), ``value``, ``low``, ``high`` (95 %), ``p`` (against no
+        correlation); values are null for fewer than three models, or where all have one score.
+    """
+    rows = []
+    for dataset in models["dataset"].unique(maintain_order=True):
+        for training in TRAININGS:
+            here = models.filter(pl.col("dataset") == dataset, pl.col("training") == training)
+            if here.is_empty():
+                continue
+            pair = here["score"].to_numpy(), here["value"].to_numpy()
+            for kind, found in correlations(*pair, kinds=KINDS, resamples=resamples, seed=seed).items():
+                one = found.estimate
+                rows.append((dataset, training, kind, one.n, one.value, one.low, one.high, found.p))
+    names = ("dataset", "training", "kind", "n", "value", "low", "high", "p")
+    types = (pl.String, pl.String, pl.String, pl.Int64, pl.Float64, pl.Float64, pl.Float64, pl.Float64)
+    return pl.DataFrame(rows, dict(zip(names, types, strict=True)), orient="row")
+
+
+def layout(found: pl.DataFrame) -> Table:
+    """Table 5: a row a dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Datasets", overflow="fold")
+    table.add_column("Domain")
+    table.add_column("n", justify="right")
+    for kind in ("Spearman", "Kendall"):
+        table.add_column(f"{kind}\nInter.", justify="right", no_wrap=True)
+        table.add_column("\nExtra.", justify="right", no_wrap=True)
+    for dataset in found["dataset"].unique(maintain_order=True):
+        rows = {
+            (row["kind"], row["training"]): row
+            for row in found.filter(pl.col("dataset") == dataset).iter_rows(named=True)
+        }
+        shown, domain = DOMAINS.get(dataset.removeprefix("beir."), (dataset, ""))
+        counts = list(dict.fromkeys(str(row["n"]) for row in rows.values()))
+        cells = [cell for kind in KINDS for cell in _cells([rows.get((kind, one)) for one in TRAININGS])]
+        table.add_row(Text(shown), domain, "/".join(counts), *cells)
+    return table
+
+
+def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Text]:
+    values = [-math.inf if row is None or row["value"] is None else row["value"] for row in rows]
+    best = max(values) if max(values) >= BOLD_FROM and min(values) < max(values) else math.inf
+    for row, value in zip(rows, values, strict=True):
+        if row is None or value == -math.inf:
+            yield Text("-")
+            continue
+        cell = Text(f"{value:.3f}", style="bold" if value == best else "")
+        if row["low"] is not None:
+            cell.append(f"\n[{row['low']:.2f}, {row['high']:.2f}]", style="not bold dim")
+        yield cell
+
+
+def read(path: Path) -> pl.DataFrame:
+    """Read models' scores from CSV or JSON, told apart by the file's ending.
+
+    CSV: the header ``system,training,score`` and then one column a dataset. JSON: a list of objects with ``system``,
+    ``training``, ``score`` and ``beir``, an object of dataset → score. Every model has every dataset.
+
+    Returns:
+        As :func:`align` takes it.
+
+    Raises:
+        UserError: ``file:line`` (JSON: the entry's path) of the first faults, and how many more there are.
+    """
+    readers = {".csv": _read_csv, ".json": _read_json}
+    if path.suffix.lower() not in readers:
+        raise UserError(f"{path}: expected a .csv or .json file of models' scores")
+    text = read_utf8(path)
+    rows = readers[path.suffix.lower()](path, text)
+    return pl.DataFrame(rows, _MODELS, orient="row")
+
+
+def _read_csv(path: Path, text: str) -> list[tuple[str, str, float, str, float]]:
+    faults = Faults(path)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[tuple[str, str, float, str, float]] = []
+    seen: set[tuple[str, str]] = set()
+    datasets: list[str] = []
+    try:
+        header = next(reader, [])
+        datasets = header[len(COLUMNS) :]
+        if tuple(header[: len(COLUMNS)]) != COLUMNS or not all(datasets) or len(set(header)) < len(header):
+            faults.add(1, "expected the header system,training,score and one column for each dataset")
+        elif not datasets:
+            faults.add(1, "has no column of a dataset after system,training,score")
+        faults.raise_any()
+        for fields in reader:
+            what = _fault_of_fields(fields, len(header)) or _fault_of_model(fields[0], fields[1], seen)
+            if what:
+                faults.add(reader.line_num, what)
+                continue
+            score, *values = map(float, fields[2:])
+            rows += [(fields[0], fields[1], score, *pair) for pair in zip(datasets, values, strict=True)]
+    except csv.Error as error:
+        faults.add(reader.line_num, f"is not CSV: {error}")
+    if not rows and not faults.count:
+        faults.add(2, "no model follows the header")
+    faults.raise_any()
+    return rows
+
+
+def _fault_of_fields(fields: Sequence[str], columns: int) -> str:
+    if len(fields) != columns:
+        return f"{len(fields)} columns, the header has {columns}"
+    wrong = next(
+        (field for field in fields[2:] if not (_NUMBER.fullmatch(field) and math.isfinite(float(field)))), None
+    )
+    return "" if wrong is None else f"{wrong[:40]!r} is not a finite number"
+
+
+def _fault_of_model(system: str, training: str, seen: set[tuple[str, str]]) -> str:
+    """What is wrong with a model's name; otherwise it is noted as seen."""
+    if not system.strip():
+        return "the system has no name"
+    if training not in TRAININGS:
+        return f"the training {training[:40]!r} is neither {' nor '.join(TRAININGS)}"
+    if (system, training) in seen:
+        return f"{system} comes twice for {training}"
+    seen.add((system, training))
+    return ""
+
+
+def _read_json(path: Path, text: str) -> list[tuple[str, str, float, str, float]]:
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON: {error}") from error
+    if not isinstance(document, list) or not document:
+        raise UserError(f"{path}: $: expected a list of models")
+    faults: list[str] = []
+    rows: list[tuple[str, str, float, str, float]] = []
+    seen: set[tuple[str, str]] = set()
+    datasets: list[str] | None = None
+    for place, model in enumerate(document):
+        what = _fault_of_entry(model, datasets) or _fault_of_model(model["system"], model["training"], seen)
+        if what:
+            faults.append(f"$[{place}]: {what}")
+            continue
+        datasets = datasets or list(model["beir"])
+        score = float(model["score"])
+        rows += [(model["system"], model["training"], score, name, float(model["beir"][name])) for name in datasets]
+    if faults:
+        more = f"; and {len(faults) - 5:,} more" if len(faults) > 5 else ""
+        raise UserError(f"{path}: " + "; ".join(faults[:5]) + more)
+    return rows
+
+
+def _fault_of_entry(model: Any, datasets: Sequence[str] | None) -> str:
+    if not isinstance(model, dict) or set(model) != {*COLUMNS, "beir"}:
+        return "expected an object with system, training, score and beir, and nothing else"
+    if not isinstance(model["system"], str) or not isinstance(model["training"], str):
+        return "system and training must be strings"
+    beir = model["beir"]
+    if not isinstance(beir, dict) or not beir or not all(beir):
+        return "beir must be an object of dataset and score"
+    if datasets is not None and set(beir) != set(datasets):
+        return f"scores the datasets {', '.join(sorted(beir))}, the models before it {', '.join(sorted(datasets))}"
+    for name, value in {"score": model["score"], **beir}.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+            return f"{name} is {json.dumps(value)[:40]}, not a finite number"
+    return ""

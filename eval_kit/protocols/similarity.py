@@ -1,0 +1,112 @@
+"""Similarity of every cluster to the others of its shift, and the correlation of losses with it (ECIR 2023 §5.2)."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from eval_kit.errors import UserError
+from eval_kit.protocols.grid import MS_SHIFT, protocols
+from eval_kit.release import Release
+from eval_kit.stats import vectors as vector_sources
+from eval_kit.stats.losses import Correlation, correlations
+from eval_kit.stats.similarity import by_cluster
+
+MEASURE = "RR@10"
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """Similarity by cluster; with grid runs also each system's losses and their correlation with the Jaccard.
+
+    Attributes:
+        clusters: ``shift``, ``cluster``, ``n``, ``others``, ``jaccard`` and, with vectors, ``cosine``.
+        losses: ``system``, ``shift``, ``cluster``, ``rel_loss``, ``jaccard``.
+        correlations: system → kind → correlation of loss and Jaccard over all clusters (Figure 3).
+        release: digest.
+    """
+
+    clusters: pl.DataFrame
+    losses: pl.DataFrame
+    correlations: dict[str, dict[str, Correlation]]
+    release: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "clusters": self.clusters.to_dicts(),
+            "losses": self.losses.to_dicts(),
+            "correlations": {
+                system: {kind: asdict(one) for kind, one in kinds.items()}
+                for system, kinds in self.correlations.items()
+            },
+            "release": self.release,
+        }
+
+    def print(self, console: Console) -> None:
+        """One table of similarities; then, for each system, how its losses go with them."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in self.clusters.columns:
+            table.add_column(name, justify="left" if name in ("shift", "cluster") else "right")
+        for row in self.clusters.iter_rows():
+            table.add_row(*[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row])
+        console.print(table)
+        for system, kinds in self.correlations.items():
+            for kind, one in kinds.items():
+                value, low, high = one.estimate.value, one.estimate.low, one.estimate.high
+                text = "undefined" if value is None or low is None else f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
+                console.print(
+                    f"{system}: {kind} of {MEASURE} Rel Loss and Jaccard {text}, n = {one.estimate.n}", highlight=False
+                )
+
+
+def similarities(
+    release: Release, vectors: str | None = None, others: str = "test", runs: Sequence[Path] = ()
+) -> Similarities:
+    """Compare every MS-Shift cluster of the release with the others of its shift.
+
+    Args:
+        release: from :func:`eval_kit.release.open_release`.
+        vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
+        others: split of the queries that the test clusters are compared with.
+        runs: complete grids of MS-Shift shifts, for losses and their correlation.
+
+    Raises:
+        UserError: the release has no such queries; vectors or runs that cannot be used.
+    """
+    shifts = [shift for shift in MS_SHIFT if "test" in release.configs.get(shift, [])]
+    if not shifts:
+        raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
+    found = None
+    if vectors is not None:
+        splits = dict.fromkeys(["test", others])
+        queries = pl.concat(
+            release.table(shift, split).select("query_id", "text") for shift in shifts for split in splits
+        )
+        found = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
+    tables = [
+        by_cluster(release, shift, found, "test", others).select(pl.lit(shift).alias("shift"), pl.all())
+        for shift in shifts
+    ]
+    clusters = pl.concat(tables)
+    losses = _losses(release, runs, clusters)
+    by_system = {
+        str(system): correlations(part["rel_loss"].to_numpy(), part["jaccard"].to_numpy())
+        for (system,), part in losses.drop_nulls().group_by("system", maintain_order=True)
+    }
+    return Similarities(clusters, losses, by_system, release.digest)
+
+
+def _losses(release: Release, runs: Sequence[Path], clusters: pl.DataFrame) -> pl.DataFrame:
+    columns = {"system": pl.String, "shift": pl.String, "cluster": pl.String, "rel_loss": pl.Float64}
+    parts = [pl.DataFrame(schema=columns)]
+    for shift, results in (protocols(runs, release).results if runs else {}).items():
+        if shift in MS_SHIFT:
+            rows = results.filter(pl.col("measure") == MEASURE).with_columns(shift=pl.lit(shift))
+            parts.append(rows.select(list(columns)))
+    jaccard = clusters.select("shift", "cluster", "jaccard")
+    return pl.concat(parts).join(jaccard, on=["shift", "cluster"], maintain_order="left")

@@ -1,0 +1,288 @@
+"""Open a release, from a folder or from the Hugging Face Hub, and trust it only as far as its manifest proves.
+
+Every open checks the manifest against its schema and digest, and every table file against the manifest.
+A file whose bytes differ (another parquet writer) passes only if its *content* digest is the manifest's.
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.files import hub, schemas
+from eval_kit.files.digests import file_sha256, release_digest, table_digest
+
+DEFAULT = "ms-marco-shift"
+ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
+MANIFEST = "manifest.json"
+FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
+TIMEOUT_SECONDS = 10.0
+
+
+class ReleaseError(UserError):
+    """A release that cannot be found, is damaged, or does not hold what is asked of it."""
+
+
+class PartialRelease(UserWarning):
+    """The opened release lacks parts that could not be had when it was built."""
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Queries that are scored together, and how: one entry of the manifest's ``test_sets``."""
+
+    __test__ = False
+
+    name: str
+    shift: str
+    measures: tuple[str, ...]
+    queries: pl.Series
+    qrels: str
+
+    @cached_property
+    def query_ids(self) -> frozenset[str]:
+        """The ids of ``queries``."""
+        return frozenset(self.queries)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A verified release folder; tables are read when they are asked for."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    _read: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def version(self) -> str:
+        """Semantic version of the data."""
+        return str(self.manifest["version"])
+
+    @property
+    def digest(self) -> str:
+        """Identity of the content: 64 hexadecimal digits."""
+        return str(self.manifest["digest"])
+
+    @property
+    def missing(self) -> list[str]:
+        """What a partial release lacks; empty in a complete one."""
+        return [item["what"] for item in self.manifest["missing"]]
+
+    @property
+    def configs(self) -> dict[str, list[str]]:
+        """Config names and their splits, in the manifest's order."""
+        configs: dict[str, list[str]] = {}
+        for table in self.manifest["tables"]:
+            configs.setdefault(table["config"], []).append(table["split"])
+        return configs
+
+    def table(self, config: str, split: str) -> pl.DataFrame:
+        """One table, label columns as their names; read once, and then kept.
+
+        Raises:
+            ReleaseError: the release has no such config or split.
+        """
+        key = (config, split)
+        if key in self._read:
+            return self._read[key]
+        for table in self.manifest["tables"]:
+            if (table["config"], table["split"]) == key:
+                return self._read.setdefault(key, read_table(self.folder, table))
+        have = ", ".join(f"{name}/{one}" for name, splits in self.configs.items() for one in splits)
+        raise ReleaseError(f"{self.folder}: holds no {config}/{split}; it holds {have}")
+
+    @cached_property
+    def test_sets(self) -> dict[str, TestSet]:
+        """All test sets by name, each with its own list of query ids."""
+        sets: dict[str, TestSet] = {}
+        for entry in self.manifest["test_sets"]:
+            rows = self.table(entry["config"], entry["split"])
+            if "column" in entry:
+                rows = rows.filter(pl.col(entry["column"]).is_in(entry["values"]))
+            queries = rows["query_id"].unique(maintain_order=True)
+            if len(queries) != entry["queries"]:
+                raise ReleaseError(
+                    f"{self.folder}: test set {entry['name']} has {len(queries)} queries, "
+                    f"the manifest says {entry['queries']}"
+                )
+            sets[entry["name"]] = TestSet(
+                name=entry["name"],
+                shift=entry["shift"],
+                measures=tuple(entry["measures"]),
+                queries=queries,
+                qrels=entry["qrels"],
+            )
+        return sets
+
+    def qrels(self, split: str) -> pl.DataFrame:
+        """Judgements of one split: ``query_id``, ``passage_id`` (strings) and ``relevance`` (int64)."""
+        return self.table("qrels", split).rename(
+            {"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"}
+        )
+
+    @cached_property
+    def known_queries(self) -> pl.Series:
+        """Ids of every query of the release that may stand in a run, judged or not."""
+        used = {(entry["config"], entry["split"]) for entry in self.manifest["test_sets"]}
+        used |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
+        used |= {("validation", split) for split in self.configs.get("validation", [])}
+        parts = [self.table(*key)["query_id"] for key in sorted(used)]
+        return pl.concat(parts).unique() if parts else pl.Series("query_id", [], pl.String)
+
+
+def open_release(source: str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
+    """Open and verify a release.
+
+    Args:
+        source: a release folder, or a Hub dataset id (``namespace/name``). Without it, the environment
+            variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here.
+        revision: tag or commit on the Hub; a folder has none.
+
+    Warns:
+        PartialRelease: the release lacks something, which its manifest names.
+
+    Raises:
+        ReleaseError: nothing there, not a release, a damaged table, or a revision that cannot be had.
+    """
+    where = str(source or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
+    folder = Path(where)
+    if not folder.exists() and where.count("/") == 1 and not where.startswith((".", "/", "~")):
+        folder = _download(where, revision)
+    elif revision is not None:
+        raise ReleaseError(f"{folder}: a folder has no revision {revision!r}; leave it out")
+    release = Release(folder, verified_manifest(folder))
+    if release.missing:
+        more = f" and {len(release.missing) - 1} more parts" if len(release.missing) > 1 else ""
+        warnings.warn(
+            f"{where} is a partial release: it lacks {release.missing[0]}{more}", PartialRelease, stacklevel=2
+        )
+    return release
+
+
+def verified_manifest(folder: Path) -> dict[str, Any]:
+    """Read ``manifest.json`` and check it, and every file it names, as on every open.
+
+    Raises:
+        ReleaseError: naming the first table, in the manifest's order, that is not what the manifest says.
+    """
+    manifest = read_manifest(folder)
+    if release_digest(manifest) != manifest["digest"]:
+        raise ReleaseError(f"{folder / MANIFEST}: its digest is not that of the tables it lists; it was edited")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda table: check_file(folder, table), manifest["tables"]))
+    return manifest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read ``manifest.json`` and check it against its schema alone."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        what = "there is no such folder" if not folder.exists() else f"not a release, it has no {MANIFEST}"
+        raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
+    try:
+        manifest: dict[str, Any] = schemas.read("release", path)
+    except schemas.SchemaError as error:
+        raise ReleaseError(str(error)) from error
+    return manifest
+
+
+def check_file(folder: Path, table: Mapping[str, Any]) -> None:
+    """Check that one table's file is there and is, byte for byte or row for row, what the manifest says."""
+    path = folder / table["path"]
+    if not path.is_file():
+        raise ReleaseError(f"{path}: missing, though the manifest lists it; the release is damaged")
+    if file_sha256(path) != table["sha256"]:
+        check_content(folder, table)
+
+
+def check_content(folder: Path, table: Mapping[str, Any]) -> None:
+    """Recompute one table's row count and content digest, and compare them with the manifest's."""
+    name = f"{table['config']}/{table['split']}"
+    frame = read_table(folder, table)
+    if frame.height != table["rows"]:
+        raise ReleaseError(f"{folder}: table {name} has {frame.height} rows, the manifest says {table['rows']}")
+    if table_digest(frame, table["columns"]) != table["digest"]:
+        raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
+
+
+def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
+    """Read one table as the manifest describes it, label columns as their names."""
+    path = folder / table["path"]
+    try:
+        frame = pl.read_parquet(path, hive_partitioning=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ReleaseError(f"{path}: not a readable parquet file: {error}") from error
+    wanted = {column["name"]: column["type"] for column in table["columns"]}
+    found = {name: _KINDS.get(dtype, str(dtype)) for name, dtype in frame.schema.items()}
+    if found != {name: "int64" if kind == "label" else kind for name, kind in wanted.items()}:
+        raise ReleaseError(f"{path}: has the columns {found}, the manifest says {wanted}")
+    labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
+    try:
+        return frame.with_columns(
+            pl.col(name).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+            for name, names in labels.items()
+        )
+    except pl.exceptions.PolarsError as error:
+        raise ReleaseError(f"{path}: holds a label code that the manifest does not name") from error
+
+
+_KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
+
+
+def _download(repository: str, revision: str | None) -> Path:
+    """The folder of one commit of a dataset on the Hub, from the cache where it is whole there.
+
+    Without the Hub, only a revision that cannot have changed (a version's tag or a commit) is taken from the cache:
+    for anything else the cache may hold another state than the one asked for.
+    """
+    import httpx2
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
+
+    named = repository if revision is None else f"{repository} at {revision}"
+    fixed = revision is not None and FIXED_REVISION.fullmatch(revision) is not None
+    try:
+        try:
+            now = HfApi().dataset_info(repository, revision=revision, timeout=TIMEOUT_SECONDS).sha
+            folder = Path(snapshot_download(repository, repo_type="dataset", revision=revision if fixed else now))
+        except RevisionNotFoundError:
+            raise
+        except (HfHubHTTPError, httpx2.TransportError, ConnectionError, LocalEntryNotFoundError):
+            cached = _cached(repository, str(revision)) if fixed else None
+            if cached is None:
+                raise
+            folder = cached
+    except (httpx2.HTTPError, OSError, ValueError, RuntimeError) as error:
+        raise ReleaseError(f"{named}: cannot be had from the Hub: {_why(error, fixed)}") from error
+    version = read_manifest(folder)["version"]
+    if fixed and str(revision).startswith("v") and revision != f"v{version}":
+        raise ReleaseError(f"{named}: the Hub holds version {version} under that tag; name another revision")
+    return folder
+
+
+def _cached(repository: str, revision: str) -> Path | None:
+    """The whole snapshot of a fixed revision in the local cache, if it is there."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+
+
+def _why(error: Exception, fixed: bool) -> str:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    why = hub.reason(error) or str(error).splitlines()[0]
+    if isinstance(error, RepositoryNotFoundError):
+        return f"{why}; a release folder of that name is not here either"
+    return why if fixed else f"{why}, or name a version that is in the local cache with --revision"

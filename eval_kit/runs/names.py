@@ -1,0 +1,134 @@
+"""Runs of a training grid: which system, trained without which part of which shift, made a run."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_kit.errors import UserError
+from eval_kit.measures.score import run_name
+from eval_kit.release import Release
+
+SHIFTS = ("topic", "wh", "length", "resttest", "restrain")
+_NAME = re.compile(rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>\d+))?")
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One training: a system that never saw ``held_out`` (for ReSTrain: that was trained on that set)."""
+
+    system: str
+    shift: str
+    held_out: str
+    seed: int = 0
+
+    @property
+    def file(self) -> str:
+        """The run's file name: ``<system>.<shift>.<held-out>.trec``, with ``.seed<n>`` where there are several."""
+        seed = f".seed{self.seed}" if self.seed else ""
+        return f"{self.system}.{self.shift}.{self.held_out}{seed}.trec"
+
+
+def cell_of(run: Path) -> Cell | None:
+    """The cell that a run's file name tells of, or None for a run outside a grid."""
+    match = _NAME.fullmatch(run_name(run))
+    return Cell(match["system"], match["shift"], match["held_out"], int(match["seed"] or 0)) if match else None
+
+
+def parts(release: Release, shift: str) -> list[str]:
+    """What can be held out of a shift (or, for ReSTrain, trained on), in the release's order.
+
+    Raises:
+        UserError: the release does not hold the shift.
+    """
+    for table in release.manifest["tables"]:
+        if table["config"] == shift and shift != "restrain":
+            labels: list[str] = next(column["labels"] for column in table["columns"] if column["type"] == "label")
+            return labels
+    if shift == "restrain" and shift in release.configs:
+        return release.configs["restrain"]
+    raise UserError(f"{release.folder}: holds no {shift} shift")
+
+
+def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[Cell]]:
+    """Group cells by shift and system, each group complete.
+
+    Returns:
+        ``(shift, system)`` → its cells, every part of the shift once for every seed.
+
+    Raises:
+        UserError: a part that the shift does not have; a cell that is missing, with the file name expected.
+    """
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in sorted(cells):
+        if cell.held_out not in parts(release, cell.shift):
+            have = ", ".join(parts(release, cell.shift))
+            raise UserError(f"{cell.file}: the {cell.shift} shift has no {cell.held_out}; it has {have}")
+        groups.setdefault((cell.shift, cell.system), []).append(cell)
+    for (shift, system), members in groups.items():
+        needed = _restrain_pairs(members) if shift == "restrain" else parts(release, shift)
+        for seed in sorted({cell.seed for cell in members}):
+            for part in needed:
+                wanted = Cell(system, shift, part, seed)
+                if wanted not in members:
+                    raise UserError(f"the grid of {system} on {shift} lacks a run: expected {wanted.file}")
+    return groups
+
+
+def _restrain_pairs(cells: Sequence[Cell]) -> list[str]:
+    """Both regimes of every size that any cell has: sizes are compared one by one, so not all are needed."""
+    sizes = dict.fromkeys(cell.held_out.split("_", 1)[1] for cell in cells)
+    return [f"{regime}_{size}" for size in sizes for regime in ("interpolate", "extrapolate")]
+
+
+def named(
+    runs: Sequence[Path],
+    systems: Sequence[str] = (),
+    shifts: Sequence[str] = (),
+    held_outs: Sequence[str] = (),
+) -> dict[Path, Cell]:
+    """The cell of each run: as the three lists say, else from its file name.
+
+    Args:
+        runs: run files.
+        systems: of each run, in the order of the runs, or one for all of them.
+        shifts: likewise.
+        held_outs: likewise; the three come together, or none of them.
+
+    Raises:
+        UserError: lists that do not fit the runs; a file name that tells no cell; two runs of one cell.
+    """
+    given = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
+    told = _told(len(runs), given) if any(given.values()) else map(_of_name, runs)
+    cells: dict[Path, Cell] = {}
+    for run, cell in zip(runs, told, strict=True):
+        if cell in cells.values():
+            raise UserError(f"{run}: a second run of the cell {cell.file}")
+        cells[run] = cell
+    return cells
+
+
+def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:
+    for option, values in given.items():
+        if not values:
+            raise UserError(f"{option} is missing: --system, --shift and --held-out come together, or none of them")
+        if len(values) not in (1, runs):
+            raise UserError(
+                f"{option} is given {len(values)} times for {runs} run{'s' * (runs != 1)}; "
+                "give it once for all of them, or once for each, in their order"
+            )
+    for shift in given["--shift"]:
+        if shift not in SHIFTS:
+            raise UserError(f"--shift {shift}: there is no such shift; there are {', '.join(SHIFTS)}")
+    columns = [values if len(values) == runs else list(values) * runs for values in given.values()]
+    return [Cell(*row) for row in zip(*columns, strict=True)]
+
+
+def _of_name(run: Path) -> Cell:
+    cell = cell_of(run)
+    if cell is None:
+        raise UserError(
+            f"{run}: its name is not <system>.<shift>.<held-out>.trec, with a shift of {', '.join(SHIFTS)}; "
+            "rename it, or give --system, --shift and --held-out"
+        )
+    return cell

@@ -1,0 +1,219 @@
+"""Where a run ranks the judged passages: all that any measure needs, in one pass over the run.
+
+The order is trec_eval's: score descending, then passage id descending, compared as bytes. No sort of the whole run
+is needed for it: a passage's rank is one more than the number of passages before it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from eval_kit.runs.reader import Faults, read_pieces
+
+TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
+
+QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32()}
+JUDGED_SCHEMA = {
+    "query_id": pl.String(),
+    "passage_id": pl.String(),
+    "rank": pl.UInt32(),
+    "tied_from": pl.UInt32(),
+    "tied_to": pl.UInt32(),
+}
+
+
+@dataclass(frozen=True)
+class RankedRun:
+    """What is kept of a run.
+
+    Attributes:
+        path: the file.
+        sha256: of the file's bytes as they are.
+        lines: how many lines it has.
+        queries: one row a query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
+            ``tied_across_k`` (whether passages at ranks k and k + 1 have one score).
+        judged: one row a judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
+            and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
+    """
+
+    path: Path
+    sha256: str
+    lines: int
+    queries: pl.DataFrame
+    judged: pl.DataFrame
+
+
+def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -> RankedRun:
+    """Read a run once and rank the judged passages in it.
+
+    Args:
+        path: a run file (see :mod:`eval_kit.runs.reader`).
+        judged: ``query_id`` and ``passage_id`` of the passages whose rank is wanted.
+        cutoffs: ranks at which ties are looked for.
+
+    Raises:
+        RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that comes twice
+            for a query.
+    """
+    ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
+    digest = _Sha256()
+    pieces = read_pieces(path, digest=digest)
+    try:
+        queries, hits, lines = ranker.rank(_whole_queries(pieces))
+    except _ScatteredError:
+        pieces.close()
+        digest = _Sha256()
+        whole = pl.concat(read_pieces(path, digest=digest)).with_row_index("line", offset=1)
+        queries, hits, lines = ranker.rank(iter([whole.sort("query_id", maintain_order=True)]))
+    return RankedRun(path, digest.hexdigest(), lines, queries, hits)
+
+
+class _Sha256:
+    """A sha256 that is computed beside the reading, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._thread = ThreadPoolExecutor(1)
+
+    def update(self, data: bytes, /) -> None:
+        self._thread.submit(self._digest.update, data)
+
+    def hexdigest(self) -> str:
+        self._thread.shutdown()
+        return self._digest.hexdigest()
+
+
+class _ScatteredError(Exception):
+    """A query's lines do not stand together; they must be grouped first."""
+
+
+class _Ranker:
+    def __init__(self, path: Path, judged: pl.DataFrame, cutoffs: list[int]) -> None:
+        self.path = path
+        self.judged = judged
+        self.cutoffs = cutoffs
+
+    def rank(self, frames: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+        queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
+        hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
+        seen: set[str] = set()
+        lines = 0
+        repeats: list[Future[list[tuple[int, str]]]] = []
+        with ThreadPoolExecutor(1) as beside:
+            for frame in frames:
+                blocks = _blocks(frame)
+                before = len(seen)
+                seen.update(blocks["query_id"])
+                if len(seen) - before < blocks.height:
+                    raise _ScatteredError
+                frame = frame.with_columns(block=pl.col("query_id").rle_id())
+                for column in ("passage_id", "rank"):
+                    if column in frame.columns:
+                        repeats.append(beside.submit(_repeats, frame, column, lines))
+                frame = _by_score(frame)
+                queries.append(self._queries(blocks, frame["tied"]))
+                hits.append(self._hits(blocks, frame))
+                lines += frame.height
+        faults = Faults(self.path)
+        for found in repeats:
+            for line, what in found.result():
+                faults.add(line, what)
+        faults.raise_any()
+        return pl.concat(queries), pl.concat(hits), lines
+
+    def _queries(self, blocks: pl.DataFrame, tied: pl.Series) -> pl.DataFrame:
+        """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, what is there is another's."""
+        after = {k: pl.min_horizontal(pl.col("start") + k, len(tied) - 1) for k in self.cutoffs}
+        return blocks.select(
+            "query_id",
+            "retrieved",
+            *(((pl.col("retrieved") > k) & pl.lit(tied).gather(after[k])).alias(f"tied_across_{k}") for k in after),
+        )
+
+    def _hits(self, blocks: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of :attr:`RankedRun.judged` among the lines of ``frame``."""
+        wanted = self.judged.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
+        hits = (
+            frame.lazy()
+            .select("query_id", "passage_id")
+            .with_row_index("row")
+            .filter(pl.col("passage_id").is_in(wanted["passage_id"].implode()))
+            .join(wanted.lazy(), on=["query_id", "passage_id"], how="semi")
+            .join(blocks.lazy().select("query_id", "start"), on="query_id")
+            .sort("row")
+            .collect()
+        )
+        ties = (~frame["tied"]).arg_true()  # where each run of equal scores begins
+        tie = ties.search_sorted(hits["row"], side="right")
+        hits = hits.with_columns(
+            first=ties.gather(tie - 1), end=ties.append(pl.Series([frame.height], dtype=ties.dtype)).gather(tie)
+        )
+        place = pl.col("first") - pl.col("start") + 1
+        return hits.join(_ahead_in_tie(hits, frame["passage_id"]), on="row", how="left", maintain_order="left").select(
+            "query_id",
+            "passage_id",
+            rank=place + pl.col("ahead").fill_null(0),
+            tied_from=place,
+            tied_to=pl.col("end") - pl.col("start"),
+        )
+
+
+def _blocks(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row a query of ``frame``, whose lines stand together: its first row, ``start``, and how many it has."""
+    return (
+        frame["query_id"]
+        .rle()
+        .struct.unnest()
+        .select(query_id="value", retrieved="len", start=pl.col("len").cum_sum() - pl.col("len"))
+    )
+
+
+def _by_score(frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with each block's scores descending, and ``tied``: whether a line has the score of the one before."""
+    same = pl.col("block") == pl.col("block").shift()
+    before = pl.col("score").shift()
+    if frame.select((same & (pl.col("score") > before)).any()).item():
+        frame = frame.sort("block", "score", descending=[False, True])
+    return frame.with_columns(tied=(same & (pl.col("score") == before)).fill_null(False))
+
+
+def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[int, str]]:
+    """Each line whose value in ``column`` an earlier line of its query has, and what to say of it."""
+    distinct = frame.lazy().group_by("block").agg(pl.col(column).hash().n_unique()).select(pl.col(column).sum())
+    if distinct.collect().item() == frame.height:  # equal hashes of unequal values only cost a second look
+        return []
+    lines = frame if "line" in frame.columns else frame.with_row_index("line", offset=lines_before + 1)
+    repeats = lines.filter(~pl.struct("query_id", column).is_first_distinct()).sort("line")
+    name = column.removesuffix("_id")
+    return [
+        (line, f"{name} {value} comes twice for query {query}")
+        for line, query, value in repeats.select("line", "query_id", column).iter_rows()
+    ]
+
+
+def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Cut frames anew, so that the last query of each is complete."""
+    rest: pl.DataFrame | None = None
+    for frame in frames:
+        joined = frame if rest is None else pl.concat([rest, frame])
+        last = joined["query_id"].rle().struct.field("len")[-1]
+        rest = joined.tail(last)
+        if last < joined.height:
+            yield joined.head(joined.height - last)
+    if rest is not None:
+        yield rest
+
+
+def _ahead_in_tie(hits: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
+    """``row`` and ``ahead`` of tied hits: how many ids from row ``first`` to ``end`` (exclusive) exceed its own."""
+    pairs = (
+        hits.filter(pl.col("end") - pl.col("first") > 1)
+        .select("row", other=pl.int_ranges("first", "end", dtype=pl.UInt32))
+        .explode("other")
+    )
+    greater = ids.gather(pairs["other"]) > ids.gather(pairs["row"])  # as bytes
+    return pairs.filter(greater).group_by("row").agg(ahead=pl.len())

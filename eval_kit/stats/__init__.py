@@ -1,0 +1,1 @@
+"""Losses, intervals, similarities and the vectors that they are computed from."""

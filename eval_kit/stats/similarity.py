@@ -1,0 +1,186 @@
+"""How near the queries of a test are to those of the training: by their words, or by their vectors.
+
+Means over all pairs of two sets are taken as one product with a mean vector, since the mean of dot products is the
+dot product with the mean: no work or memory ever grows with the product of two sizes.
+"""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.stats.vectors import Matrix, Vectors, blocks
+
+type Floats = NDArray[np.float64]
+
+_WORD = r"[^\s\x1c-\x1f]+"
+"""What stands between blanks, as Python's ``str.split()`` sees them."""
+
+
+def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
+    """Weighted Jaccard similarity of two sets of texts (ECIR 2023 §5.2; BEIR, appendix F).
+
+    Σ min(S_k, T_k) / Σ max(S_k, T_k) over all words k of either, where S_k is the share of word k among the words of
+    ``source``. Words are lower-cased and separated by blanks; a text that comes twice counts twice.
+
+    Returns:
+        From 0 (no word in common) to 1 (equal shares). It is symmetric.
+
+    Raises:
+        ValueError: a side without any word.
+    """
+    counts, other = (_word_counts(texts) for texts in (source, target))
+    if counts.is_empty() or other.is_empty():
+        raise ValueError("texts without any word have no similarity")
+    both = counts.join(other, on="word", how="full").fill_null(0)
+    source_shares = both["count"] * other["count"].sum()  # both times both totals: whole numbers, so sums are exact
+    target_shares = both["count_right"] * counts["count"].sum()
+    shares = pl.DataFrame({"source": source_shares, "target": target_shares}).to_numpy()
+    return float(shares.min(axis=1).sum() / shares.max(axis=1).sum())
+
+
+def mean_dot(queries: Matrix, others: Matrix) -> Floats:
+    """R(q, train) of ECIR 2023 §5.2, equation 1: each query's mean dot product with all ``others``.
+
+    Args:
+        queries: (n, dimensions).
+        others: (m, dimensions).
+
+    Returns:
+        (n,), in the order of ``queries``.
+
+    Raises:
+        UserError: the dimensions differ.
+    """
+    _refuse_other_dimensions(queries, others)
+    mean = _sum(others) / len(others)
+    return np.concatenate([block.astype(np.float64) @ mean for block in blocks(queries)])
+
+
+def mean_cosine(source: Matrix, target: Matrix) -> float:
+    """Mean cosine over all pairs of a ``source`` row and a ``target`` row (arXiv:2205.02870 §3.1).
+
+    Raises:
+        UserError: the dimensions differ, or a vector is zero and so has no cosine.
+    """
+    _refuse_other_dimensions(source, target)
+    return float(_sum(source, unit=True) / len(source) @ (_sum(target, unit=True) / len(target)))
+
+
+def by_cluster(
+    release: Release,
+    shift: str,
+    vectors: Vectors | None = None,
+    split: str = "test",
+    others: str | None = None,
+) -> pl.DataFrame:
+    """Similarity of each cluster of a shift to all its other clusters together.
+
+    A query counts once in each cluster that it belongs to; of the wh clusters, which overlap a little, one may stand
+    on both sides. The papers give the figures of whole clusters, and take those for J(test of the cluster, train of
+    the others) as "very similar" (ECIR 2023, footnote 6). For the latter: ``split="test", others="train"``.
+
+    Args:
+        release: from :func:`eval_kit.release.open_release`.
+        shift: ``topic``, ``wh`` or ``length``.
+        vectors: of all the queries; adds the cosine.
+        split: whose queries make up the clusters.
+        others: whose queries make up the other clusters; ``split`` unless given.
+
+    Returns:
+        ``cluster``, ``n`` (its queries), ``others`` (those of the other clusters), ``jaccard``, and with vectors
+        ``cosine``; one row a cluster, in the release's order.
+
+    Raises:
+        UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.
+    """
+    own = _clusters(release, shift, split)
+    rest = own if others in (None, split) else _clusters(release, shift, str(others))
+    own_sums = _unit_sums(own, vectors)
+    rest_sums = own_sums if rest is own else _unit_sums(rest, vectors)
+    rows = []
+    for cluster, queries in own.items():
+        outside = [name for name in rest if name != cluster]
+        if not outside:
+            raise UserError(f"{shift}: has no cluster but {cluster} in {others or split}, nothing to compare it with")
+        other = pl.concat(rest[name] for name in outside)
+        row = {
+            "cluster": cluster,
+            "n": queries.height,
+            "others": other.height,
+            "jaccard": weighted_jaccard(queries["text"], other["text"]),
+        }
+        if vectors is not None:
+            total = np.sum([rest_sums[name] for name in outside], axis=0)
+            row["cosine"] = float(own_sums[cluster] @ total) / (queries.height * other.height)
+        rows.append(row)
+    return pl.DataFrame(rows)
+
+
+def to_training(
+    release: Release, shift: str, cluster: str, vectors: Vectors, training: Vectors | None = None
+) -> pl.DataFrame:
+    """R(q, train) of every test query of a cluster, for the model that never saw the cluster (ECIR 2023 §5.2).
+
+    The training queries are the train queries of the shift's other clusters, each once. In the paper the vectors come
+    from the bi-encoder that was trained on just those: another model, and so another call, for every cluster.
+
+    Args:
+        release: from :func:`eval_kit.release.open_release`; it must hold the shift's train split.
+        shift: ``topic``, ``wh`` or ``length``.
+        cluster: the one held out.
+        vectors: of the cluster's test queries, and of the training queries unless those are given.
+        training: of the training queries.
+
+    Returns:
+        ``cluster``, ``query_id``, ``r`` and ``training`` (how many training queries it is a mean over).
+
+    Raises:
+        UserError: the release has no such tables or cluster, a query has no vector, or the dimensions differ.
+    """
+    test = _clusters(release, shift, "test").get(cluster)
+    others = [queries for name, queries in _clusters(release, shift, "train").items() if name != cluster]
+    if test is None or not others:
+        raise UserError(f"{shift}: has no cluster {cluster} with test queries and training queries outside it")
+    seen = pl.concat(others)["query_id"].unique(maintain_order=True)
+    r = mean_dot(vectors.of(test["query_id"]), (training or vectors).of(seen))
+    return test.select("cluster", "query_id").with_columns(r=pl.Series(r), training=pl.lit(len(seen)))
+
+
+def _clusters(release: Release, shift: str, split: str) -> dict[str, pl.DataFrame]:
+    """The queries of each cluster, in the release's order."""
+    table = release.table(shift, split)
+    if "cluster" not in table.columns:
+        raise UserError(f"{shift}: is not a shift with clusters; topic, wh and length are")
+    return {part["cluster"][0]: part for part in table.partition_by("cluster", maintain_order=True)}
+
+
+def _word_counts(texts: pl.Series) -> pl.DataFrame:
+    words = texts.str.to_lowercase().str.extract_all(_WORD).explode().drop_nulls()
+    return words.alias("word").value_counts().cast({"count": pl.Int64})
+
+
+def _unit_sums(clusters: dict[str, pl.DataFrame], vectors: Vectors | None) -> dict[str, Floats]:
+    if vectors is None:
+        return {}
+    return {name: _sum(vectors.of(queries["query_id"]), unit=True) for name, queries in clusters.items()}
+
+
+def _sum(values: Matrix, unit: bool = False) -> Floats:
+    """Sum of the rows, each first scaled to length 1 if ``unit``."""
+    total = np.zeros(values.shape[1])
+    for block in blocks(values):
+        exact = block.astype(np.float64)
+        if unit:
+            lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+            if not lengths.all():
+                raise UserError("a vector of zeros has no cosine with others")
+            exact /= lengths
+        total += exact.sum(axis=0)
+    return total
+
+
+def _refuse_other_dimensions(one: Matrix, other: Matrix) -> None:
+    if one.shape[1] != other.shape[1]:
+        raise UserError(f"vectors of {one.shape[1]} and of {other.shape[1]} dimensions cannot be compared")

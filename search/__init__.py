@@ -1,0 +1,1 @@
+"""Passages on disk and the engines that search them."""

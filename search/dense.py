@@ -1,0 +1,161 @@
+"""Search of dense vectors by inner product: exact, or by faiss's HNSW and IVF indexes.
+
+The exact search reads the vectors shard by shard from the disk, so its memory does not grow with their number: on a
+GPU as blocks of one matrix product in torch, else by ``faiss.knn``. The two faiss indexes hold all vectors in memory.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from search import faiss_file
+from search.shards import Shards, building, is_built
+from search.topk import Ranking, TopK, device_of
+
+INDEXES = ("flat", "hnsw", "ivf")
+GROUP = 1_024
+"""Queries whose scores are in memory at once."""
+HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 200, 256
+IVF_SAMPLE = 64
+"""Vectors a list on which the IVF centroids are learnt."""
+IVF_PROBES = 32
+
+type Vectors = NDArray[np.float32]
+
+
+def build(shards: Shards, kind: str, folder: Path) -> None:
+    """Make the faiss index of ``kind`` in ``folder``, unless it is there; a flat search needs none.
+
+    HNSW is built on one thread: its graph depends on the order in which vectors are linked.
+
+    Raises:
+        UserError: a kind that is not in ``INDEXES``; the disk is full.
+    """
+    check_kind(kind)
+    if kind == "flat":
+        return
+
+    with building(folder, "faiss", _state(shards, kind)) as wanted:
+        if not wanted:
+            return
+        index = _hnsw(shards) if kind == "hnsw" else _ivf(shards)
+        faiss_file.write(index, folder / "faiss.index")
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a kind that is not in ``INDEXES``."""
+    if kind not in INDEXES:
+        raise UserError(f"there is no dense index {kind!r}; there are {', '.join(INDEXES)}")
+
+
+def load(shards: Shards, kind: str, folder: Path) -> Any:
+    """The faiss index that :func:`build` made.
+
+    Raises:
+        UserError: it is not there, or is of other vectors.
+    """
+    import faiss
+
+    if not is_built(folder, "faiss", _state(shards, kind)):
+        raise UserError(f"{folder}: holds no {kind} index of these passages; index them first")
+    index: Any = faiss.read_index(str(folder / "faiss.index"))
+    if kind == "hnsw":
+        index.hnsw.efSearch = HNSW_SEARCH
+    else:
+        index.nprobe = min(IVF_PROBES, index.nlist)
+    return index
+
+
+def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = None) -> Ranking:
+    """The ``depth`` passages of greatest inner product for each of the queries (q, d).
+
+    Args:
+        queries: float32.
+        shards: with the array ``vectors``.
+        depth: passages a query; all, where there are fewer.
+        device: for the matrix products in torch; None takes the GPU where there is one, else ``faiss.knn``.
+    """
+    import torch
+
+    where = device_of(device)
+    by_faiss = device is None and where.type == "cpu"
+    rank = torch.from_numpy(shards.rank).to(where)
+    top = TopK(depth, rank)
+    groups = [torch.from_numpy(queries[start : start + GROUP]).to(where) for start in range(0, len(queries), GROUP)]
+    for start, arrays in shards:
+        if by_faiss:
+            vectors = np.asarray(arrays["vectors"], np.float32)
+            for number, group in enumerate(groups):
+                scores, rows = knn(group.numpy(), vectors, depth)
+                top.add(number, torch.from_numpy(scores), torch.from_numpy(rows) + start)
+        else:
+            block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(where)
+            places = torch.arange(start, start + len(block), device=where)
+            for number, group in enumerate(groups):
+                top.add(number, group @ block.T, places)
+    return top.hits(shards.ids)
+
+
+def knn(queries: Vectors, block: Vectors, depth: int) -> tuple[Vectors, NDArray[np.int64]]:
+    """``faiss.knn`` with at least ``depth`` columns: as many as hold every passage that shares the last score."""
+    import faiss
+
+    width = min(depth + 1, len(block))
+    while True:
+        scores, rows = faiss.knn(queries, block, width, metric=faiss.METRIC_INNER_PRODUCT)
+        if width == len(block) or (scores[:, -1] < scores[:, depth - 1]).all():
+            return scores, rows
+        width = min(2 * width, len(block))
+
+
+def approximate(queries: Vectors, index: Any, shards: Shards, depth: int) -> Ranking:
+    """The passages that a faiss index finds for the queries (q, d)."""
+    import torch
+
+    top = TopK(depth, torch.from_numpy(shards.rank))
+    for number, start in enumerate(range(0, len(queries), GROUP)):
+        scores, rows = index.search(queries[start : start + GROUP], min(depth, len(shards)))
+        scores = np.where(rows < 0, -np.inf, scores).astype(np.float32)
+        top.add(number, torch.from_numpy(scores), torch.from_numpy(np.maximum(rows, 0)))
+    return top.hits(shards.ids)
+
+
+def _hnsw(shards: Shards) -> Any:
+    import faiss
+
+    index = faiss.IndexHNSWFlat(_dimensions(shards), HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = HNSW_BUILD
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        for _, arrays in shards:
+            index.add(np.asarray(arrays["vectors"], np.float32))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return index
+
+
+def _ivf(shards: Shards) -> Any:
+    """About 4 √n lists, their centroids learnt from vectors spread evenly over all."""
+    import faiss
+
+    lists = max(1, min(int(4 * math.sqrt(len(shards))), len(shards) // 40))
+    index = faiss.index_factory(_dimensions(shards), f"IVF{lists},Flat", faiss.METRIC_INNER_PRODUCT)
+    step = max(1, len(shards) // (lists * IVF_SAMPLE))
+    index.train(np.concatenate([np.asarray(arrays["vectors"][::step], np.float32) for _, arrays in shards]))
+    for _, arrays in shards:
+        index.add(np.asarray(arrays["vectors"], np.float32))
+    return index
+
+
+def _dimensions(shards: Shards) -> int:
+    _, arrays = next(iter(shards))
+    return int(arrays["vectors"].shape[1])
+
+
+def _state(shards: Shards, kind: str) -> dict[str, str]:
+    return {"kind": kind, "shards": shards.key}

@@ -1,0 +1,164 @@
+"""Late interaction: the sum, over a query's tokens, of the greatest similarity to any token of the passage (MaxSim).
+
+The shards hold ``tokens`` (all tokens of the shard's passages one below the other) and ``lengths`` (tokens of each
+passage). ``exact`` scores every passage; ``plaid`` is fast-plaid's PLAID, for GPU boxes; ``faiss`` finds the passages
+of the tokens nearest to a query's (IVF over 8-bit tokens) and scores those exactly.
+"""
+
+import math
+import shutil
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from search import faiss_file
+from search.retriever import best_first
+from search.shards import Shards, building, is_built
+from search.topk import Ranking, TopK, device_of
+
+ENGINES = ("exact", "plaid", "faiss")
+GROUP = 32
+"""Queries scored at once."""
+CHUNK_ELEMENTS = 20_000_000
+"""Numbers that MaxSim may hold at once."""
+TOKENS_A_LIST = 100
+PROBES = 32
+PLAID_BITS = 4
+SEED = 13
+
+type Tokens = Sequence[NDArray[np.float32]]
+"""For each text its tokens, (length, d)."""
+
+
+def build(shards: Shards, engine: str, folder: Path) -> None:
+    """Make the index of ``engine`` in ``folder``, unless it is there; an exact search needs none.
+
+    Raises:
+        UserError: an engine that is not in ``ENGINES``.
+    """
+    check_engine(engine)
+    if engine == "exact":
+        return
+    with building(folder, engine, shards.key) as wanted:
+        if wanted:
+            (_plaid if engine == "plaid" else _faiss)(shards, folder)
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that is not in ``ENGINES``."""
+    if engine not in ENGINES:
+        raise UserError(f"there is no late-interaction engine {engine!r}; there are {', '.join(ENGINES)}")
+
+
+def load(shards: Shards, engine: str, folder: Path) -> Any:
+    """The index that :func:`build` made, in memory.
+
+    Raises:
+        UserError: it is not there, or is of other passages.
+    """
+    if not is_built(folder, engine, shards.key):
+        raise UserError(f"{folder}: holds no {engine} index of these passages; index them first")
+    if engine == "plaid":
+        from fast_plaid.search import FastPlaid  # type: ignore[import-untyped]
+
+        return FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
+    import faiss
+
+    index: Any = faiss.read_index(str(folder / "tokens.faiss"))
+    index.nprobe = min(PROBES, index.nlist)
+    return index
+
+
+def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None) -> Ranking:
+    """Every passage scored: ``sentence_transformers.util.maxsim``, shard by shard, the passages by length."""
+    import torch
+    from sentence_transformers.util import maxsim
+
+    where = device_of(device)
+    top = TopK(depth, torch.from_numpy(shards.rank).to(where))
+    for start, arrays in shards:
+        order = np.argsort(arrays["lengths"], kind="stable")
+        tokens: Any = torch.from_numpy(np.array(arrays["tokens"], np.float32)).to(where)
+        by_row = tokens.split(arrays["lengths"].tolist())
+        passages = [by_row[row] for row in order]
+        rows = torch.from_numpy(start + order).to(where)
+        for number, first in enumerate(range(0, len(queries), GROUP)):
+            group = [torch.from_numpy(one).to(where) for one in queries[first : first + GROUP]]
+            top.add(number, maxsim(group, passages, chunk_elements=CHUNK_ELEMENTS), rows)
+    return top.hits(shards.ids)
+
+
+def plaid(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
+    """The passages that PLAID finds, with its approximate scores."""
+    import torch
+
+    for first in range(0, len(queries), GROUP):
+        group = [torch.from_numpy(one) for one in queries[first : first + GROUP]]
+        found = index.search(group, top_k=depth, n_full_scores=max(4096, 4 * depth), show_progress=False)
+        for hits in found:
+            named = [(shards.ids[row].decode(), float(score)) for row, score in hits]
+            yield best_first(named)
+
+
+def by_tokens(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
+    """The passages of the ``depth`` tokens nearest to each query token, in the order of their exact MaxSim."""
+    import torch
+    from sentence_transformers.util import maxsim
+
+    blocks = [(start, arrays["tokens"], _bounds(arrays["lengths"])) for start, arrays in shards]
+    first_tokens = np.cumsum([0] + [len(tokens) for _, tokens, _ in blocks])
+    rank = torch.from_numpy(shards.rank)
+    for query in queries:
+        _, nearest = index.search(query, min(depth, index.ntotal))
+        nearest = np.unique(nearest[nearest >= 0])
+        top = TopK(depth, rank)
+        for number, (start, tokens, bounds) in enumerate(blocks):
+            inside = nearest[(nearest >= first_tokens[number]) & (nearest < first_tokens[number + 1])]
+            if len(inside):
+                rows = np.unique(np.searchsorted(bounds, inside - first_tokens[number], "right") - 1)
+                passages = [
+                    torch.from_numpy(np.array(tokens[bounds[row] : bounds[row + 1]], np.float32)) for row in rows
+                ]
+                scores = maxsim([torch.from_numpy(query)], passages, chunk_elements=CHUNK_ELEMENTS)
+                top.add(0, scores, torch.from_numpy(start + rows))
+        yield from top.hits(shards.ids)
+
+
+def _plaid(shards: Shards, folder: Path) -> None:
+    """fast-plaid reads tokens of half precision from the disk, where it needs them; others are all in memory."""
+    import torch
+    from fast_plaid.search import FastPlaid
+
+    shutil.rmtree(folder / "plaid", ignore_errors=True)
+    passages: list[Any] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        for _, arrays in shards:
+            tokens: Any = torch.from_numpy(np.asarray(arrays["tokens"], np.float16))
+            passages += tokens.split(arrays["lengths"].tolist())
+    index = FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
+    index.create(passages, nbits=PLAID_BITS, seed=SEED)
+
+
+def _faiss(shards: Shards, folder: Path) -> None:
+    import faiss
+
+    _, first = next(iter(shards))
+    total = sum(int(arrays["lengths"].sum()) for _, arrays in shards)
+    lists = max(1, min(int(4 * math.sqrt(total)), total // TOKENS_A_LIST))
+    index = faiss.index_factory(first["tokens"].shape[1], f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
+    step = max(1, total // (lists * 2 * TOKENS_A_LIST))
+    index.train(np.concatenate([np.asarray(arrays["tokens"][::step], np.float32) for _, arrays in shards]))
+    for _, arrays in shards:
+        index.add(np.asarray(arrays["tokens"], np.float32))
+    faiss_file.write(index, folder / "tokens.faiss")
+
+
+def _bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each passage's tokens begin, and where the last end."""
+    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,262 @@
+"""Grids of BM25 cells on a small mini release: in this process, by the command line, killed, and two at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from baselines.grid.cell import Cell
+from baselines.grid.grid import cells, run, with_negatives
+from baselines.grid.journal import in_use
+from baselines.grid.stages import Outcome, run_cell
+from baselines.grid.status import of_cell, of_grid
+from baselines.runners import local
+from builder import mini as planted
+from builder import release as releases
+from eval_kit.errors import UserError
+from eval_kit.files import schemas
+from eval_kit.protocols.grid import protocols
+from eval_kit.release import Release, open_release
+from tests.baselines.grids import TIMEOUT, small_release, until
+from tests.conftest import Run
+
+BM25 = {"bm25": {"k1": 0.9, "b": 0.4, "rm3": False, "depth": 100}}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return small_release(tmp_path_factory.mktemp("grid") / "ms-marco-shift")
+
+
+@pytest.fixture(scope="module")
+def reference(release: Release, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The runs of an undisturbed grid, done in this process."""
+    root = tmp_path_factory.mktemp("reference")
+    ended = list(run(cells(BM25, release, root), lambda some: map(run_cell, some)))
+    assert {one.state for one in ended} == {"done"}
+    return runs_of(root)
+
+
+@pytest.fixture
+def start(tmp_path: Path, release: Release) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start ``grid run`` on ``tmp_path / "grid"`` in a process of its own, as a user would."""
+    config = tmp_path / "bm25.json"
+    config.write_text(json.dumps({"systems": BM25}))
+    started = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "baselines", "grid", "run", "--config", config, "--release", release.folder]
+        started.append(
+            subprocess.Popen(
+                [*map(str, command), "--out", str(tmp_path / "grid"), "--workers", "1", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def runs_of(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((root / "runs").iterdir())}
+
+
+def begun(root: Path) -> bool:
+    return root.exists() and any(in_use(path.parent) for path in root.glob("*/state.json"))
+
+
+def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
+    options = {"bm25": {"depth": 10}, "splade": {"depth": 10}}
+    grid = cells(options, mini_release, tmp_path, seeds=(0, 1))
+    count = Counter((cell.place.system, cell.place.shift, cell.place.seed) for cell in grid)
+    sizes = {"topic": 5, "wh": 3, "length": 2, "resttest": 5, "restrain": 6}
+    assert count == {(s, shift, seed): n for s in options for shift, n in sizes.items() for seed in (0, 1)}
+    assert len({cell.folder for cell in grid}) == len({cell.run.name for cell in grid}) == len(grid)
+
+
+def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: Release, tmp_path: Path):
+    def digests(options: dict, of: Release = release, root: Path = tmp_path, **how: tuple) -> set[str]:
+        return {cell.digest for cell in cells({"bm25": options}, of, root, shifts=["wh"], **how)}
+
+    first = digests({"depth": 10, "k1": 0.9})
+    assert first == digests({"k1": 0.9, "depth": 10}, root=tmp_path / "elsewhere")
+    for other in (digests({"depth": 10, "k1": 1.0}), digests({"depth": 10, "k1": 0.9}, mini_release)):
+        assert not first & other
+    assert not first & digests({"depth": 10, "k1": 0.9}, seeds=(1,))
+
+
+def test_a_cell_goes_elsewhere_with_absolute_paths(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(release.folder.parent)
+    beside = Release(Path(release.folder.name), release.manifest)
+    [cell, _] = cells(BM25, beside, Path("grid"), shifts=["length"])
+    assert cell.portable().release.folder == release.folder.resolve()
+    assert cell.portable().folder == cell.folder.resolve()
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert local.most_workers(1, 2) == 1
+    with pytest.raises(UserError, match="4 processes need as many GPUs; this machine has 3"):
+        next(local.run([], 1, 1, 4))
+
+
+def test_two_configs_of_one_cell_are_refused(command: Run, release: Release, tmp_path: Path):
+    arguments = ["--release", release.folder, "--out", tmp_path / "grid", "--system", "bm25", "--shift", "topic"]
+    done = command("baselines", "grid", "run", "--config", "paper", "--config", "mini", *arguments)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "baselines: --config: paper and mini train the same cells; choose the --shift of each\n",
+    )
+
+
+def test_runs_hold_what_the_protocols_ask_for(release: Release, reference: dict[str, bytes], tmp_path: Path):
+    assert len(reference) == 21
+    for name, content in reference.items():
+        (tmp_path / name).write_bytes(content)
+    found = protocols(sorted(tmp_path.iterdir()), release)
+    assert set(found.results) == {"topic", "wh", "length", "resttest", "restrain"}
+    assert found.results["topic"]["rel_loss"].to_list() == pytest.approx([0.0] * found.results["topic"].height)
+
+
+def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Release, tmp_path: Path):
+    [cell, _] = cells(BM25, release, tmp_path, shifts=["length"])
+    assert run_cell(cell) == Outcome(cell.place, "done")
+    done = json.loads((cell.folder / "done.json").read_text())
+    schemas.validate("cell", done)
+    assert done["place"] == {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}
+    assert done["run"]["queries"] == len(cell.test_queries()) == 50
+    assert done["index_bytes"] > 10_000
+    assert cell.published.samefile(cell.run)
+    before = (cell.folder / "done.json").stat()
+    assert run_cell(cell) == Outcome(cell.place, "done")
+    assert (cell.folder / "done.json").stat() == before
+    cell.run.unlink()
+    assert of_cell(cell.folder).state == "waiting"
+    assert run_cell(cell) == Outcome(cell.place, "done")
+    assert json.loads((cell.folder / "done.json").read_text())["run"] == done["run"]
+
+
+def test_two_runners_on_one_grid_share_the_work(
+    command: Run, release: Release, reference: dict[str, bytes], start: Callable[..., subprocess.Popen[str]],
+    tmp_path: Path,
+):  # fmt: skip
+    for process in [start(), start()]:
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, out) == (0, f"{tmp_path / 'grid' / 'runs'}\n"), err
+        assert err.splitlines()[-1].startswith("[21/21] bm25.")
+    assert runs_of(tmp_path / "grid") == reference
+    shown = command("baselines", "grid", "status", tmp_path / "grid")
+    assert shown.stdout.count("finished") == 22
+    rows = json.loads(command("baselines", "grid", "status", tmp_path / "grid", "--json").stdout)
+    assert {(row["state"], row["attempts"], row["reason"]) for row in rows} == {("finished", 1, None)}
+    assert {row["run"] for row in rows} == set(reference)
+    assert [row["shift"] for row in rows] == ["topic"] * 5 + ["wh"] * 3 + ["length"] * 2 + ["resttest"] * 5 + [
+        "restrain"
+    ] * 6
+    again = command("baselines", "table", "--runs", tmp_path / "grid" / "runs", "--release", release.folder)
+    assert "synthetic: not comparable" in again.stdout
+
+
+def test_a_runner_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(
+    reference: dict[str, bytes], start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+):
+    root = tmp_path / "grid"
+    process = start("--shift", "wh")
+    until(lambda: begun(root))
+    process.kill()
+    process.communicate()
+    until(lambda: not begun(root))
+    assert {one.state for one in of_grid(root)} <= {"interrupted", "waiting", "finished"}
+    assert "interrupted" in {one.state for one in of_grid(root)}
+    process = start("--shift", "wh")
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0, err
+    assert runs_of(root) == {name: run for name, run in reference.items() if ".wh." in name}
+
+
+def test_a_cell_that_fails_leaves_the_others_alone(
+    command: Run, release: Release, reference: dict[str, bytes], tmp_path: Path
+):
+    grid = cells(BM25, release, tmp_path, shifts=["wh"])
+    broken = grid[1]
+    broken.folder.mkdir(parents=True)
+    (broken.folder / "parts").write_text("a file where a folder should be")
+    ended = {one.place: one for one in run(grid, lambda some: map(run_cell, some))}
+    assert [ended[cell.place].state for cell in grid] == ["done", "failed", "done"]
+    assert of_cell(broken.folder).reason == ended[broken.place].reason
+    assert "parts" in (ended[broken.place].reason or "")
+    assert "Traceback" in (broken.folder / "traceback.txt").read_text()
+    assert set(runs_of(tmp_path)) == {"bm25.wh.wha.trec", "bm25.wh.who.trec"}
+    assert "2 finished, 1 failed" in " ".join(command("baselines", "grid", "status", tmp_path).stdout.split())
+    (broken.folder / "parts").unlink()
+    assert {one.state for one in run(grid, lambda some: map(run_cell, some))} == {"done"}
+    assert runs_of(tmp_path) == {name: run for name, run in reference.items() if ".wh." in name}
+    assert not (broken.folder / "traceback.txt").exists()
+
+
+def test_a_worker_that_dies_costs_one_cell(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path, release: Release
+):
+    root = tmp_path / "grid"
+    process = start("--shift", "length")
+    until(lambda: begun(root))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1
+    assert "its process was killed by signal 9" in err
+    assert Counter(one.state for one in of_grid(root)) == {"failed": 1, "finished": 1}
+
+
+def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: Release, tmp_path: Path):
+    empty = command("baselines", "grid", "status", tmp_path)
+    assert (empty.returncode, empty.stderr.count("\n")) == (2, 1)
+    assert "holds no grid" in empty.stderr
+    config = tmp_path / "wrong.json"
+    config.write_text(json.dumps({"systems": {"bm25": {**BM25["bm25"], "k2": 1}}}))
+    arguments = ["baselines", "grid", "run", "--config", config, "--release", release.folder, "--out", tmp_path / "g"]
+    wrong = command(*arguments)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "k2" in wrong.stderr
+    assert not (tmp_path / "g").exists()
+
+
+def test_negatives_are_drawn_where_a_system_trains_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(tmp_path / "cache"))
+    releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
+    plain = open_release(tmp_path / "ms-marco-shift")
+    bm25, trained = {"depth": 10}, {"backbone": "a model", "depth": 10}
+    assert with_negatives(plain, [bm25], threads=1) is plain
+    drawn = with_negatives(plain, [bm25, trained], threads=1)
+    assert drawn.table("negatives", "train").height > 0
+    assert drawn.digest == open_release(plain.folder).digest != plain.digest
+    assert with_negatives(drawn, [trained], threads=1) is drawn
+
+
+def test_a_cell_travels_without_its_tables(release: Release, tmp_path: Path):
+    [cell, _] = cells(BM25, release, tmp_path, shifts=["length"])
+    cell.test_queries()
+    sent = cell.portable()
+    assert isinstance(sent, Cell)
+    assert not sent.release._read
+    assert sent.digest == cell.digest
+
+
+@pytest.mark.parametrize(("visible", "devices"), [("", []), ("0", ["0"]), ("2,5", ["2", "5"]), ("GPU-8a", ["GPU-8a"])])
+def test_workers_take_the_gpus_that_the_user_shows(visible: str, devices: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert local.gpus() == devices
+    assert local.most_workers(threads=1) == (len(devices) or len(os.sched_getaffinity(0)))

@@ -1,0 +1,88 @@
+"""Cells killed in training, encoding and search: they end with the run of a cell that was not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from baselines import config
+from baselines.grid.cell import Cell
+from baselines.grid.grid import cells
+from baselines.grid.status import of_cell
+from baselines.runners.local import environment
+from eval_kit.release import Release
+from search import shards
+from tests.baselines.grids import TIMEOUT, small_release, until
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return small_release(tmp_path_factory.mktemp("killed") / "ms-marco-shift")
+
+
+SHARDS_DONE = "index/?????/shard.json"
+ONE_CELL = """
+import json, sys
+from pathlib import Path
+from baselines.grid import stages
+from search import shards
+from baselines.grid.grid import cells
+from eval_kit.release import open_release
+shards.SHARD, stages.QUERIES_AT_ONCE = 20, 1
+cell = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])[0]
+print(stages.run_cell(cell).state)
+"""
+
+
+@pytest.mark.parametrize("system", ["biencoder", "monobert"])
+def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
+    system: str, release: Release, tmp_path: Path
+):
+    options = {system: config.load("mini")[system] | {"steps": 16, "checkpoint_every": 4}}
+    [whole, killed] = [cells(options, release, tmp_path / name, shifts=["length"])[0] for name in ("whole", "killed")]
+
+    def begin(cell: Cell) -> subprocess.Popen[str]:
+        arguments = [str(release.folder), str(cell.root), json.dumps(options)]
+        return subprocess.Popen(
+            [sys.executable, "-c", ONE_CELL, *arguments],
+            env=os.environ | environment(threads=1),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def kill_when(condition: Callable[[], object]) -> None:
+        process = begin(killed)
+        until(lambda: condition() or process.poll() is not None)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+
+    def times(pattern: str) -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in killed.folder.glob(pattern)}
+
+    kill_when(lambda: times("training/batch-*/checkpoint-*/trainer_state.json"))
+    assert not killed.model.exists()
+    encoded = {}
+    if system != "monobert":
+        kill_when(lambda: len(times(SHARDS_DONE)) >= 5)
+        encoded = times(SHARDS_DONE)
+        assert not (killed.index / shards.MANIFEST).exists()
+    model = times("model/*")
+    kill_when(lambda: len(times("parts/*.trec")) >= 5)
+    parts = times("parts/*.trec")
+    assert not killed.run.exists()
+    assert model.items() <= times("model/*").items()
+    assert encoded.items() <= times(SHARDS_DONE).items()
+    assert of_cell(killed.folder).state == "interrupted"
+    attempts = 3 if system == "monobert" else 4
+    for cell in (whole, killed):
+        out, _ = begin(cell).communicate(timeout=TIMEOUT)
+        assert out == "done\n"
+    assert killed.published.read_bytes() == whole.published.read_bytes()
+    assert of_cell(killed.folder).attempts == attempts
+    assert 5 <= len(parts) < 50
+    assert f"{system}.length.short" in (killed.model / "README.md").read_text()

@@ -1,0 +1,190 @@
+"""A grid on a real Ray cluster of two nodes on this machine, one of which is killed half-way.
+
+Who connects to the cluster is a process of its own: Ray takes the handler of SIGSEGV from a Java machine that stands in
+its process, which lives by it (ray-project/ray#36415), and other tests leave one in this process.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from baselines import config
+from baselines.grid.cell import Cell
+from baselines.grid.grid import cells, run
+from baselines.runners import local
+from baselines.systems import system
+from builder import mini as planted
+from builder import release as releases
+from eval_kit.release import Release, open_release
+from search import shards
+from search.passages import passages
+from tests.baselines.grids import small_release, until
+
+MEMORY = 100 * 1024**2
+STEPS = {"steps": 10, "checkpoint_every": 5}
+GRID = """
+import json, sys
+from functools import partial
+from pathlib import Path
+from baselines.grid.grid import cells
+from baselines.grid.grid import run
+from baselines.runners import ray
+from eval_kit.release import open_release
+grid = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
+with open(sys.argv[4], "w") as ended:  # Ray says on stdout that a node is gone
+    for outcome in run(grid, partial(ray.run, threads=1, many_passages=1)):
+        print(outcome.place.file, outcome.state, outcome.reason, file=ended, flush=True)
+"""
+ENCODING = """
+import json, sys
+from pathlib import Path
+from search import shards
+from baselines.runners import ray, ray_encoding
+from search.passages import passages
+from eval_kit.release import open_release
+shards.SHARD = 300
+ray.connect()
+release, folder, model, options = sys.argv[1:]
+texts = passages(open_release(release))
+ray_encoding.encode_with_ray(texts, Path(folder), "biencoder", model, json.loads(options), gpus=0, threads=1)
+"""
+
+COMMAND = """
+import ctypes, sys
+from pathlib import Path
+from baselines.cli import main
+try:
+    main()
+finally:
+    import ray
+    ray.shutdown()
+    found = (ctypes.c_void_p * 32)()
+    ctypes.CDLL(None).sigaction(11, None, found)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, last = (int(one, 16) for one in line.split()[0].split("-"))
+        if first <= (found[0] or 0) < last:
+            print("SIGSEGV is handled by", line.split()[-1])
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A cluster of two nodes with one CPU each."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # 15 by default: they would starve beside other tests
+        head = {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        made.add_node(num_cpus=1, object_store_memory=MEMORY)
+        yield made
+        made.shutdown()
+
+
+def driver(nodes: Any, script: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """A process that is connected to the cluster."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, env=os.environ | {"RAY_ADDRESS": nodes.address})
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, dict[str, Any]]:
+    """BM25, and a bi-encoder of a few steps."""
+    mini = config.load("mini")
+    return {"bm25": mini["bm25"], "biencoder": mini["biencoder"] | STEPS}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return small_release(tmp_path_factory.mktemp("ray") / "ms-marco-shift")
+
+
+@pytest.fixture(scope="module")
+def by_local(
+    release: Release, options: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> list[Cell]:
+    """The grid, done by processes of this machine."""
+    grid = cells(options, release, tmp_path_factory.mktemp("local"), shifts=["length"])
+    ended = list(run(grid, partial(local.run, workers=1, threads=1)))
+    assert {one.state for one in ended} == {"done"}, ended
+    return grid
+
+
+def test_ray_data_makes_the_shards_that_one_process_makes(
+    nodes: Any, release: Release, by_local: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import torch
+
+    monkeypatch.setattr(shards, "SHARD", 300)
+    trained = next(cell for cell in by_local if cell.place.system == "biencoder")
+    options = json.dumps(trained.options)
+    assert driver(nodes, ENCODING, release.folder, tmp_path / "ray", trained.model, options).wait() == 0
+    retriever = system("biencoder").retriever(trained.model, trained.options)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    retriever.index(passages(release), tmp_path / "alone")
+    torch.set_num_threads(threads)
+    ray, alone = shards.read(tmp_path / "ray"), shards.read(tmp_path / "alone")
+    assert len(ray.counts) > 2
+    assert (ray.key, ray.counts) == (alone.key, alone.counts)
+    for (_, mine), (_, theirs) in zip(ray, alone, strict=True):
+        np.testing.assert_array_equal(mine["vectors"], theirs["vectors"])
+    before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy"))
+    retriever.index(passages(release), tmp_path / "ray")
+    assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy")) == before
+
+
+def test_a_cluster_that_loses_a_node_ends_with_the_same_runs(
+    nodes: Any, release: Release, options: dict[str, dict[str, Any]], by_local: list[Cell], tmp_path: Path
+):
+    grid = cells(options, release, tmp_path, shifts=["length"])
+    outcomes = tmp_path / "outcomes.txt"
+    begun = driver(nodes, GRID, release.folder, tmp_path, json.dumps(options), outcomes)
+    until(lambda: begun.poll() is not None or (outcomes.exists() and outcomes.read_text()))
+    nodes.remove_node(nodes.worker_nodes.copy().pop(), allow_graceful=False)
+    assert begun.wait() == 0
+    assert sorted(outcomes.read_text().splitlines()) == sorted(f"{cell.place.file} done None" for cell in grid)
+    for mine, theirs in zip(grid, by_local, strict=True):
+        assert mine.published.read_bytes() == theirs.published.read_bytes(), mine.place
+
+
+def test_java_keeps_its_handler_where_the_negatives_are_drawn_first(
+    nodes: Any, options: dict[str, dict[str, Any]], tmp_path: Path
+):
+    releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
+    (tmp_path / "config.json").write_text(json.dumps({"systems": {"biencoder": options["biencoder"] | {"steps": 1}}}))
+    arguments = ["grid", "run", "--config", "config.json", "--out", "grid", "--shift", "length", "--runner", "ray"]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments],
+        cwd=tmp_path,
+        env=os.environ | {"RAY_ADDRESS": nodes.address},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "negatives" in open_release(tmp_path / "ms-marco-shift").configs
+    assert re.search("SIGSEGV is handled by .*libjvm.so\n", done.stdout)
+
+
+def test_without_ray_one_sentence_names_the_extra(release: Release, tmp_path: Path):
+    script = "import sys; sys.modules['ray'] = None; from baselines.cli import main; main()"
+    config_file = tmp_path / "config.json"
+    config_file.write_text(json.dumps({"systems": {"bm25": {"depth": 10}}}))
+    arguments = ["grid", "run", "--config", config_file, "--out", tmp_path / "grid", "--release", release.folder]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments), "--runner", "ray"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr == "baselines: the runner 'ray' needs Ray: install the extra 'cluster'\n"
+    assert not (tmp_path / "grid").exists()

@@ -1,0 +1,77 @@
+"""The small backbone: words match themselves before any training, and the cell's own words are added to it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from baselines.training.backbone import backbone
+from eval_kit.release import Release
+from tests.baselines.tiny_cells import tiny_cell
+
+NEW = "zzyzx"
+
+
+@pytest.fixture(scope="module")
+def made(trainable_release: Release, tmp_path_factory: pytest.TempPathFactory) -> str:
+    cell = tiny_cell("biencoder", trainable_release, tmp_path_factory.mktemp("cells"))
+    return backbone(cell, [f"what is {NEW}"])
+
+
+def test_each_word_of_passages_and_training_queries_is_one_token(made: str, trainable_release: Release) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(made)
+    texts = [*trainable_release.table("passages", "passages")["text"][:50], f"what is {NEW}"]
+    assert [tokenizer.tokenize(text) for text in texts] == [text.split() for text in texts]
+    assert tokenizer("qqq")["input_ids"][1:-1] != tokenizer(NEW)["input_ids"][1:-1]
+
+
+def test_a_masked_word_head_lets_almost_only_the_words_themselves_through(
+    made: str, trainable_release: Release
+) -> None:
+    tokenizer, model = AutoTokenizer.from_pretrained(made), AutoModelForMaskedLM.from_pretrained(made)
+    inputs = tokenizer(trainable_release.table("passages", "passages")["text"][0], return_tensors="pt")
+    with torch.inference_mode():
+        logits = model(**inputs).logits[0, 1:-1]
+    ids = inputs["input_ids"][0, 1:-1]
+    assert (logits.argmax(-1) == ids).float().mean() > 0.9
+    assert (logits > 0).sum() < 2 * len(ids)
+
+
+def test_a_word_is_nearer_to_itself_in_another_text_than_to_other_words(made: str) -> None:
+    tokenizer, model = AutoTokenizer.from_pretrained(made), AutoModelForMaskedLM.from_pretrained(made)
+    with torch.inference_mode():
+        one, other = (
+            torch.nn.functional.normalize(
+                model.bert(**tokenizer(text, return_tensors="pt")).last_hidden_state[0], dim=-1
+            )
+            for text in (f"what is {NEW} of the", f"the {NEW} in a")
+        )
+    similarity = one[3] @ other.T
+    assert similarity.argmax() == 2
+    assert similarity[2] > 0.7
+
+
+def test_it_is_made_once_for_a_release_and_the_same_everywhere(trainable_release: Release, tmp_path: Path) -> None:
+    cells = [tiny_cell("biencoder", trainable_release, tmp_path / "a", ("topic", part)) for part in ("c0", "c1")]
+    first, second = (AutoModelForMaskedLM.from_pretrained(backbone(cell, [NEW])).state_dict() for cell in cells)
+    assert len([path for path in (tmp_path / "a" / "backbones").iterdir() if path.is_dir()]) == 1
+    elsewhere = tiny_cell("biencoder", trainable_release, tmp_path / "b")
+    torch.manual_seed(99)
+    third = AutoModelForMaskedLM.from_pretrained(backbone(elsewhere, [NEW])).state_dict()
+    assert all(torch.equal(first[name], second[name]) and torch.equal(first[name], third[name]) for name in first)
+
+
+def test_random_weights_keep_shape_and_vocabulary_of_a_named_backbone(
+    made: str, trainable_release: Release, tmp_path: Path
+) -> None:
+    named = tiny_cell("biencoder", trainable_release, tmp_path, backbone=made)
+    assert backbone(named, []) == made
+    drawn = tiny_cell("biencoder", trainable_release, tmp_path, backbone=made, random_weights=True)
+    torch.manual_seed(0)
+    folder = backbone(drawn, [])
+    before, after = (AutoModelForMaskedLM.from_pretrained(one).state_dict() for one in (made, folder))
+    assert {name: tensor.shape for name, tensor in before.items()} == {n: t.shape for n, t in after.items()}
+    words = "bert.embeddings.word_embeddings.weight"
+    assert not torch.equal(before[words], after[words])
+    assert AutoTokenizer.from_pretrained(folder).get_vocab() == AutoTokenizer.from_pretrained(made).get_vocab()

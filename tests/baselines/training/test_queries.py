@@ -1,0 +1,160 @@
+"""What a cell may train on: leave-one-out, never validation or test, and the same examples every time."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baselines.grid.cell import Cell
+from baselines.training.early_stopping import retrieval
+from baselines.training.queries import Judged, Lookup, _Draws, examples, passage_texts, training, validation
+from builder import mini as planted
+from builder import release as releases
+from eval_kit.errors import UserError
+from eval_kit.release import Release, open_release
+from eval_kit.runs import names as cells
+from tests.baselines.tiny_cells import tiny_cell
+
+
+@pytest.mark.parametrize("shift", cells.SHIFTS)
+def test_the_queries_are_those_of_the_other_parts_and_none_of_a_test(
+    trainable_release: Release, tmp_path: Path, shift: str
+) -> None:
+    release = trainable_release
+    for held_out in cells.parts(release, shift):
+        judged = training(tiny_cell("biencoder", release, tmp_path, (shift, held_out)))
+        ids = set(judged.texts)
+        if shift == "restrain":
+            expected = set(release.table("restrain", held_out)["query_id"])
+        else:
+            table = release.table(shift, "train")
+            column = table.columns[-1]
+            of_part = set(table.filter(pl.col(column) == held_out)["query_id"])
+            expected = set(table["query_id"]) - of_part
+            assert expected
+            assert not ids & of_part
+        tests = {one for test_set in release.test_sets.values() for one in test_set.queries}
+        texts = {
+            text
+            for entry in release.manifest["test_sets"]
+            for text in release.table(entry["config"], entry["split"])["text"]
+        }
+        assert ids <= expected
+        assert not ids & (tests | set(release.table("validation", "validation")["query_id"]))
+        assert not set(judged.texts.values()) & texts
+        assert len(ids) > 0.8 * len(expected - tests)
+        relevant = {tuple(row) for row in release.qrels("train").select("query_id", "passage_id").iter_rows()}
+        for query in ids:
+            assert judged.positives[query]
+            assert not set(judged.positives[query]) & set(judged.negatives[query])
+            assert {(query, one) for one in judged.positives[query]} <= relevant or shift == "restrain"
+
+
+def test_a_query_of_two_parts_is_left_out_with_either(tmp_path: Path, trainable_release: Release) -> None:
+    table = trainable_release.table("wh", "train")
+    twice = set(table.filter(pl.col("query_id").is_duplicated())["query_id"])
+    for part in set(table.filter(pl.col("query_id").is_in(list(twice)))["cluster"]):
+        members = twice & set(table.filter(pl.col("cluster") == part)["query_id"])
+        ids = set(training(tiny_cell("biencoder", trainable_release, tmp_path, ("wh", part))).texts)
+        assert not ids & members
+
+
+def test_without_negatives_the_command_that_makes_them_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "ms-marco-shift"
+    releases.write(planted.draft(queries=500), folder)
+    with pytest.raises(UserError, match=f"python -m builder negatives {folder}"):
+        training(tiny_cell("biencoder", open_release(folder), tmp_path))
+
+
+def test_an_unknown_part_is_refused(tmp_path: Path, trainable_release: Release) -> None:
+    with pytest.raises(UserError, match="no c9; it has c0, c1, c2, c3, c4"):
+        training(tiny_cell("biencoder", trainable_release, tmp_path, ("topic", "c9")))
+
+
+@pytest.fixture
+def cell(trainable_release: Release, tmp_path: Path) -> Cell:
+    return tiny_cell("biencoder", trainable_release, tmp_path)
+
+
+def test_examples_are_texts_of_judged_passages_and_negatives(cell: Cell) -> None:
+    judged, texts = training(cell), passage_texts(cell)
+    lookup = Lookup(judged.texts, texts)
+    made = examples(cell, judged, lookup, 2 * len(judged.texts))
+    passages = dict(cell.release.table("passages", "passages").iter_rows())
+    ids = made.with_format(None)
+    assert made.column_names == ["query", "positive", "negative_0", "negative_1"]
+    assert len(made) == 2 * len(judged.texts)
+    for named, example in zip(ids, made, strict=True):
+        query = named["query"].removeprefix("?")
+        assert example["query"] == judged.texts[query]
+        assert named["positive"] in judged.positives[query]
+        if len(judged.negatives[query]) > 1:
+            assert {named["negative_0"], named["negative_1"]} <= set(judged.negatives[query])
+        assert named["negative_0"] != named["negative_1"]
+        assert [example[name] for name in made.column_names[1:]] == [passages[named[n]] for n in made.column_names[1:]]
+    assert ids.to_dict() == examples(cell, judged, lookup, 2 * len(judged.texts)).with_format(None).to_dict()
+
+
+def test_the_seed_decides_which_negatives(cell: Cell, trainable_release: Release, tmp_path: Path) -> None:
+    judged = training(cell)
+    lookup = Lookup(judged.texts, passage_texts(cell))
+    other = Cell(cells.Cell("biencoder", "topic", "c0", seed=1), trainable_release, cell.options, tmp_path)
+    one, two = (examples(c, judged, lookup, 99).with_format(None).to_dict() for c in (cell, other))
+    assert one["query"] == two["query"]
+    assert one["negative_0"] != two["negative_0"]
+
+
+def test_mined_passages_take_the_place_of_negatives(cell: Cell) -> None:
+    judged, texts = training(cell), passage_texts(cell)
+    query = next(iter(judged.texts))
+    lookup = Lookup(judged.texts, texts)
+    made = examples(cell, judged, lookup, len(judged.texts))
+    row = made.with_format(None)["query"].index(f"?{query}")
+    other = next(one for one in range(len(made)) if one != row)
+    before = made[other]
+    lookup.mined = {query: ["0", "1"]}
+    assert {made[row]["negative_0"], made[row]["negative_1"]} == set(texts.of(["0", "1"]))
+    assert made[row] == made[row]
+    assert made[other] == before
+
+
+@given(
+    st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30), min_size=1, max_size=5), st.integers(1, 6), st.booleans()
+)
+def test_negatives_of_an_example_are_distinct_and_never_relevant(
+    own: set[int], relevant: set[int], width: int, random: bool
+) -> None:
+    ids = [str(one) for one in range(40)]
+    judged = Judged({"q": "text"}, {"q": [str(one) for one in relevant]}, {"q": [str(one) for one in own - relevant]})
+    draws = _Draws("q", judged, ids, 0, random)
+    for turn in range(4):
+        drawn = draws.turn(turn, width)
+        assert len(drawn) == width
+        assert not set(drawn) & set(judged.positives["q"])
+        if not random:
+            assert len(set(drawn)) == width or len(own - relevant) < width
+            assert set(drawn) <= set(judged.negatives["q"]) or len(own - relevant) < width
+
+
+def test_random_negatives_come_from_all_passages(trainable_release: Release, tmp_path: Path) -> None:
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, negatives=8, negatives_from="random")
+    judged = training(cell)
+    made = examples(cell, judged, Lookup(judged.texts, passage_texts(cell)), 1000).with_format(None)
+    drawn = {one for name in made.column_names[2:] for one in made[name]}
+    assert len(drawn) > 0.9 * trainable_release.table("passages", "passages").height
+
+
+def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_queries_only(
+    trainable_release: Release, tmp_path: Path
+) -> None:
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2)
+    made = retrieval(dict, cell)
+    judged = validation(trainable_release)
+    assert set(made["queries"]) == set(trainable_release.table("validation", "validation")["query_id"])
+    assert set(made["corpus"]) == {
+        one for lists in (judged.positives, judged.negatives) for ids in lists.values() for one in ids
+    }
+    assert set.union(*made["relevant_docs"].values()) <= set(made["corpus"])
+    assert retrieval(dict, tiny_cell("biencoder", trainable_release, tmp_path)) is None

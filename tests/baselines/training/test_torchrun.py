@@ -1,0 +1,99 @@
+"""Cells that several processes train together: real ones, without GPUs (gloo)."""
+
+import json
+import os
+import signal
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentence_transformers
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformerTrainer
+
+from baselines import systems
+from baselines.grid.cell import Cell
+from baselines.grid.documents import describe
+from baselines.grid.stages import Outcome, run_cell
+from baselines.runners import local
+from baselines.training import torchrun
+from baselines.training.trainer import rank
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from tests.baselines.tiny_cells import tiny_cell
+
+
+def weights(cell: Cell) -> dict[str, torch.Tensor]:
+    return load_file(cell.model / "model.safetensors")
+
+
+def test_two_processes_share_the_batches_of_one(trainable_release: Release, tmp_path: Path):
+    alone = {"negatives": 1, "in_batch_negatives": 0, "steps": 12}  # the loss of an example sees no other
+    one, two = (tiny_cell("monobert", trainable_release, tmp_path / name, **alone) for name in ("one", "two"))
+    assert run_cell(one).state == "done"
+    describe(two)
+    [outcome] = local.run([two], workers=1, threads=1, processes=2)
+    assert outcome == Outcome(two.place, "done"), (two.folder / "log.txt").read_text()
+    facts = [json.loads((cell.folder / "done.json").read_text())["training"] for cell in (one, two)]
+    assert [one["processes"] for one in facts] == [1, 2]
+    assert facts[0]["batch_size"] == facts[1]["batch_size"] == 8
+    assert facts[0]["losses"] == pytest.approx(facts[1]["losses"], abs=1e-4)
+    expected = weights(one)
+    for name, found in weights(two).items():
+        torch.testing.assert_close(found, expected[name], atol=2e-3, rtol=0)  # Adam makes much of a last digit
+
+
+def test_progress_comes_from_the_first_and_a_killed_process_ends_the_others(trainable_release: Release, tmp_path: Path):
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=12, checkpoint_every=5)
+    seen: list[int] = []
+
+    def kill_one(at: dict[str, Any]) -> None:
+        seen.append(at["step"])
+        if at["step"] == 7:
+            children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+            trainers = [int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+            os.kill(trainers[-1], signal.SIGKILL)
+
+    with pytest.raises(UserError, match=r"one of 2 processes was ended: .*SIGKILL|[Cc]onnection"):
+        torchrun.train(cell, 2, kill_one)
+    assert seen[:7] == [1, 2, 3, 4, 5, 6, 7]
+    assert not cell.model.exists()
+    seen.clear()
+    facts = torchrun.train(cell, 2, lambda at: seen.append(at["step"]))
+    assert seen == list(range(seen[0], 13))
+    assert seen[0] in (6, 11)
+    assert facts["steps"] == 12
+    assert cell.model.is_dir()
+
+
+def train_with_a_small_second_gpu(cell: Cell, connection: Connection) -> dict[str, Any]:
+    """In a trainer's process: its memory holds a share of two queries, and the second one's a share of one."""
+
+    class Limited(SentenceTransformerTrainer):
+        def training_step(self, model: Any, inputs: dict[str, Any], *arguments: Any) -> Any:
+            if len(inputs["query_input_ids"]) > 2 - rank():
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return super().training_step(model, inputs, *arguments)
+
+    sentence_transformers.SentenceTransformerTrainer = Limited
+    return torchrun.in_this_process(cell, connection)
+
+
+def test_all_begin_again_with_half_the_batch_when_one_runs_out_of_memory(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torchrun, "in_this_process", train_with_a_small_second_gpu)
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, batch_size=4)
+    facts = torchrun.train(cell, 2, lambda at: None)
+    assert (facts["batch_size"], facts["processes"], facts["steps"]) == (2, 2, 4)
+
+
+def test_a_batch_that_cannot_be_shared_is_one_sentence(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, batch_size=5)
+    with pytest.raises(UserError, match=f"{cell.place.file}: 2 processes cannot share a batch of 5 equally"):
+        systems.system("biencoder").train(cell)

@@ -1,0 +1,389 @@
+"""Comparisons: figures against scipy and a plain bootstrap, what may not be compared, and exports nothing breaks."""
+
+import csv
+import io
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from markdown_it import MarkdownIt
+from rich.console import Console
+from scipy import stats as scipy_stats
+
+from eval_kit.errors import UserError
+from eval_kit.exchange import sources as compare_sources
+from eval_kit.exchange.compare import ROWS, compare
+from eval_kit.exchange.sources import Source, load
+from eval_kit.measures.score import score
+from eval_kit.protocols.grid import protocols
+from eval_kit.release import Release
+from eval_kit.runs.names import parts
+from eval_kit.stats.losses import draws
+from eval_kit.tables import comparison as compare_tables
+
+PROVENANCE = {
+    "kit_version": "1",
+    "release": {"version": "1.0.0", "kind": "mini", "digest": "a" * 64, "missing": []},
+    "tie_rule": "rule",
+    "runs": [],
+}
+NASTY = "<b>x</b> & 100% |_$#{}~^\\ [a](http://x) *`!"
+
+
+def source(name, values, provenance=PROVENANCE, measure="RR@10", missing=0) -> Source:
+    """A system's values: test set → values of q0, q1, …"""
+    rows = [
+        (name, test_set, "", measure, f"q{i:02}", float(value), missing)
+        for test_set, column in values.items()
+        for i, value in enumerate(column)
+    ]
+    frame = pl.DataFrame(rows, compare_sources._VALUES, orient="row")
+    return Source(f"{name}.json", [name], frame, provenance)
+
+
+def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap():
+    rng = np.random.default_rng(1)
+    base = {test_set: rng.random(60) for test_set in ("a", "b")}
+    near = {test_set: column + rng.normal(0.05, 0.1, 60) for test_set, column in base.items()}
+    far = {test_set: column + rng.normal(0.2, 0.1, 60) for test_set, column in base.items()}
+    found = compare([source("base", base), source("near", near), source("far", far)], resamples=400, seed=5)
+    assert found.systems == ["base", "near", "far"]
+    assert list(found.rows.columns) == list(ROWS)
+    rows = {(row["test_set"], row["system"]): row for row in found.rows.iter_rows(named=True)}
+    for (test_set, system), row in rows.items():
+        assert row["queries"] == 60
+        if system == "base":
+            assert (row["difference"], row["p"], row["p_holm"], row["low"]) == (None, None, None, None)
+            continue
+        mine = {"near": near, "far": far}[system][test_set]
+        assert row["value"] == pytest.approx(mine.mean())
+        assert row["difference"] == pytest.approx((mine - base[test_set]).mean())
+        assert row["p"] == pytest.approx(scipy_stats.ttest_rel(mine, base[test_set]).pvalue)
+        resampled = [(mine - base[test_set])[draw].mean() for some in draws(60, 400, 5) for draw in some]
+        assert (row["low"], row["high"]) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])))
+    raw = {key: row["p"] for key, row in rows.items() if key[1] != "base"}
+    highest = 0.0
+    for place, key in enumerate(sorted(raw, key=raw.__getitem__)):
+        highest = max(highest, min(1.0, (4 - place) * raw[key]))
+        assert rows[key]["p_holm"] == pytest.approx(highest), "the family is both systems on both test sets"
+    turned = compare([source("base", base), source("far", far)], baseline="far", resamples=400, seed=5).rows
+    backwards = turned.filter(pl.col("system") == "base", pl.col("test_set") == "a").to_dicts()[0]
+    assert backwards["difference"] == pytest.approx(-rows["a", "far"]["difference"])
+
+
+def test_the_order_of_queries_does_not_matter():
+    one, two = source("one", {"a": [0.1, 0.5, 0.9]}), source("two", {"a": [0.3, 0.4, 0.2]})
+    turned = Source("two", ["two"], two.values.reverse(), two.provenance)
+    assert compare([one, turned], resamples=50).rows.equals(compare([one, two], resamples=50).rows)
+
+
+def test_equal_systems_and_single_queries_have_no_test():
+    same = compare([source("one", {"a": [0.1, 0.5]}), source("two", {"a": [0.1, 0.5]})], resamples=50).rows[1]
+    assert same["p_holm"].to_list() == [None]
+    assert same["difference"].to_list() == [0.0]
+    single = compare([source("one", {"a": [0.1]}), source("two", {"a": [0.5]})], resamples=50).rows[1]
+    assert (single["low"][0], single["p"][0], single["queries"][0]) == (None, None, 1)
+
+
+def other(**changes):
+    return {**PROVENANCE, **changes}
+
+
+def test_what_was_not_scored_alike_is_refused():
+    base = source("base", {"a": [0.1, 0.2]})
+    release = PROVENANCE["release"]
+    two = {"a": [0.3, 0.2]}
+    cases = {
+        "different release versions, '1.0.0' and '2.0.0'": source(
+            "two", two, other(release={**release, "version": "2.0.0"})
+        ),
+        "different release digests": source("two", two, other(release={**release, "digest": "b" * 64})),
+        "different tie rules, 'rule' and 'other'": source("two", two, other(tie_rule="other")),
+        "different versions of eval_kit": source("two", two, other(kit_version="2")),
+        "base and two were scored with different measures on a": source("two", two, measure="RR@100"),
+        "base and two were scored on different queries of a": source("two", {"a": [0.1]}),
+        "two systems are called base": source("base", two),
+        "base shares no test set with two": source("two", {"b": [0.1]}),
+    }
+    for sentence, second in cases.items():
+        with pytest.raises(UserError) as error:
+            compare([base, second])
+        assert sentence in str(error.value)
+    with pytest.raises(UserError, match="at least two systems"):
+        compare([base])
+    with pytest.raises(UserError, match="there is no system x"):
+        compare([base, source("two", two)], baseline="x")
+
+
+def test_what_one_side_lacks_is_named():
+    found = compare(
+        [
+            source("base", {"a": [0.1, 0.2], "b": [0.1, 0.2]}),
+            source("two", {"a": [0.3, 0.1], "c": [0.1, 0.2]}, missing=1),
+        ],
+        resamples=50,
+    )
+    assert found.left_out == ["base: b", "two: c"]
+    assert set(found.rows["test_set"]) == {"a"}
+    assert "covered by one side only: base: b; two: c" in compare_tables.markdown(found)
+    assert "Missing from two: 1 queries of a" in compare_tables.markdown(found)
+
+
+def write_runs(release: Release, folder: Path, names, seed: int, sets) -> list[Path]:
+    """Runs that find a relevant passage at a random rank, by name."""
+    rng = np.random.default_rng(seed)
+    relevant = {}
+    for one in {release.test_sets[name].qrels for name in sets}:
+        rows = release.qrels(one).filter(pl.col("relevance") > 0).sort("query_id", "passage_id")
+        relevant |= dict(rows.group_by("query_id").agg(pl.col("passage_id").first()).iter_rows())
+    queries = sorted({query for name in sets for query in release.test_sets[name].queries})
+    paths = []
+    for name in names:
+        lines = []
+        for query in queries:
+            rank = int(rng.integers(1, 15))
+            lines += [f"{query} Q0 filler{i} 1 {20 - i} t\n" for i in range(1, rank)]
+            lines.append(f"{query} Q0 {relevant.get(query, 'none')} 1 {20 - rank} t\n")
+        paths.append(folder / f"{name}.trec")
+        paths[-1].write_text("".join(lines))
+    return paths
+
+
+def never() -> Release:
+    raise AssertionError("no release is needed")
+
+
+def write_scores(runs, release, path: Path) -> Path:
+    scores = score(runs, release)
+    path.write_text(json.dumps(scores.as_json()))
+    path.with_suffix(".tsv").write_text(scores.per_query().write_csv(separator="\t"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(mini_release, tmp_path_factory) -> list[Path]:
+    return write_runs(mini_release, tmp_path_factory.mktemp("runs"), ["one", "two"], 0, ["dl19", "dl20"])
+
+
+def test_runs_and_the_documents_of_score_compare_alike(mini_release, tmp_path, runs):
+    direct = compare(load(runs, lambda: mini_release), resamples=200)
+    assert direct.systems == ["one", "two"]
+    assert set(direct.rows["test_set"]) == {"dl19", "dl20"}
+    values = score(runs, mini_release).per_query()
+    for row in direct.rows.filter(pl.col("system") == "two").iter_rows(named=True):
+        here = values.filter(pl.col("test_set") == row["test_set"], pl.col("measure") == row["measure"]).sort(
+            "query_id"
+        )
+        pair = [here.filter(pl.col("run") == name)["value"].to_numpy() for name in ("two", "one")]
+        if row["p"] is None:
+            assert np.ptp(pair[0] - pair[1]) == 0
+        else:
+            assert row["p"] == pytest.approx(scipy_stats.ttest_rel(*pair).pvalue)
+    assert direct.rows["p"].drop_nulls().len() >= 4
+    documents = [write_scores([run], mini_release, tmp_path / f"{run.stem}.json") for run in runs]
+    assert compare(load(documents, never), resamples=200).rows.equals(direct.rows)
+    assert compare(load([write_scores(runs, mini_release, tmp_path / "both.json")], never), resamples=200).rows.equals(
+        direct.rows
+    )
+    mixed = compare(load([documents[0], runs[1]], lambda: mini_release), resamples=200)
+    assert mixed.rows.equals(direct.rows)
+    assert [run["run"] for run in mixed.provenance["runs"]] == ["one", "two"]
+    json.dumps(mixed.as_json(), allow_nan=False)
+
+
+def test_documents_whose_values_are_not_their_own(mini_release, tmp_path, runs):
+    path = write_scores(runs[:1], mini_release, tmp_path / "scores.json")
+    table, document = path.with_suffix(".tsv"), json.loads(path.read_text())
+    good = table.read_text()
+    lines = good.splitlines(keepends=True)
+    measure = document["measures"][0]["measure"]
+    last = document["measures"][-1]
+    cases = {
+        f"does not give the document's {measure} of one on dl19": lines[0] + "".join(lines[2:]),
+        "score again": "".join([*lines[:-1], re.sub(r"[^\t]+\n$", "0.123\n", lines[-1])]),
+        f"does not give the document's {measure}": "".join([lines[0], lines[2], *lines[2:]]),
+        "of one on dl19; score again": "".join([*lines[:2], _with_query_of(lines[2], lines[1]), *lines[3:]]),
+        "is not the table that --per-query writes": good.replace("query_id", "qid", 1),
+        "is not the table that --per-query writes: run": good.replace(lines[1], lines[1].replace("dl19", "")),
+        "is not the table": "run\n",
+        "holds control characters": good.replace("one", "o\x1bne"),
+    }
+    for sentence, text in cases.items():
+        table.write_text(text)
+        with pytest.raises(UserError) as error:
+            load([path], never)
+        assert sentence in str(error.value), sentence
+    table.write_text(good)
+    path.write_text(json.dumps({**document, "measures": document["measures"][:-1]}))
+    with pytest.raises(
+        UserError, match=rf"has {re.escape(last['measure'])} of one on dl20, which scores\.json has not"
+    ):
+        load([path], never)
+    path.write_text(json.dumps({**document, "provenance": {}}))
+    with pytest.raises(UserError, match="not a valid scores document"):
+        load([path], never)
+    path.write_text("{")
+    with pytest.raises(UserError, match="is not JSON"):
+        load([path], never)
+    table.unlink()
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=r"write them with eval_kit score --json scores\.json --per-query scores\.tsv"):
+        load([path], never)
+    with pytest.raises(UserError, match=r"gone\.json"):
+        load([tmp_path / "gone.json", path], never)
+
+
+def _with_query_of(line: str, other: str) -> str:
+    fields, theirs = line.split("\t"), other.split("\t")
+    return "\t".join([*fields[:3], theirs[3], *fields[4:]])
+
+
+def submit(release: Release, folder: Path, system: str, files) -> Path:
+    document = {
+        "system": system,
+        "team": "t",
+        "architecture": "dense",
+        "training_data": ["MS MARCO train"],
+        "licence": "MIT",
+        "release": {"version": release.version, "digest": release.digest},
+        "runs": [{"file": file.name} for file in files],
+    }
+    (folder / "submission.json").write_text(json.dumps(document))
+    return folder
+
+
+def grid(release: Release, folder: Path, system: str, seed: int) -> Path:
+    """A submission with grids of all three kinds, and a plain run of TREC DL 2019."""
+    folder.mkdir()
+    files = write_runs(
+        release, folder, [f"s.wh.{part}" for part in ("wha", "how", "who")], seed, ["wh.wha", "wh.how", "wh.who"]
+    )
+    files += write_runs(release, folder, [f"s.resttest.{part}" for part in buckets(release)], seed + 1, ["dev"])
+    sizes = [f"s.restrain.{regime}_small" for regime in ("interpolate", "extrapolate")]
+    files += write_runs(release, folder, sizes, seed + 2, ["dl20"])
+    files += write_runs(release, folder, ["plain"], seed + 3, ["dl19"])
+    return submit(release, folder, system, files)
+
+
+def buckets(release: Release) -> list[str]:
+    return parts(release, "resttest")
+
+
+def test_submissions_are_compared_by_in_and_out(mini_release, tmp_path):
+    folders = [grid(mini_release, tmp_path / name, name, seed) for name, seed in (("alpha", 10), ("beta", 20))]
+    found = compare(load(folders, lambda: mini_release), resamples=100)
+    assert found.systems == ["alpha", "beta"]
+    rows = {
+        (row["system"], row["test_set"], row["figure"], row["measure"]): row for row in found.rows.iter_rows(named=True)
+    }
+    figures = {(test_set, figure) for _, test_set, figure, _ in rows}
+    assert {("wh.wha", "In"), ("wh.wha", "Out"), ("dev", "In"), ("dev", "Out"), ("dl19", "")} <= figures
+    assert {("dl20", "In small"), ("dl20", "Out small")} <= figures
+    for folder in folders:
+        cells = list(folder.glob("s.*.trec"))
+        results = protocols(cells, mini_release).results
+        for row in results["wh"].iter_rows(named=True):
+            key = folder.name, f"wh.{row['cluster']}"
+            assert rows[*key, "In", row["measure"]]["value"] == pytest.approx(row["avg_in"])
+            assert rows[*key, "Out", row["measure"]]["value"] == pytest.approx(row["out"])
+        for shift, test_set, suffix in (("resttest", "dev", ""), ("restrain", "dl20", " small")):
+            for row in results[shift].iter_rows(named=True):
+                key = folder.name, test_set
+                assert rows[*key, f"In{suffix}", row["measure"]]["value"] == pytest.approx(row["avg_in"])
+                assert rows[*key, f"Out{suffix}", row["measure"]]["value"] == pytest.approx(row["out"])
+    assert all(str(tmp_path) in run["file"] for run in found.provenance["runs"])
+
+
+def test_two_plain_runs_of_one_test_set_in_a_submission(mini_release, tmp_path):
+    files = write_runs(mini_release, tmp_path, ["x", "y"], 0, ["dl19"])
+    with pytest.raises(UserError, match="two of its runs cover dl19"):
+        load([submit(mini_release, tmp_path, "s", files)], lambda: mini_release)
+
+
+@pytest.fixture
+def nasty():
+    rng = np.random.default_rng(3)
+    values = rng.random(30)
+    return compare(
+        [source(f"{NASTY}1", {"a": values}), source(f"{NASTY}2\n", {"a": values + 0.1 + rng.normal(0, 0.01, 30)})],
+        resamples=100,
+    )
+
+
+def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
+    text = compare_tables.markdown(nasty)
+    lines = text.splitlines()
+    assert "<" not in text
+    assert lines[1] == "| :-- | :-- | --: | --: | --: | --: |"
+    cells = [len(re.split(r"(?<!\\)\|", line)) for line in lines[:3]]
+    assert cells == [8, 8, 8], "no name adds a column"
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    heads = [unescape(one) for one in re.findall(r"<th[^>]*>(.*?)</th>", html)]
+    assert heads == ["test set", "measure", "n", f"{NASTY}1", f"{NASTY}2\\n", "Δ [95 % interval]"]
+    assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert re.search(r"\+0\.\d{4} \[\+0\.\d{4}, \+0\.\d{4}\] \|$", lines[2])
+
+
+def test_latex_is_balanced_and_escaped(nasty):
+    text = compare_tables.latex(nasty)
+    body = [line for line in text.splitlines() if not line.startswith("%")]
+    assert body[0] == r"\begin{tabular}{llrrrr}"
+    assert body[-1] == r"\end{tabular}"
+    header = body[2]
+    assert header.endswith(r" \\")
+    assert len(re.findall(r"(?<!\\)&", header)) == 5
+    for special in "%$#_":
+        assert not re.search(rf"(?<!\\){re.escape(special)}", header.replace(r"$\Delta$", "")), special
+    plain = re.sub(r"\\[{}]", "", header)
+    assert plain.count("{") == plain.count("}")
+    commands = set(re.findall(r"\\([A-Za-z]+)", header))
+    assert commands == {
+        "textless",
+        "textgreater",
+        "textbar",
+        "textasciitilde",
+        "textasciicircum",
+        "textbackslash",
+        "Delta",
+    }
+    assert "<" not in header
+    assert "\n2" not in text
+
+
+def test_csv_holds_every_number_and_the_names_as_they_are(nasty):
+    rows = list(csv.DictReader(io.StringIO(compare_tables.csv(nasty), newline="")))
+    assert [row["system"] for row in rows] == [f"{NASTY}1", f"{NASTY}2\n"]
+    assert float(rows[1]["difference"]) == nasty.rows["difference"][1]
+    assert rows[0]["difference"] == ""
+
+
+def test_the_screen_shows_names_as_they_are(nasty):
+    console = Console(width=250)
+    with console.capture() as capture:
+        compare_tables.show(nasty, console)
+    text = capture.get()
+    assert f"{NASTY}1" in text
+    assert f"{NASTY}2\\n" in text
+    assert "mini release 1.0.0 (aaaaaaaaaaaaaaaa), eval_kit 1; ties: rule" in text
+
+
+def test_what_is_not_significant_is_marked():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 0.1, 40)
+    values = rng.random(40)
+    found = compare(
+        [
+            source("a", {"t": values}),
+            source("b", {"t": values + noise - noise.mean()}),
+            source("c", {"t": values + 0.1 + noise}),
+        ],
+        resamples=100,
+    )
+    row = compare_tables.markdown(found).splitlines()[2].split(" | ")
+    assert row[5].endswith("°")
+    assert not row[7].endswith("° |")
+    assert list(compare_tables.FORMATS) == ["markdown", "latex", "csv"]

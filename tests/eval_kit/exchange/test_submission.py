@@ -1,0 +1,399 @@
+"""Submissions: every fault by name, several at once, and archives that mean harm."""
+
+import gzip
+import json
+import os
+import stat
+import struct
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from eval_kit.errors import UserError
+from eval_kit.exchange.archive import ArchiveError, Limits, unpacked
+from eval_kit.exchange.submission import opened, validate
+from eval_kit.release import Release
+from eval_kit.runs.names import parts
+
+SHIFTS = {"wh": ("wha", "how", "who"), "length": ("short", "long")}
+SMALL = Limits(entries=10, bytes=20_000, ratio=20, ratio_from=1_000)
+
+
+def run_text(release: Release, names) -> str:
+    queries = sorted({query for name in names for query in release.test_sets[name].queries})
+    return "".join(f"{query} Q0 p 1 1.0 t\n" for query in queries)
+
+
+def shift_run(release: Release, shift: str) -> str:
+    return run_text(release, [name for name in release.test_sets if name.startswith(f"{shift}.")])
+
+
+def document(release: Release, files) -> dict:
+    return {
+        "system": "s",
+        "team": "t",
+        "architecture": "dense",
+        "training_data": ["MS MARCO train"],
+        "licence": "MIT",
+        "release": {"version": release.version, "digest": release.digest},
+        "runs": [file if isinstance(file, dict) else {"file": file} for file in files],
+    }
+
+
+@pytest.fixture
+def whole(mini_release: Release, tmp_path: Path) -> Path:
+    """A submission without a fault: a grid on wh, and a plain run of TREC DL 2019."""
+    folder = tmp_path / "submission"
+    (folder / "runs").mkdir(parents=True)
+    files = [f"runs/s.wh.{part}.trec" for part in SHIFTS["wh"]]
+    for file in files:
+        (folder / file).write_text(shift_run(mini_release, "wh"))
+    (folder / "plain.trec.gz").write_bytes(gzip.compress(run_text(mini_release, ["dl19"]).encode()))
+    (folder / "submission.json").write_text(json.dumps(document(mini_release, [*files, "plain.trec.gz"])))
+    return folder
+
+
+def changed(folder: Path, **changes) -> None:
+    path = folder / "submission.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def zipped(folder: Path, target: Path, prefix: str = "") -> Path:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, prefix + str(path.relative_to(folder)))
+    return target
+
+
+def test_a_good_submission_has_no_fault_as_folder_and_as_zip(whole, mini_release, tmp_path):
+    assert validate(whole, mini_release) == []
+    for prefix in ("", "inner/"):
+        path = zipped(whole, tmp_path / "s.zip", prefix)
+        assert validate(path, mini_release) == []
+        with opened(path, mini_release) as submission:
+            assert submission.system == "s"
+            cells = {run.name: cell and cell.held_out for run, cell in submission.runs.items()}
+            assert cells == {
+                "s.wh.wha.trec": "wha",
+                "s.wh.how.trec": "how",
+                "s.wh.who.trec": "who",
+                "plain.trec.gz": None,
+            }
+            folder = submission.folder
+            assert all(run.is_file() for run in submission.runs)
+        assert not folder.exists()
+
+
+def test_several_faults_are_reported_at_once(whole, mini_release):
+    made = json.loads((whole / "submission.json").read_text())
+    wh = shift_run(mini_release, "wh")
+    (whole / "runs/s.wh.wha.trec").write_text(wh.replace("1.0", "nan", 1))
+    (whole / "runs/s.wh.how.trec").write_text(shift_run(mini_release, "length"))
+    (whole / "runs/s.length.short.trec").write_text(shift_run(mini_release, "length"))
+    (whole / "README.md").write_text("x")
+    (whole / "named.topic.c0.trec").write_text(wh)
+    runs = [
+        *made["runs"][:2],  # who is no longer listed
+        {"file": "gone.trec"},
+        {"file": "../other.trec"},
+        {"file": "/etc/hostname"},
+        {"file": "runs/s.length.short.trec", "shift": "length", "held_out": "short"},
+        {"file": "runs/s.length.short.trec"},
+        {"file": "named.topic.c0.trec", "shift": "wh", "held_out": "who"},
+    ]
+    changed(
+        whole,
+        runs=runs,
+        team="",
+        links=["ftp://x"],
+        extra=1,
+        release={"version": "9.9.9", "digest": "0" * 64},
+    )
+    faults = validate(whole, mini_release)
+    expected = [
+        "submission.json: $: Additional properties are not allowed ('extra' was unexpected)",
+        "submission.json: $.links[0]: 'ftp://x' does not match '^https?://'",
+        "submission.json: $.runs[3].file: '../other.trec' is absolute, leaves the folder or holds a backslash",
+        "submission.json: $.runs[4].file: '/etc/hostname' is absolute, leaves the folder or holds a backslash",
+        "submission.json: $.team: '' should be non-empty",
+        "submission.json: $.runs[2]: there is no file gone.trec",
+        "submission.json: $.runs[6]: runs/s.length.short.trec is listed twice",
+        "submission.json: $.runs[7]: is listed as wh.who with seed 0, but its name named.topic.c0.trec says topic.c0 "
+        "with seed 0",
+        f"submission.json: $.release.version: the runs were made for 9.9.9, this release has {mini_release.version}",
+        f"submission.json: $.release.digest: the runs were made for {'0' * 64}, this release has {mini_release.digest}",
+        "README.md: is not listed in submission.json",
+        "plain.trec.gz: is not listed in submission.json",
+        "runs/s.wh.who.trec: is not listed in submission.json",
+        "the grid on length lacks a run: expected s.length.long.trec",
+        "runs/s.wh.wha.trec:1: the score 'nan' is not a finite number",
+    ]
+    assert faults[: len(expected)] == expected
+    [foreign] = faults[len(expected) :]
+    assert foreign.startswith(
+        "runs/s.wh.how.trec: is listed for the wh shift, but covers none of its test sets: length"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "there is no submission.json"),
+        (b"{\n", "submission.json:2: is not JSON"),
+        (b"\xff", "submission.json: is not UTF-8"),
+        (b'{"a": 1, "a": 2}', "submission.json: cannot be read: the key 'a' comes twice"),
+        (b"[" * 100_000, "submission.json: "),
+        (b"[]", "submission.json: $: [] is not of type 'object'"),
+        (b" " * (1 << 20) + b"{}", "submission.json: is larger than 1,048,576 bytes"),
+    ],
+)
+def test_documents_that_cannot_be_used(whole, mini_release, text, sentence):
+    path = whole / "submission.json"
+    path.unlink() if text is None else path.write_bytes(text)
+    [fault] = validate(whole, mini_release)
+    assert fault.startswith(sentence)
+    with pytest.raises(UserError, match="submission"), opened(whole, mini_release):
+        pass
+
+
+def test_an_empty_document_lacks_everything(whole, mini_release):
+    (whole / "submission.json").write_text("{}")
+    faults = validate(whole, mini_release)
+    names = ("system", "team", "architecture", "training_data", "licence", "release", "runs")
+    assert [fault for fault in faults if "is a required property" in fault] == [
+        f"submission.json: $: '{name}' is a required property" for name in names
+    ]
+    with pytest.raises(UserError, match=r"; and 2 more$"), opened(whole, mini_release):
+        pass
+
+
+def test_two_releases_mixed(whole, mini_release):
+    changed(whole, release={"version": mini_release.version, "digest": "f" * 64})
+    [fault] = validate(whole, mini_release)
+    assert fault.startswith(f"submission.json: $.release.digest: the runs were made for {'f' * 64}")
+    with pytest.raises(UserError, match="the runs were made for"), opened(whole, mini_release):
+        pass
+
+
+def test_grids(whole, mini_release):
+    made = json.loads((whole / "submission.json").read_text())["runs"]
+    (whole / "other.wh.who.trec").write_text(shift_run(mini_release, "wh"))
+    seeded = {"file": "runs/s.wh.who.trec", "shift": "wh", "held_out": "who", "seed": 2}
+    cases = {
+        "the grid on wh lacks a run: expected s.wh.how.trec": [made[0], made[2], made[3]],
+        "is a second run of wh.who, seed 0": [*made, {"file": "other.wh.who.trec"}],
+        "the wh shift has no c9, which a run is listed for; it has wha, how, who": [
+            *made,
+            {"file": "other.wh.who.trec", "shift": "wh", "held_out": "c9"},
+        ],
+        "the release holds no sideways shift": [
+            *made,
+            {"file": "other.wh.who.trec", "shift": "sideways", "held_out": "c9"},
+        ],
+        "says wh.who with seed 0": [*made[:2], seeded, made[3]],
+        "expected s.wh.wha.seed2.trec": [*made[:2], seeded, made[3]],
+        "expected s.wh.how.seed2.trec": [*made[:2], seeded, made[3]],
+        "'held_out' is a dependency of 'shift'": [*made, {"file": "other.wh.who.trec", "shift": "wh"}],
+    }
+    for sentence, runs in cases.items():
+        changed(whole, runs=runs)
+        assert any(sentence in fault for fault in validate(whole, mini_release)), sentence
+
+
+def test_restrain_and_resttest_cells_need_their_own_test_sets(mini_release, tmp_path):
+    for shift in ("restrain", "resttest"):
+        folder = tmp_path / shift
+        folder.mkdir()
+        have = parts(mini_release, shift)
+        if shift == "restrain":
+            have = [part for part in have if part.endswith(have[0].partition("_")[2])]
+        files = [f"s.{shift}.{part}.trec" for part in have]
+        good = run_text(mini_release, ["dl19"] if shift == "restrain" else ["dev"])
+        for file in files:
+            (folder / file).write_text(good)
+        (folder / "submission.json").write_text(json.dumps(document(mini_release, files)))
+        assert validate(folder, mini_release) == []
+        (folder / files[0]).write_text(run_text(mini_release, ["topic.c0"]))
+        [fault] = validate(folder, mini_release)
+        assert fault.startswith(f"{files[0]}: is listed for the {shift} shift, but covers none of its test sets: topic")
+        (folder / files[0]).unlink()
+        changed(folder, runs=[{"file": file} for file in files[1:]])
+        assert validate(folder, mini_release) == [f"the grid on {shift} lacks a run: expected {files[0]}"]
+
+
+def test_a_run_that_covers_only_part_of_its_shift(whole, mini_release):
+    (whole / "runs/s.wh.wha.trec").write_text(run_text(mini_release, ["wh.wha", "wh.who"]))
+    assert validate(whole, mini_release) == [
+        "runs/s.wh.wha.trec: does not cover wh.how, which the wh shift is evaluated on"
+    ]
+
+
+def test_links_and_pipes_in_a_folder(whole, mini_release, tmp_path):
+    outside = tmp_path / "secret.trec"
+    outside.write_text(run_text(mini_release, ["dl19"]))
+    plain = whole / "plain.trec.gz"
+    plain.unlink()
+    plain.symlink_to(outside)
+    (whole / "up").symlink_to(tmp_path)
+    (whole / "nothing").symlink_to(whole / "not here")
+    os.mkfifo(whole / "pipe")
+    faults = validate(whole, mini_release)
+    assert faults[:4] == [
+        "nothing: is a link to nothing",
+        "pipe: is neither a file nor a folder",
+        "plain.trec.gz: is a link that leaves the folder",
+        "up: is a link that leaves the folder",
+    ]
+    assert "submission.json: $.runs[3]: plain.trec.gz leaves the folder" in faults
+    with pytest.raises(ArchiveError, match="up: is a link"), opened(whole, mini_release):
+        pass
+    assert "holds more than 3 files and folders" in validate(whole, mini_release, Limits(entries=3))
+    assert any("bytes, more than 100" in one for one in validate(whole, mini_release, Limits(bytes=100)))
+
+
+def test_a_linked_folder_is_not_taken_for_the_submission(whole, mini_release, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "link").symlink_to(whole)
+    assert validate(tmp_path / "empty", mini_release) == [
+        "link: is a link that leaves the folder",
+        "there is no submission.json",
+    ]
+
+
+def test_links_inside_a_folder_are_files(whole, mini_release):
+    target = whole / "runs/s.wh.wha.trec"
+    target.unlink()
+    target.symlink_to(whole / "runs/s.wh.how.trec")
+    assert validate(whole, mini_release) == []
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """Where archives are unpacked, to see that nothing stays."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def archive_of(path: Path, *entries) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries:
+            archive.writestr(name, content)
+    return path
+
+
+def link_entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.create_system = 3
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return entry
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(
+    ("entries", "sentence"),
+    [
+        ([("../evil.trec", "x")], "../evil.trec: leaves the folder"),
+        ([("runs/../../evil.trec", "x")], "runs/../../evil.trec: leaves the folder"),
+        ([("/evil.trec", "x")], "/evil.trec: leaves the folder"),
+        ([("..\\evil.trec", "x")], "..\\\\evil.trec: leaves the folder".replace("\\\\", "\\")),
+        ([("C:/evil.trec", "x")], "C:/evil.trec: leaves the folder"),
+        ([("\x1b[31mred", "x"), ("..", "x")], "..: leaves the folder"),
+        ([(link_entry("link"), "/etc/passwd")], "link: is a link"),
+        ([("a", "x"), ("a", "y")], "a: comes twice"),
+        ([("a", "x"), ("a/", "")], "a/: comes twice"),
+        ([("a", "x"), ("a/b", "x")], "holds a file where it has a folder too"),
+        ([(f"f{i}", "x") for i in range(11)], "holds 11 files and folders, more than 10"),
+        ([("zeros", b"\0" * 19_000)], "unpacks to more than 20 times its size, as no run does"),
+        ([("noise", os.urandom(20_001))], "unpacks to more than 20,000 bytes"),
+        ([("a" * 300, "x")], "cannot be unpacked: File name too long"),
+    ],
+)
+def test_archives_that_mean_harm(tmp_path, temporary, mini_release, entries, sentence):
+    path = archive_of(tmp_path / "s.zip", ("submission.json", "{}"), *entries)
+    if len(entries) == 11:
+        path = archive_of(tmp_path / "s.zip", *entries)
+    assert validate(path, mini_release, SMALL) == [sentence]
+    with pytest.raises(ArchiveError), unpacked(path, SMALL):
+        pass
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "evil.trec").exists()
+
+
+def test_all_that_is_wrong_with_an_archive_is_said(tmp_path, mini_release):
+    path = archive_of(tmp_path / "s.zip", *[(f"../{i}\x1b", "x") for i in range(7)], ("big", os.urandom(30_000)))
+    faults = validate(path, mini_release, SMALL)
+    assert faults == [*[f"../{i}\\x1b: leaves the folder" for i in range(7)], "unpacks to more than 20,000 bytes"]
+    with pytest.raises(ArchiveError, match=r"; and 3 more$"), unpacked(path, SMALL):
+        pass
+
+
+def test_an_archive_whose_directory_lies_is_stopped_while_it_unpacks(tmp_path, temporary, mini_release):
+    path = archive_of(tmp_path / "s.zip", ("submission.json", "{}"), ("zeros", b"\0" * 5_000_000))
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x01\x02") + 24
+    assert struct.unpack_from("<L", content, at) == (5_000_000,)
+    struct.pack_into("<L", content, at, 10)
+    path.write_bytes(content)
+    [fault] = validate(path, mini_release, SMALL)
+    assert "damaged" in fault
+    assert list(temporary.iterdir()) == []
+
+
+def test_bytes_are_counted_while_they_unpack(tmp_path, temporary, mini_release, monkeypatch):
+    path = archive_of(tmp_path / "s.zip", ("submission.json", "{}"), ("zeros", b"\0" * 5_000_000))
+    monkeypatch.setattr(
+        "eval_kit.exchange.archive._entry_faults", lambda *_: []
+    )  # as if the directory had told nothing
+    assert validate(path, mini_release, SMALL) == ["unpacks to more than 20,000 bytes"]
+    assert validate(path, mini_release, Limits(ratio=20, ratio_from=1_000)) == [
+        "unpacks to more than 20 times its size, as no run does"
+    ]
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_huge_directory_is_not_read(tmp_path, mini_release):
+    path = archive_of(tmp_path / "s.zip", *[(f"{i}-{'x' * 200}", "") for i in range(100)])
+    [fault] = validate(path, mini_release, SMALL)
+    assert fault == "its directory is larger than that of 10 files"
+
+
+def test_damaged_and_encrypted_archives(tmp_path, mini_release):
+    path = archive_of(tmp_path / "s.zip", ("submission.json", os.urandom(500)))
+    content = bytearray(path.read_bytes())
+    content[100] ^= 0xFF
+    path.write_bytes(content)
+    [fault] = validate(path, mini_release)
+    assert fault.startswith("is damaged")
+    path = archive_of(tmp_path / "s.zip", ("secret", "x"))
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    assert validate(path, mini_release) == ["secret: is encrypted"]
+    (tmp_path / "text.zip").write_text("no zip")
+    for name, sentence in (("text.zip", "expected a folder or a zip"), ("gone", "there is no such folder or file")):
+        with pytest.raises(UserError, match=sentence):
+            validate(tmp_path / name, mini_release)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+def test_a_run_that_is_a_bomb_itself(whole, mini_release, packing):
+    import zstandard
+
+    zeros = b"\0" * 30_000_000
+    packed = gzip.compress(zeros) if packing == "gzip" else zstandard.ZstdCompressor().compress(zeros)
+    (whole / "plain.trec.gz").write_bytes(packed)
+    assert validate(whole, mini_release) == ["plain.trec.gz: unpacks to more than 100 times its size, as no run does"]
+
+
+def test_control_characters_do_not_reach_a_terminal(whole, mini_release):
+    changed(whole, system="s\x1b[2J", team="<script>alert(1)</script>", notes="any\x1b")
+    assert validate(whole, mini_release) == ["submission.json: $.system: holds control characters"]
+    changed(whole, system="s")
+    (whole / "a\x1b[2Jb").write_text("x")
+    [fault] = validate(whole, mini_release)
+    assert fault == "a\\x1b[2Jb: is not listed in submission.json"

@@ -1,0 +1,50 @@
+"""The schemas themselves, and how their errors read."""
+
+import copy
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from eval_kit.files import schemas
+from eval_kit.release import Release
+
+SUBMISSION = {
+    "system": "MyModel",
+    "team": "Us",
+    "architecture": "dense",
+    "training_data": ["MS MARCO train"],
+    "licence": "Apache-2.0",
+    "release": {"version": "1.0.0", "digest": "0" * 64},
+    "runs": [{"file": "mymodel.topic.c0.trec", "shift": "topic", "held_out": "c0"}],
+}
+
+
+def test_there_is_a_schema_for_everything_exchanged():
+    assert {"audit", "cell", "config", "reference", "release", "scores", "submission"} <= set(schemas.names())
+    for name in schemas.names():
+        document = json.loads((schemas._folder() / f"{name}.schema.json").read_text())
+        assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        Draft202012Validator.check_schema(document)
+
+
+def test_errors_name_the_path_and_the_reason(mini_release: Release):
+    manifest = copy.deepcopy(dict(mini_release.manifest))
+    schemas.validate("release", manifest)
+    manifest["tables"][2]["rows"] = "many"
+    del manifest["seed"]
+    with pytest.raises(schemas.SchemaError, match=r"\$\.tables\[2\]\.rows: 'many' is not of type 'integer'") as error:
+        schemas.validate("release", manifest)
+    assert "$: 'seed' is a required property" in str(error.value)
+
+
+@pytest.mark.parametrize("file", ["../secret.trec", "a/../../b.trec", "/etc/passwd", "a\\b.trec", ".."])
+def test_a_submission_may_not_leave_its_folder(file: str):
+    schemas.validate("submission", SUBMISSION)
+    with pytest.raises(schemas.SchemaError, match=r"\$\.runs\[0\]\.file"):
+        schemas.validate("submission", {**SUBMISSION, "runs": [{"file": file}]})
+
+
+def test_an_unknown_schema_is_the_callers_mistake():
+    with pytest.raises(KeyError, match="no schema named 'manifest'"):
+        schemas.validate("manifest", {})

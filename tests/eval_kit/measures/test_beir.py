@@ -1,0 +1,343 @@
+"""BEIR datasets: the strict reader, R_cap and hole@10 against brute force, and the average against BM25."""
+
+import json
+import math
+from pathlib import Path
+from zlib import crc32
+
+import ir_measures
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from builder.export import export
+from eval_kit.errors import UserError
+from eval_kit.files.schemas import validate
+from eval_kit.measures import beir
+from eval_kit.measures.definitions import holes, parse, per_query
+from eval_kit.measures.score import score as score_release
+from eval_kit.release import Release
+from eval_kit.release.reference import load
+from eval_kit.runs.ranks import rank_judged
+
+QUERIES = ["a0", "p5x", "q2"]  # as passages, they stand last, amid and first in a tie
+PASSAGES = [f"p{i}" for i in range(14)]
+SCORES = st.integers(-4, 4).map(lambda n: n / 2)
+runs = st.fixed_dictionaries(
+    {query: st.dictionaries(st.sampled_from(PASSAGES), SCORES, min_size=1) for query in QUERIES}
+)
+own_runs = st.fixed_dictionaries(
+    {query: st.dictionaries(st.sampled_from([*PASSAGES, query]), SCORES, min_size=1) for query in QUERIES}
+)
+qrels = st.fixed_dictionaries(
+    {query: st.dictionaries(st.sampled_from(PASSAGES), st.integers(0, 2), min_size=1) for query in QUERIES}
+)
+
+
+def write_run(path: Path, run) -> Path:
+    lines = [f"{q} Q0 {p} 1 {score} t\n" for q, scores in run.items() for p, score in scores.items()]
+    path.write_text("".join(lines))
+    return path
+
+
+def write_dataset(folder: Path, judged, texts=()) -> Path:
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    names = list(dict.fromkeys([*judged, *texts]))
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": q, "text": "t", "metadata": {}}) + "\n" for q in names)
+    )
+    rows = [f"{q}\t{p}\t{grade}\n" for q, grades in judged.items() for p, grade in grades.items()]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    return folder
+
+
+def ranking(scores) -> list[str]:
+    return sorted(scores, key=lambda passage: (scores[passage], passage.encode()), reverse=True)
+
+
+def capped_recall(scores, grades, k) -> float:
+    relevant = {passage for passage, grade in grades.items() if grade > 0}
+    return len(relevant & set(ranking(scores)[:k])) / min(k, len(relevant)) if relevant else 0.0
+
+
+def hole(scores, grades, k) -> float:
+    top = ranking(scores)[:k]
+    return sum(passage not in grades for passage in top) / len(top) if top else 0.0
+
+
+def ndcg(scores, grades, k) -> float:
+    def gain(values):
+        return sum(value / math.log2(rank + 1) for rank, value in enumerate(values[:k], start=1))
+
+    ideal = gain(sorted(grades.values(), reverse=True))
+    return gain([grades.get(passage, 0) for passage in ranking(scores)]) / ideal if ideal else 0.0
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("beir")
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs, qrels, st.sampled_from([1, 2, 3, 10]))
+def test_capped_recall_and_holes_against_brute_force(scratch, run, judged, k):
+    rows = [(q, p, grade) for q, grades in judged.items() for p, grade in grades.items()]
+    frame = pl.DataFrame(rows, ["query_id", "passage_id", "relevance"], orient="row")
+    ranked = rank_judged(write_run(scratch / "run", run), frame)
+    both = frame.join(ranked.judged, on=["query_id", "passage_id"], how="left")
+    queries = pl.Series([*reversed(QUERIES), "other"])
+    recalls = per_query(parse(f"R_cap@{k}"), both, queries)
+    shares = holes(both, ranked.queries, queries, k)
+    distinct = {q: {p: -rank for rank, p in enumerate(ranking(scores))} for q, scores in run.items()}
+    theirs = {one.query_id: one.value for one in ir_measures.iter_calc([ir_measures.Judged @ k], judged, distinct)}
+    for place, query in enumerate(queries[:3]):
+        assert recalls[place] == pytest.approx(capped_recall(run[query], judged[query], k))
+        assert shares[place] == pytest.approx(hole(run[query], judged[query], k))
+        assert shares[place] == pytest.approx(1 - theirs[query])
+    assert (recalls[3], shares[3]) == (0.0, 0.0)
+
+
+def test_capped_recall_is_recall_below_the_cap_and_can_be_perfect_above_it():
+    judged = pl.DataFrame(
+        [("q", f"p{i}", 1, i if i <= 3 else None) for i in range(1, 6)],
+        ["query_id", "passage_id", "relevance", "rank"],
+        orient="row",
+    )
+    queries = pl.Series(["q"])
+    assert per_query(parse("R@3"), judged, queries)[0] == pytest.approx(3 / 5)
+    assert per_query(parse("R_cap@3"), judged, queries)[0] == 1.0
+    assert per_query(parse("R_cap@100"), judged, queries)[0] == per_query(parse("R@100"), judged, queries)[0]
+    with pytest.raises(UserError, match="needs a cutoff"):
+        parse("R_cap")
+
+
+@settings(max_examples=60, deadline=None)
+@given(own_runs, qrels)
+def test_scores_are_those_of_a_ranking_without_the_query_itself(scratch, run, judged):
+    found = beir.score(write_run(scratch / "s.trec", run), beir.open(write_dataset(scratch / "set", judged)))
+    cleaned = {q: {p: score for p, score in scores.items() if p != q} for q, scores in run.items()}
+    values = {(measure, query): value for _, _, measure, query, value in found.scores.per_query().iter_rows()}
+    for query in QUERIES:
+        mine, grades = cleaned[query], judged[query]
+        assert values["nDCG@10", query] == pytest.approx(ndcg(mine, grades, 10))
+        assert values["R_cap@100", query] == pytest.approx(capped_recall(mine, grades, 100))
+        assert values["hole@10", query] == pytest.approx(hole(mine, grades, 10))
+    assert found.left_out == sum(query in scores for query, scores in run.items())
+    figures = {figure.measure: figure for figure in found.scores.figures}
+    crossing = 0
+    for scores in cleaned.values():
+        order = ranking(scores)
+        crossing += len(order) > 10 and scores[order[9]] == scores[order[10]]
+    assert {figure.ties_at_cutoff for name, figure in figures.items() if name.endswith("@10")} == {crossing}
+    for figure in figures.values():
+        assert figure.value == pytest.approx(sum(values[figure.measure, q] for q in QUERIES) / 3)
+
+
+tied_runs = st.fixed_dictionaries(
+    {
+        query: st.dictionaries(st.sampled_from([*PASSAGES, query]), st.sampled_from([0.5, 1.0]), min_size=10)
+        for query in QUERIES
+    }
+)
+
+
+def resolved(scores, grades, k, best) -> list[str]:
+    """The ranking, the tie across rank k rearranged by the passages' grades (-1: not judged)."""
+    order = ranking(scores)
+    if len(order) <= k or scores[order[k - 1]] != scores[order[k]]:
+        return order
+    tied = [passage for passage in order if scores[passage] == scores[order[k]]]
+    start = order.index(tied[0])
+    order[start : start + len(tied)] = sorted(tied, key=lambda passage: grades.get(passage, -1), reverse=best)
+    return order
+
+
+@settings(max_examples=60, deadline=None)
+@given(tied_runs, qrels)
+def test_bounds_of_ties_against_brute_force(scratch, run, judged):
+    found = beir.score(write_run(scratch / "t.trec", run), beir.open(write_dataset(scratch / "ties", judged)))
+    cleaned = {q: {p: score for p, score in scores.items() if p != q} for q, scores in run.items()}
+    crossing = [len(one) > 10 and one[ranking(one)[9]] == one[ranking(one)[10]] for one in cleaned.values()]
+    figures = {figure.measure: figure for figure in found.scores.figures}
+    assert figures["R_cap@100"].worst is None
+    for measure, of in (("nDCG@10", ndcg), ("hole@10", hole)):
+        figure = figures[measure]
+        assert figure.ties_at_cutoff == sum(crossing)
+        if not any(crossing):
+            assert (figure.worst, figure.best) == (None, None)
+            continue
+        for value, best in ((figure.worst, False), (figure.best, True)):
+            expected = []
+            for query, scores in cleaned.items():
+                grades = judged[query] if measure == "nDCG@10" else dict.fromkeys(judged[query], 1)
+                order = resolved(scores, grades, 10, best)
+                expected.append(of({p: -place for place, p in enumerate(order)}, judged[query], 10))
+            assert value == pytest.approx(sum(expected) / 3), (measure, best)
+
+
+def test_a_judged_passage_with_the_querys_id_stays(tmp_path):
+    dataset = beir.open(write_dataset(tmp_path / "d", {"7": {"7": 1}}))
+    found = beir.score(write_run(tmp_path / "r", {"7": {"7": 2.0, "8": 1.0}}), dataset)
+    assert (found.value("nDCG@10"), found.value("hole@10"), found.left_out) == (1.0, 0.5, 0)
+
+
+def test_an_exported_test_set_scores_as_in_its_release(mini_release: Release, tmp_path):
+    export(mini_release, tmp_path / "beir", "beir")
+    test_set = mini_release.test_sets["dl19"]
+    judged = mini_release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
+    lines = [
+        f"{q} Q0 {p} 1 {crc32((q + p).encode()) % 97} t" for q, p, _ in judged.iter_rows() if crc32(p.encode()) % 3
+    ]
+    run = tmp_path / "some.trec"
+    run.write_text("\n".join(lines) + "\n")
+    mine = beir.score(run, beir.open(tmp_path / "beir" / "dl19"), allow_missing=True)
+    theirs = {(f.test_set, f.measure): f for f in score_release([run], mini_release, allow_missing=True).figures}
+    assert 0.1 < mine.value("nDCG@10") < 0.99
+    assert mine.value("nDCG@10") == pytest.approx(theirs["dl19", "nDCG@10"].value)
+    assert mine.scores.figures[0].queries == theirs["dl19", "nDCG@10"].queries
+    validate("scores", mine.scores.as_json())
+
+
+def test_queries_of_other_splits_may_stand_in_a_run_but_not_in_the_mean(tmp_path):
+    judged = {"q0": {"a": 1}, "q1": {"b": 1}}
+    dataset = beir.open(write_dataset(tmp_path / "d", judged, texts=["train"]))
+    both = {"q0": {"a": 1.0}, "q1": {"x": 1.0}}
+    found = beir.score(write_run(tmp_path / "r", {**both, "train": {"a": 1.0}}), dataset)
+    assert (found.value("nDCG@10"), found.scores.figures[0].queries) == (0.5, 2)
+    assert found.scores.provenance["runs"][0]["unjudged_queries"] == 1
+    with pytest.raises(UserError, match=r"r:3: query stranger"):
+        beir.score(write_run(tmp_path / "r", {**both, "stranger": {"a": 1.0}}), dataset)
+    half = write_run(tmp_path / "r", {"q0": {"a": 1.0}})
+    with pytest.raises(UserError, match=r"1 of the 2 queries of beir\.d are missing"):
+        beir.score(half, dataset)
+    allowed = beir.score(half, dataset, allow_missing=True)
+    assert (allowed.value("nDCG@10"), allowed.scores.figures[0].missing) == (0.5, 1)
+
+
+QUERY = b'{"_id": "1", "text": "a"}\n'
+HEADER = b"query-id\tcorpus-id\tscore\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("queries.jsonl", None, "queries.jsonl: cannot be read: No such file"),
+        ("queries.jsonl", b"", "queries.jsonl:1: the file is empty"),
+        ("queries.jsonl", QUERY + b"{\n", "queries.jsonl:2: is not a JSON object"),
+        ("queries.jsonl", QUERY + b"\n", "queries.jsonl:2: is not a JSON object"),
+        ("queries.jsonl", b'{"_id": 1, "text": "a"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
+        ("queries.jsonl", b'["1", "a"]\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
+        ("queries.jsonl", b'{"_id": "1"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
+        ("queries.jsonl", QUERY + QUERY, "queries.jsonl:2: query 1 comes twice"),
+        ("queries.jsonl", QUERY + b"\xff\n", "queries.jsonl:2: is not UTF-8"),
+        ("queries.jsonl", b"\xef\xbb\xbf" + QUERY, "queries.jsonl:1: is not a JSON object"),
+        ("qrels/test.tsv", None, "test.tsv: cannot be read: No such file"),
+        ("qrels/test.tsv", b"", "test.tsv:1: expected the header"),
+        ("qrels/test.tsv", b"1\ta\t1\n", "test.tsv:1: expected the header"),
+        ("qrels/test.tsv", HEADER, "test.tsv:2: the file judges nothing"),
+        ("qrels/test.tsv", HEADER + b"1 a 1\n", "test.tsv:2: expected a query id"),
+        ("qrels/test.tsv", HEADER + b"1\ta\t1\t\n", "test.tsv:2: expected a query id"),
+        ("qrels/test.tsv", HEADER + b"1\ta\t1.0\n", "test.tsv:2: the grade '1.0' is not a whole number"),
+        ("qrels/test.tsv", HEADER + b"1\ta\t\n", "test.tsv:2: the grade '' is not a whole number"),
+        ("qrels/test.tsv", HEADER + b"2\ta\t1\n", "test.tsv:2: query 2 is not in queries.jsonl"),
+        ("qrels/test.tsv", HEADER + b"1\ta\t1\n1\ta\t0\n", "test.tsv:3: passage a comes twice for query 1"),
+        ("qrels/test.tsv", HEADER + b"2\ta\t1\n" * 7, "; and 2 more"),
+    ],
+)
+def test_faults_of_a_dataset_name_their_line(tmp_path, file, content, sentence):
+    folder = write_dataset(tmp_path / "d", {"1": {"a": 1}})
+    if content is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes(content)
+    with pytest.raises(UserError) as error:
+        beir.open(folder)
+    assert sentence in str(error.value)
+
+
+def test_windows_line_ends_and_grades_below_zero_are_read(tmp_path):
+    folder = write_dataset(tmp_path / "d", {"1": {"a": 1, "b": -1}})
+    for file in ("queries.jsonl", "qrels/test.tsv"):
+        (folder / file).write_bytes((folder / file).read_bytes().replace(b"\n", b"\r\n"))
+    dataset = beir.open(folder)
+    assert dataset.qrels.rows() == [("1", "a", 1), ("1", "b", -1)]
+    found = beir.score(write_run(tmp_path / "r", {"1": {"b": 2.0, "a": 1.0}}), dataset)
+    assert found.value("nDCG@10") == pytest.approx(1 / math.log2(3))
+
+
+# what follows from the table's cells, and what the paper prints: no printed cell follows (see the table's remarks)
+AGAINST_BM25 = {
+    "deepct": (-0.275, -0.279),
+    "sparta": (-0.199, -0.203),
+    "doct5query": (0.025, 0.016),
+    "dpr": (-0.440, -0.477),
+    "ance": (-0.082, -0.074),
+    "tas-b": (-0.020, -0.028),
+    "genq": (-0.031, -0.036),
+    "colbert": (0.017, 0.025),
+    "bm25+ce": (0.125, 0.110),
+}
+
+
+def test_the_average_against_bm25_of_the_published_table():
+    cells = load("beir2021-table2")["cells"]
+    zero_shot: dict[str, dict[str, float]] = {}
+    for cell in cells:
+        if cell["figure"] == "value" and cell["test_set"] != "beir.ms-marco":
+            zero_shot.setdefault(cell["system"], {})[cell["test_set"]] = cell["value"]
+    printed = {cell["system"]: cell["value"] for cell in cells if cell["figure"] == "delta"}
+    assert set(printed) == set(AGAINST_BM25)
+    for system, (derived, shown) in AGAINST_BM25.items():
+        found = beir.against_bm25(zero_shot[system], zero_shot["bm25"])
+        assert found.datasets == 18
+        assert round(found.relative, 3) == derived
+        assert printed[system] == shown
+        assert found.relative == pytest.approx(shown, abs=0.04)
+        assert found.relative * shown > 0  # on the side of BM25 where the paper puts it
+
+
+def test_an_average_needs_the_same_datasets():
+    assert beir.against_bm25({"a": 0.2, "b": 0.4}, {"b": 0.1, "a": 0.1}) == beir.Average(
+        pytest.approx(0.3), pytest.approx(0.1), pytest.approx(2.0), 2
+    )
+    assert beir.against_bm25({"a": 0.2}, {"a": 0.0}).relative is None
+    with pytest.raises(UserError, match="only one of them is on b"):
+        beir.against_bm25({"a": 0.2, "b": 0.1}, {"a": 0.2})
+    with pytest.raises(UserError, match="at least one dataset"):
+        beir.against_bm25({}, {})
+
+
+def test_a_report_over_datasets(tmp_path):
+    folders = [write_dataset(tmp_path / name, {"1": {"a": 1}}) for name in ("nq", "[bold]x")]
+    found = write_run(tmp_path / "mine.trec", {"1": {"a": 1.0}})
+    second = write_run(tmp_path / "second.trec", {"1": {"b": 2.0, "1": 1.5, "a": 1.0}})
+    report = beir.report([found, found], folders, [found, second])
+    assert report.average.relative == pytest.approx(2 / (1 + 1 / math.log2(3)) - 1)
+    document = json.loads(json.dumps(report.as_json(), allow_nan=False))
+    assert document["average"]["datasets"] == 2
+    for entry in (*document["scores"], *document["bm25"]):
+        validate("scores", entry)
+    console = Console(width=120)
+    with console.capture() as capture:
+        report.print(console)
+    text = capture.get()
+    assert "[bold]x" in text
+    assert "vs. BM25 (nDCG@10): +22.6%" in text
+    assert "second: 1 queries of [bold]x had a passage with the query's own id" in text
+    for arguments, sentence in (
+        (([found], folders), "--dataset once for each run"),
+        (([found, found], folders, [found]), "--bm25 once for each run"),
+        (([found, found], [folders[0], folders[0]]), "two datasets are called nq"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            beir.report(*arguments)
+    assert beir.report([found], folders[:1]).average is None
+
+
+def test_a_dataset_is_told_by_what_scores_depend_on(tmp_path):
+    first = beir.open(write_dataset(tmp_path / "a" / "set", {"1": {"a": 1}}))
+    same = beir.open(write_dataset(tmp_path / "b" / "set", {"1": {"a": 1}}))
+    other = beir.open(write_dataset(tmp_path / "c" / "set", {"1": {"a": 2}}))
+    assert first.digest == same.digest != other.digest

@@ -1,0 +1,151 @@
+"""Measures against trec_eval (through pytrec_eval) and ir_measures; ASL against a definition written out here."""
+
+import ir_measures
+import polars as pl
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse, per_query, with_ties_resolved
+
+QUERIES = [f"q{i}" for i in range(3)]
+PASSAGES = [f"{i}" for i in range(12)]
+# halves are exact in the float32 that pytrec_eval compares scores in
+SCORES = st.integers(-4, 4).map(lambda n: n / 2)
+
+runs = st.fixed_dictionaries(
+    {}, optional={query: st.dictionaries(st.sampled_from(PASSAGES), SCORES, min_size=1) for query in QUERIES}
+)
+qrels = st.fixed_dictionaries(
+    {query: st.dictionaries(st.sampled_from(PASSAGES), st.integers(0, 3), min_size=1) for query in QUERIES}
+)
+
+TREC_NAMES = {
+    "RR": "recip_rank",
+    "AP": "map",
+    "nDCG": "ndcg",
+    "nDCG@5": "ndcg_cut_5",
+    "R@5": "recall_5",
+    "AP@5": "map_cut_5",
+    "R@100": "recall_100",
+}
+
+
+def judged_frame(run, judged):
+    """All judged passages with their rank in the run, by a full sort: no code shared with eval_kit.runs.ranks."""
+    rows = []
+    for query, grades in judged.items():
+        order = sorted(run.get(query, {}).items(), key=lambda item: (item[1], item[0].encode()), reverse=True)
+        ranks = {passage: rank for rank, (passage, _) in enumerate(order, start=1)}
+        scores = dict(order)
+        for passage, grade in grades.items():
+            tied = [ranks[other] for other, score in order if passage in scores and score == scores[passage]]
+            rows.append((query, passage, grade, ranks.get(passage), min(tied, default=None), max(tied, default=None)))
+    names = ("query_id", "passage_id", "relevance", "rank", "tied_from", "tied_to")
+    kinds = (pl.String, pl.String, pl.Int64, pl.UInt32, pl.UInt32, pl.UInt32)
+    return pl.DataFrame(rows, dict(zip(names, kinds, strict=True)), orient="row")
+
+
+def ours(name, run, judged):
+    values = per_query(parse(name), judged_frame(run, judged), pl.Series(QUERIES))
+    return dict(zip(QUERIES, values, strict=True))
+
+
+@settings(max_examples=300, deadline=None)
+@given(runs, qrels)
+def test_agrees_with_trec_eval(run, judged):
+    theirs = pytrec_eval.RelevanceEvaluator(judged, set(pytrec_eval.supported_measures)).evaluate(run)
+    for name, trec_name in TREC_NAMES.items():
+        mine = ours(name, run, judged)
+        for query in QUERIES:
+            expected = theirs[query][trec_name] if query in theirs else 0.0  # trec_eval -c
+            assert mine[query] == pytest.approx(expected, abs=1e-9), (name, query)
+
+
+@settings(max_examples=100, deadline=None)
+@given(runs, qrels)
+def test_agrees_with_ir_measures_from_grade_two_on(run, judged):
+    for name in ("RR(rel=2)@10", "R(rel=2)@5", "AP(rel=2)@5", "nDCG@10", "AP(rel=2)"):
+        # one total order for both: ir_measures' providers differ on ties, so ties are made distinct here
+        distinct = {
+            query: {passage: score + int(passage) / 1024 for passage, score in scores.items()}
+            for query, scores in run.items()
+        }
+        theirs = {
+            metric.query_id: metric.value
+            for metric in ir_measures.iter_calc([ir_measures.parse_measure(name)], judged, distinct)
+        }
+        mine = ours(name, distinct, judged)
+        for query in QUERIES:
+            assert mine[query] == pytest.approx(theirs.get(query, 0.0), abs=1e-9), (name, query)
+
+
+def search_length(run, grades, bound):
+    """ASL as ECIR 2023 §4 tells it, by walking down the ranking."""
+    ranking = sorted(run, key=lambda passage: (run[passage], passage.encode()), reverse=True)
+    lengths = []
+    for passage, grade in grades.items():
+        if grade < 1:
+            continue
+        if passage not in ranking:
+            lengths.append(bound)
+            continue
+        above = ranking[: ranking.index(passage)]
+        lengths.append(min(bound, sum(grades.get(other, 0) < 1 for other in above)))
+    return sum(lengths) / len(lengths) if lengths else bound
+
+
+@settings(max_examples=200, deadline=None)
+@given(runs, qrels, st.sampled_from([1, 3, 100]))
+def test_asl_against_its_definition(run, judged, bound):
+    mine = ours(f"ASL@{bound}", run, judged)
+    for query in QUERIES:
+        assert mine[query] == pytest.approx(search_length(run.get(query, {}), judged[query], bound), abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(runs, qrels, st.sampled_from(["RR@3", "R@3", "AP@3", "nDCG@3"]))
+def test_ties_lie_between_their_worst_and_best(run, judged, name):
+    measure, frame, queries = parse(name), judged_frame(run, judged), pl.Series(QUERIES)
+    worst, best = (per_query(measure, with_ties_resolved(frame, 3, how), queries) for how in (False, True))
+    value = per_query(measure, frame, queries)
+    assert (worst <= value + 1e-12).all()
+    assert (value <= best + 1e-12).all()
+
+
+def test_best_and_worst_of_a_tie_across_the_cutoff():
+    run = {"q0": {"a": 2.0, "b": 1.0, "c": 1.0, "d": 1.0, "e": 0.5}}
+    frame = judged_frame(run, {"q0": {"c": 1, "e": 1}})
+    queries = pl.Series(["q0"])
+    for name, worst, best in (("RR@2", 0.0, 0.5), ("R@2", 0.0, 0.5), ("RR@3", 0.0, 0.5), ("RR@4", 1 / 3, 1 / 3)):
+        measure = parse(name)
+        for how, expected in ((False, worst), (True, best)):
+            resolved = with_ties_resolved(frame, measure.cutoff, how)
+            assert per_query(measure, resolved, queries)[0] == pytest.approx(expected), (name, how)
+
+
+@settings(max_examples=100, deadline=None)
+@given(runs, qrels)
+def test_properties(run, judged):
+    shorter, longer = ours("RR@5", run, judged), ours("RR", run, judged)
+    assert all(shorter[query] <= longer[query] for query in QUERIES)
+    appended = {query: {**scores, "new": min(scores.values()) - 1} for query, scores in run.items()}
+    scaled = {query: {one: score * 8 for one, score in scores.items()} for query, scores in run.items()}
+    for name in ("RR@5", "AP", "nDCG@5", "R@5", "ASL@100"):
+        before = ours(name, run, judged)
+        assert ours(name, appended, judged) == before
+        assert ours(name, scaled, judged) == before
+
+
+def test_a_constant_scorer_gets_what_the_tie_rule_says():
+    run = {"q0": dict.fromkeys(["10", "9", "8"], 1.0)}  # "9" > "8" > "10" as bytes
+    assert ours("RR", run, {**{q: {"x": 1} for q in QUERIES}, "q0": {"10": 1}})["q0"] == pytest.approx(1 / 3)
+    assert ours("RR", run, {**{q: {"x": 1} for q in QUERIES}, "q0": {"9": 1}})["q0"] == 1
+
+
+@pytest.mark.parametrize("name", ["MRR@10", "RR@0", "R", "ASL", "RR@10 ", "RR(rel=0)@10", ""])
+def test_unknown_measures_are_refused(name):
+    with pytest.raises(UserError):
+        parse(name)

@@ -1,0 +1,583 @@
+"""The report and the leaderboard in a real headless browser: sorted, filtered, narrow, printed, and never fooled."""
+
+import json
+import re
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+
+import browser
+import numpy as np
+import polars as pl
+import pytest
+
+from builder import mini as planted
+from builder import release as releases
+from builder.sources import mini
+from eval_kit.errors import UserError
+from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
+from eval_kit.pages.markup import Html, data, element, page
+from eval_kit.pages.plots import MARKERS, loss_bar, span, swatch
+from eval_kit.pages.report import write_report
+from eval_kit.pages.report_data import nearness, paired, queries_to_encode, standings
+from eval_kit.protocols.grid import Protocols, protocols
+from eval_kit.release import Release, open_release
+from eval_kit.runs import writer as run_files
+from eval_kit.stats.intervals import edges
+from eval_kit.stats.losses import correlations, relative_loss
+from eval_kit.stats.similarity import by_cluster
+from eval_kit.stats.vectors import Vectors
+
+EVIL = "<b onclick=alert(1)>x & 'y' \"z\""
+MAX_BYTES = 2_000_000
+A4_PIXELS = 718  # 210 mm less two margins of 10 mm
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A scored grid on a mini release: the oracle and the same with noise, under an evil name."""
+
+    release: Release
+    found: Protocols
+    values: pl.DataFrame
+    vectors: Vectors
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory) -> Grid:
+    folder = tmp_path_factory.mktemp("report")
+    releases.write(planted.draft(queries=2_000), folder / "ms-marco-shift")
+    release = open_release(folder / "ms-marco-shift")
+    made = mini.generate(mini.Parameters(queries=2_000))
+    rng = np.random.default_rng(0)
+
+    def write(system: str, cell: str, shift: str, held_out: str | None, ids: pl.Series, noise: float) -> Path:
+        found = made.oracle(shift, held_out, ids.unique().sort())
+        found = found.with_columns(score=pl.col("score") + pl.Series(rng.normal(0, noise, found.height)))
+        found = found.sort("query_id", "score", descending=[False, True])
+        found = found.with_columns(rank=pl.int_range(1, 101).over("query_id"))
+        run = folder / "runs" / f"{system}.{cell}.trec"
+        run_files.write(found.select("query_id", "passage_id", "rank", "score").iter_rows(), run, "test")
+        return run
+
+    runs = []
+    for system, noise in (("oracle", 1e-9), (EVIL, 2.0)):
+        for shift, clusters in made.strengths.items():
+            ids = pl.concat(release.test_sets[f"{shift}.{cluster}"].queries for cluster in clusters)
+            runs += [write(system, f"{shift}.{one}", shift, one, ids, noise) for one in clusters]
+        dev, dl = release.test_sets["dev"].queries, [release.test_sets[name].queries for name in ("dl19", "dl20")]
+        for number in range(1, 6):
+            runs.append(write(system, f"resttest.b{number}", "topic", f"c{number - 1}", dev, noise))
+        for regime, held_out in (("interpolate", None), ("extrapolate", "c0")):
+            runs.append(write(system, f"restrain.{regime}_small", "topic", held_out, pl.concat(dl), noise))
+    untrained = write("bm25", "all", "topic", "c0", pl.concat(one.queries for one in release.test_sets.values()), 4.0)
+    found = protocols(runs, release, [untrained])
+    needed = queries_to_encode(found, release)
+    vectors = Vectors("bag.npy", needed["query_id"], rng.random((needed.height, 8)))
+    return Grid(release, found, found.values, vectors)
+
+
+@pytest.fixture(scope="module")
+def report(grid, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("written") / "report.html"
+    write_report(grid.found, grid.release, out, grid.vectors)
+    return out
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if browser.binary() is None:
+        pytest.skip(f"NO BROWSER: none of {', '.join(browser.NAMES)} is installed; the pages were NOT opened in one")
+    with browser.browser() as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(chromium):
+    """A tab with nothing recorded; at the end nothing may have gone wrong in it or been fetched."""
+    chromium.console.clear()
+    chromium.requests.clear()
+    chromium.media()
+    chromium.size(1200)
+    yield chromium
+    assert chromium.console == []
+    assert [url for url in chromium.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def numbers(tab, selector: str) -> list[float]:
+    return [float(text.replace("\u2212", "-")) for text in tab.texts(selector)]
+
+
+# What is in the report
+
+
+def rows_of(report: Path) -> dict:
+    return json.loads(re.search(r'id="rows">(.*?)</script>', report.read_text(), re.DOTALL)[1])
+
+
+def test_the_report_is_one_small_file_and_the_same_every_time(grid, report, tmp_path):
+    write_report(grid.found, grid.release, tmp_path / "again.html", grid.vectors)
+    assert (tmp_path / "again.html").read_bytes() == report.read_bytes()
+    assert report.stat().st_size < MAX_BYTES
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:)|url\(|@import|https?://(?!www\.w3\.org/2000/svg)""",
+                         report.read_text())  # fmt: skip
+
+
+def test_values_are_those_of_the_grid_alone(grid):
+    assert set(grid.values["system"]) == {"oracle", EVIL}
+    assert grid.values["shift"].null_count() == 0
+
+
+def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid):
+    pairs = paired(grid.values, "topic", grid.found, grid.release)
+    found = {one.system: one for one in standings(grid.found, "topic", pairs)}
+    assert set(found) == {"oracle", EVIL}
+    topic = grid.values.filter(pl.col("shift") == "topic", pl.col("system") == "oracle", pl.col("measure") == "RR@10")
+    inside, out = [], []
+    for cluster in grid.found.clusters["topic"]:
+        here = topic.filter(pl.col("test_set") == f"topic.{cluster}")
+        for (_,), group in here.group_by("query_id"):
+            inside.append(group.filter(pl.col("held_out") != cluster)["value"].mean())
+            out.append(group.filter(pl.col("held_out") == cluster)["value"].item())
+    one = found["oracle"]
+    assert one.queries == len(inside)
+    assert (one.inside, one.out) == (pytest.approx(np.mean(inside)), pytest.approx(np.mean(out)))
+    assert one.loss == pytest.approx((np.mean(inside) - np.mean(out)) / np.mean(inside))
+    rough = relative_loss(inside, out).rel_loss
+    assert (one.low, one.high) == (pytest.approx(rough.low, abs=0.01), pytest.approx(rough.high, abs=0.01))
+
+
+def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid):
+    for shift, part in (("resttest", ""), ("restrain", "small")):
+        pairs = paired(grid.values, shift, grid.found, grid.release)
+        results = grid.found.results[shift]
+        for one in standings(grid.found, shift, pairs):
+            row = results.filter(pl.col("system") == one.system, pl.col("measure") == one.measure).row(0, named=True)
+            assert (one.part, one.loss, one.low, one.high) == (
+                part, row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"],
+            )  # fmt: skip
+            mine = pairs.filter(pl.col("system") == one.system, pl.col("measure") == one.measure)
+            assert mine["inside"].mean() == pytest.approx(one.inside)
+            assert mine["out"].mean() == pytest.approx(one.out)
+
+
+def test_the_sentence_says_what_was_found(grid, report):
+    text = unescape(re.sub(r"<[^>]+>", "", report.read_text()))
+    [one] = [
+        one
+        for one in standings(grid.found, "topic", paired(grid.values, "topic", grid.found, grid.release))
+        if one.system == "oracle"
+    ]
+    assert f"oracle loses {one.loss:.1%} of its RR@10 on topics it never saw in training (95% interval " in text
+    assert f"interval {one.low:.1%} to {one.high:.1%})." in text
+
+
+def test_seeds_are_averaged(grid, tmp_path):
+    wh = grid.values.filter(pl.col("shift") == "wh", pl.col("system") == "oracle")
+    again = wh.with_columns(seed=pl.lit(1, pl.Int64), value=pl.col("value") / 2)
+    pairs = paired(pl.concat([wh, again]), "wh", grid.found, grid.release)
+    [one] = standings(grid.found, "wh", pairs)
+    [single] = standings(grid.found, "wh", paired(wh, "wh", grid.found, grid.release))
+    assert one.queries == single.queries
+    assert one.inside == pytest.approx(0.75 * single.inside)
+    assert one.loss == pytest.approx(single.loss)
+
+
+def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):
+    document = rows_of(report)
+    groups = len(document["groups"])
+    assert groups == 5
+    texts = dict(grid.release.table("topic", "test").select("query_id", "text").iter_rows())
+    r = {
+        (part, query): value
+        for part, query, value in nearness(grid.found, grid.release, grid.vectors)
+        .filter(pl.col("shift") == "topic")
+        .select("part", "query_id", "r")
+        .iter_rows()
+    }
+    values = grid.values.filter(pl.col("shift") == "topic", pl.col("measure") == "RR@10")
+    checked = 0
+    for group, system, part, query, inside, out, in_rank, out_rank, near in document["rows"]:
+        if group != 0:
+            continue
+        identifier, text = document["queries"][query]
+        cluster, name = document["parts"][part], document["systems"][system]
+        assert text == texts[identifier]
+        assert near == pytest.approx(r[cluster, identifier], rel=1e-4)
+        if checked < 50:
+            mine = values.filter(pl.col("query_id") == identifier, pl.col("system") == name)
+            mine = mine.filter(pl.col("test_set") == f"topic.{cluster}")
+            is_out = pl.col("held_out") == cluster
+            assert inside == pytest.approx(mine.filter(~is_out)["value"].mean(), abs=1e-4)
+            [value] = mine.filter(is_out)["value"]
+            assert out == pytest.approx(value, abs=1e-4)
+            assert out_rank == (round(1 / value) if value else 0)
+            assert (in_rank == 0) == (mine.filter(~is_out, pl.col("value") == 0).height > 2)
+        checked += 1
+    assert checked > 50
+
+
+def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path):
+    monkeypatch.setattr("eval_kit.pages.explorer.MAX_ROWS", 20)
+    write_report(grid.found, grid.release, tmp_path / "r.html")
+    rows = rows_of(tmp_path / "r.html")["rows"]
+    assert len(rows) == 20
+    pairs = paired(grid.values, "topic", grid.found, grid.release).filter(pl.col("measure") == "RR@10")
+    least = min(abs(row[4] - row[5]) for row in rows)
+    assert least >= (pairs["inside"] - pairs["out"]).abs().sort(descending=True)[19] - 1e-9
+    assert "the 20 with the greatest difference" in (tmp_path / "r.html").read_text()
+
+
+def test_figure_3_tells_its_correlation_and_n(grid, report):
+    points = []
+    for shift in ("topic", "wh"):
+        losses = grid.found.results[shift].filter(pl.col("measure") == "RR@10", pl.col("system") == "oracle")
+        points.append(losses.join(by_cluster(grid.release, shift), on="cluster"))
+    both = pl.concat(points, how="diagonal")
+    found = correlations(both["jaccard"], both["rel_loss"], seed=0)["pearson"].estimate
+    text = unescape(re.sub(r"<[^>]+>", " ", report.read_text())).replace("\u2212", "-")
+    assert f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})" in text
+    assert both.height == 8
+    assert 'aria-label="Figure 3' in report.read_text()
+
+
+def test_figures_of_r_come_with_vectors_only(grid, report, tmp_path):
+    write_report(grid.found, grid.release, tmp_path / "plain.html")
+    plain = (tmp_path / "plain.html").read_text()
+    for number, with_vectors in ((4, 3), (5, 3), (6, 12)):  # a panel a shift; Figure 6 also a measure and system
+        assert report.read_text().count(f'aria-label="Figure {number}') == with_vectors
+        assert f'aria-label="Figure {number}' not in plain
+    assert "Figures 4 to 6 need query vectors" in plain
+
+
+def test_vectors_of_one_model_a_cluster(grid, tmp_path):
+    sets = [f"{shift}.{one}" for shift in ("topic", "wh", "length") for one in grid.found.clusters[shift]]
+    by_set = dict.fromkeys(sets, grid.vectors)
+    same = nearness(grid.found, grid.release, by_set)
+    assert same.equals(nearness(grid.found, grid.release, grid.vectors))
+    del by_set["wh.how"]
+    with pytest.raises(UserError, match=r"no vectors of the model trained without wh\.how"):
+        nearness(grid.found, grid.release, by_set)
+
+
+def test_provenance_names_release_and_runs(grid, report):
+    text = report.read_text()
+    assert grid.release.digest in text
+    for run in grid.found.provenance["runs"]:
+        assert run["sha256"] in text
+        assert str(Path(run["file"]).parent) not in text  # nobody else's business where the runs lay
+
+
+def test_runs_that_find_nothing_and_vectors_that_tell_nothing(grid, tmp_path):
+    runs = []
+    for cluster in grid.found.clusters["wh"]:
+        runs.append(tmp_path / f"zero.wh.{cluster}.trec")
+        queries = grid.release.table("wh", "test")["query_id"].unique()
+        runs[-1].write_text("".join(f"{query} Q0 nothing 1 1.0 t\n" for query in queries))
+    found = protocols(runs, grid.release)
+    needed = queries_to_encode(found, grid.release)
+    alike = Vectors("alike.npy", needed["query_id"], np.ones((needed.height, 4)))
+    write_report(found, grid.release, tmp_path / "zero.html", alike)
+    text = (tmp_path / "zero.html").read_text()
+    assert "</strong> has no measurable loss of RR@10 on wh words it never saw in training." in text
+    assert not re.search(r"""[="'\s>](-?inf|nan)["'\s<%]""", text)
+
+
+def test_a_folder_that_is_not_there_is_a_sentence(grid, tmp_path):
+    with pytest.raises(UserError, match="cannot be written"):
+        write_report(grid.found, grid.release, tmp_path / "no" / "report.html")
+
+
+# Its parts
+
+
+def test_markup_escapes_all_but_markup():
+    made = element("p", "<&>", Html("<b>"), title="\"'<", hidden=None, open=True, data_x=1.50)
+    assert made == '<p title="&quot;&#x27;&lt;" open data-x="1.5">&lt;&amp;&gt;<b></p>'
+    assert element("p", f"{Html('<b>')}") == "<p>&lt;b&gt;</p>"  # an f-string forgets what was markup: on the safe side
+    assert data("x", "</script><!--\u2028&") == (
+        '<script type="application/json" id="x">"\\u003c/script\\u003e\\u003c!--\\u2028\\u0026"</script>'
+    )
+    with pytest.raises(ValueError, match="JSON"):
+        data("x", float("nan"))
+
+
+def test_bars_share_a_scale_and_stay_in_their_cell():
+    assert span([0.1, None, 0.3, -0.05]) == (-0.05, 0.3)
+    assert span([-13.0, 0.5]) == (-1.0, 0.5)
+    assert span([]) == span([0.0]) == (0.0, 1.0)
+    bar = loss_bar(-13.0, -20.0, -2.0, (-1.0, 0.5), harm=-1)
+    assert 'class="bar harm"' in bar
+    assert all(0 <= float(x) <= 96 for x in re.findall(r'\bx[12]?="([^"]+)"', bar))
+    assert "rect" not in loss_bar(None, None, None, (0.0, 1.0))
+
+
+def test_systems_differ_by_marker_and_not_by_colour_alone():
+    shapes = {re.sub(r'class="swatch s\d"', "", swatch(place)) for place in range(MARKERS)}
+    assert len(shapes) == MARKERS
+
+
+# In the browser
+
+
+def test_the_explorer_sorts_by_mouse_and_keyboard(tab, report):
+    tab.open(report)
+    losses = "#explorer tbody tr td:nth-child(2)"
+    assert numbers(tab, losses) == sorted(numbers(tab, losses), reverse=True)
+    tab.click('#explorer th[data-key="loss"] button')
+    assert tab.js("document.querySelector('#explorer th[data-key=loss]').ariaSort") == "ascending"
+    assert numbers(tab, losses) == sorted(numbers(tab, losses))
+    assert numbers(tab, losses)[0] < 0
+    tab.press("Tab")
+    assert tab.js("document.activeElement.closest('th')?.dataset.key") == "in"
+    assert tab.js("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    tab.press("Enter")
+    inside = numbers(tab, "#explorer tbody tr td:nth-child(3)")
+    assert inside == sorted(inside, reverse=True)
+    assert tab.js("[...document.querySelectorAll('#explorer th[aria-sort]')].map((th) => th.dataset.key)") == ["in"]
+    tab.press(" ")
+    inside = numbers(tab, "#explorer tbody tr td:nth-child(3)")
+    assert inside == sorted(inside)
+    tab.click('#explorer th[data-key="out_rank"] button')
+    ranks = tab.texts("#explorer tbody tr td:nth-child(6)")
+    assert ranks[0] == "> 10"
+    tab.click('#explorer th[data-key="out_rank"] button')
+    ranks = [float(one) for one in tab.texts("#explorer tbody tr td:nth-child(6)")]
+    assert ranks == sorted(ranks)
+
+
+def test_the_explorer_filters_and_grows(tab, report):
+    tab.open(report)
+    document = rows_of(report)
+    status = "#explorer [role=status]"
+    of_topic = [row for row in document["rows"] if row[0] == 0]
+    assert tab.texts(status) == [f"Showing 100 of {len(of_topic):,} rows"]
+    assert len(tab.texts("#explorer tbody tr")) == 100
+    tab.click("#explorer .more")
+    assert len(tab.texts("#explorer tbody tr")) == 200
+    assert tab.js("document.activeElement.rowIndex") == 101
+    tab.choose("#explorer [name=system]", EVIL)
+    assert set(tab.texts("#explorer tbody td:last-child")) == {EVIL}
+    tab.choose("#explorer [name=part]", "c3")
+    assert set(tab.texts("#explorer tbody td:nth-child(8)")) == {"c3"}
+    tab.choose("#explorer [name=group]", "query forms (wh words) (RR@10)")
+    assert tab.texts("#explorer [name=part]")[0].split() == ["all", "wha", "how", "who"]
+    tab.choose("#explorer [name=system]", "all")
+    tab.click("#explorer [name=search]")
+    tab.type("WHO ")
+    found = tab.texts("#explorer tbody td.query")
+    assert found
+    assert all("who" in text for text in found)
+    assert tab.texts("#explorer mark")[0] == "who"
+    tab.type("no such words")
+    assert tab.texts(status) == ["No query matches; try a shorter search or another filter."]
+    assert not tab.texts("#explorer .more")
+
+
+def test_a_table_of_losses_sorts(tab, report):
+    tab.open(report)
+    tab.js("[...document.querySelectorAll('details')].forEach((one) => (one.open = true))")
+    table = "table[data-sortable]"
+    shown = [float(one.replace("\u2212", "-").rstrip("%")) for one in tab.texts(f"{table} td:nth-child(5)")]
+    assert shown == sorted(shown, reverse=True)
+    assert len(shown) > 50
+    tab.click(f"{table} th:nth-child(2) button")
+    parts = tab.texts(f"{table} td:nth-child(2)")
+    known = [one for one in parts if one]
+    assert parts[: len(known)] == known == sorted(known)  # what has no value comes last
+    tab.click(f"{table} th:nth-child(12) button")
+    counts = [int(one.replace(",", "")) for one in tab.texts(f"{table} td:nth-child(12)")]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_a_legend_button_hides_its_system(tab, report):
+    tab.open(report)
+    series = "[...document.querySelector('figure').querySelectorAll('.series')]"
+    shown = f"{series}.map((one) => getComputedStyle(one).display !== 'none')"
+    assert tab.js(shown) == [True, True]
+    tab.click(".legend button")
+    assert tab.js(shown) == [False, True]
+    tab.press("Enter")
+    assert tab.js(shown) == [True, True]
+
+
+def test_an_evil_name_is_shown_as_text(tab, report):
+    tab.open(report)
+    assert tab.js("document.querySelectorAll('[onclick]').length") == 0
+    assert tab.js("document.querySelectorAll('b').length === document.querySelectorAll('.standings b').length")
+    assert any(EVIL in text for text in tab.texts(".standings li"))
+    assert EVIL in tab.texts("th.who")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1200])
+def test_no_page_scrolls_sideways_and_text_has_contrast(tab, report, board, width, scheme):
+    tab.media(prefers_color_scheme=scheme)
+    tab.size(width)
+    for path in (report, board):
+        tab.open(path)
+        tab.js("[...document.querySelectorAll('details')].forEach((one) => (one.open = true))")
+        assert tab.js("document.documentElement.scrollWidth") == width
+        outside = tab.js(OUTSIDE)
+        assert outside == []
+        assert min(tab.js(CONTRASTS)) >= 4.5
+        assert tab.js(UNNAMED) == []
+
+
+OUTSIDE = """[...document.querySelectorAll('h1, h2, p, button, select, input, svg')].filter((one) =>
+  !one.closest('.scroll') && one.checkVisibility() && one.getBoundingClientRect().right > innerWidth)
+  .map((one) => one.outerHTML)"""
+CONTRASTS = """(() => {
+  const style = getComputedStyle(document.documentElement);
+  const light = (name) => {
+    const hex = style.getPropertyValue(name).trim().slice(1);
+    const parts = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
+    const [r, g, b] = parts.map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const pairs = ['--paper', '--raised'].flatMap((back) => ['--ink', '--quiet', '--accent'].map((one) => [one, back]));
+  return pairs.map(([one, back]) => ratio(light(one), light(back)));
+})()"""
+UNNAMED = """[...document.querySelectorAll('button, select, input, [tabindex="0"]')].filter((one) =>
+  one.checkVisibility() && !(one.textContent.trim() || one.ariaLabel || one.labels?.length))
+  .map((one) => one.outerHTML)"""
+
+
+def test_print_shows_what_matters(tab, report):
+    tab.open(report)
+    tab.media("print")
+    assert tab.texts(".controls, nav, .more") == []
+    assert len(tab.texts("#explorer tbody tr")) == 30
+    assert tab.js("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+    tab.js("[...document.querySelectorAll('details')].forEach((one) => (one.open = true))")
+    tab.size(A4_PIXELS)
+    assert tab.js("document.documentElement.scrollWidth") == A4_PIXELS
+    tab.media()
+    assert tab.pdf().startswith(b"%PDF")
+    tab.media("print", prefers_color_scheme="dark")
+    assert tab.js("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_nothing_is_fetched_even_if_it_were_asked_for(tab, tmp_path):
+    body = element("main", element("p", "x", id="x"), Html('<img src="https://example.invalid/a.png" alt="">'))
+    (tmp_path / "page.html").write_text(page("x", Html(body + "<script>document.title = 'run'</script>"), []))
+    tab.open(tmp_path / "page.html")
+    assert tab.js("document.title") == "x"
+    assert any("Content Security Policy" in one for one in tab.console)
+    tab.console.clear()
+    tab.requests[:] = [url for url in tab.requests if "example.invalid" not in url]  # asked for, and blocked
+
+
+# The leaderboard
+
+
+def entries(system: str, architecture: str, out: dict[str, float], digest: str = "a" * 64) -> list[Entry]:
+    made = []
+    for test_set, value in out.items():
+        for figure, one in (("avg_in", 0.5), ("out", value), ("rel_loss", (0.5 - value) / 0.5)):
+            ends = (one - 0.01, one + 0.01) if figure == "rel_loss" else (None, None)
+            made.append(
+                Entry(system, f"Team {system}", architecture, "topic", test_set, "RR@10", figure, one, *ends, digest)
+            )
+    return made
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory) -> Path:
+    clusters = [f"topic.c{number}" for number in range(5)]
+    given = [
+        *entries("ours", "dense", {name: 0.30 + 0.02 * i for i, name in enumerate(clusters)}),
+        *entries(EVIL, "sparse", {name: 0.45 - 0.01 * i for i, name in enumerate(clusters)}),
+        *entries("partial", "dense", {"topic.c0": 0.2}),
+        *entries("older", "dense", dict.fromkeys(clusters, 0.4), "b" * 64),
+        *published_entries(),
+    ]
+    out = tmp_path_factory.mktemp("board") / "leaderboard.html"
+    write_leaderboard(given, out)
+    return out
+
+
+def systems(tab) -> list[str]:
+    return [text.split("\n")[0].removesuffix(" PUBLISHED").removesuffix(" published") for text in tab.texts("tbody th")]
+
+
+def test_the_leaderboard_sorts_and_filters(tab, board):
+    tab.open(board)
+    assert tab.texts("[role=status]") == ["7 systems"]
+    assert systems(tab) == [EVIL, "ours", "colbert", "monobert", "splade", "biencoder", "bm25"]
+    tab.click("th:nth-child(2) button")  # Rel Loss
+    tab.press("Enter")
+    losses = [float(one.split("%")[0]) for one in tab.texts("tbody td:nth-child(2)") if one != "–"]
+    assert losses == sorted(losses)
+    assert systems(tab)[-1] == "bm25"  # it has no loss: last in either order
+    tab.choose("[name=architecture]", "dense")
+    assert sorted(systems(tab)) == ["biencoder", "ours"]
+    tab.choose("[name=set]", "topic.c0")
+    assert sorted(systems(tab)) == ["biencoder", "ours", "partial"]
+    tab.choose("[name=architecture]", "all")
+    tab.click("[name=published]")
+    assert sorted(systems(tab)) == sorted([EVIL, "ours", "partial"])
+    tab.choose("[name=release]", "bbbbbbbbbbbb…")
+    assert systems(tab) == ["older"]
+    tab.click("[name=published]")
+    tab.choose("[name=shift]", "wh")
+    assert "bm25" in systems(tab)
+    tab.click("[name=search]")
+    tab.type("SPLA")
+    assert systems(tab) == ["splade"]
+    tab.type("!")
+    assert tab.texts("[role=status]") == ["No system matches these filters."]
+
+
+def test_published_figures_are_marked(tab, board):
+    tab.open(board)
+    for text, kind in zip(tab.texts("tbody tr"), tab.js(PUBLISHED), strict=True):
+        assert kind == ("ECIR 2023, Table 2" in text) == ("published" in text.lower())
+    assert tab.js("document.querySelectorAll('[onclick]').length") == 0
+
+
+PUBLISHED = (
+    "[...document.querySelectorAll('tbody tr')].filter((r) => !r.hidden).map((r) => r.className === 'published')"
+)
+
+
+def test_a_mean_needs_all_test_sets(board):
+    rows = re.findall(r"<tr[^>]*data-set=\"mean of all\".*?</tr>", board.read_text(), re.DOTALL)
+    assert not any("partial" in row for row in rows)
+    [ours] = [row for row in rows if ">ours " in row]
+    assert 'data-value="0.34"' in ours.replace("0.33999999999999997", "0.34")
+
+
+def test_published_figures_are_those_of_the_tables():
+    found = {(one.system, one.test_set, one.figure): one for one in published_entries()}
+    assert found["biencoder", "topic.c1", "rel_loss"].value == pytest.approx(0.18)
+    assert found["bm25", "topic.c0", "value"].value == pytest.approx(0.192)
+    assert found["splade", "wh.how", "out"].source == "ECIR 2023, Table 3"
+    assert {one.architecture for one in found.values()} == {
+        "lexical", "dense", "sparse", "late-interaction", "cross-encoder",
+    }  # fmt: skip
+
+
+def test_bad_entries_are_one_sentence(tmp_path):
+    one = Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "out", 0.5, release_digest="a" * 64)
+    with pytest.raises(UserError, match="comes twice"):
+        write_leaderboard([one, one], tmp_path / "x.html")
+    with pytest.raises(UserError, match="at least one"):
+        write_leaderboard([], tmp_path / "x.html")
+    with pytest.raises(UserError, match="unknown figure 'p'"):
+        Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "p", 0.5, release_digest="a" * 64)
+    with pytest.raises(UserError, match="not a finite number"):
+        Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "out", float("nan"), release_digest="a" * 64)
+    with pytest.raises(UserError, match="does not say which release"):
+        Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "out", 0.5)
+
+
+def test_intervals_of_the_figures_hold_every_query(grid):
+    near = nearness(grid.found, grid.release, grid.vectors)
+    for shift in ("topic", "wh", "length"):
+        pairs = paired(grid.values, shift, grid.found, grid.release)
+        mine = near.filter(pl.col("shift") == shift)
+        assert pairs.select("part", "query_id").unique().height == mine.height
+        cuts = edges(mine["r"])
+        assert mine["r"].is_between(cuts[0], cuts[-1]).all()

@@ -1,0 +1,200 @@
+"""Out-of-distribution alignment: correlations against scipy, Table 5's layout, and the strict readers."""
+
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from eval_kit.errors import UserError
+from eval_kit.protocols.align import DOMAINS, TRAININGS, align, align_file, layout, read
+from eval_kit.release.reference import load
+
+NAMES = ["dataset", "training", "kind", "n", "value", "low", "high", "p"]
+
+
+def models(n=24, seed=0):
+    """n models of each training; the extrapolation ones' scores tell their BEIR scores better. With ties."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for training, noise in (("interpolation", 2.0), ("extrapolation", 0.3)):
+        ability = rng.normal(size=n)
+        scores = np.round(0.5 + 0.1 * ability, 2)
+        for dataset, sign in (("nq", 1), ("touche-2020", -1)):
+            values = 0.3 + 0.05 * sign * (ability + noise * rng.normal(size=n))
+            rows += [(f"m{i}", training, scores[i], dataset, values[i]) for i in range(n)]
+    names = ["system", "training", "score", "dataset", "value"]
+    return pl.DataFrame(rows, names, orient="row")
+
+
+def test_correlations_are_scipys():
+    table = models()
+    found = align(table, resamples=500)
+    assert found.height == 2 * 2 * 2
+    for row in found.iter_rows(named=True):
+        here = table.filter(pl.col("dataset") == row["dataset"], pl.col("training") == row["training"])
+        whole = {"spearman": stats.spearmanr, "kendall": stats.kendalltau}[row["kind"]]
+        expected = whole(here["score"].to_numpy(), here["value"].to_numpy())
+        assert row["value"] == pytest.approx(expected.statistic, abs=1e-12)
+        assert row["p"] == pytest.approx(expected.pvalue)
+        assert row["n"] == 24
+        assert row["low"] < row["value"] < row["high"]
+    by = {(row["dataset"], row["training"], row["kind"]): row["value"] for row in found.iter_rows(named=True)}
+    assert by["nq", "extrapolation", "spearman"] > by["nq", "interpolation", "spearman"]
+    assert by["touche-2020", "extrapolation", "kendall"] < 0
+
+
+def test_too_few_models_have_no_correlation():
+    found = align(models(n=2), resamples=50)
+    assert found["value"].to_list() == [None] * 8
+    assert found["n"].to_list() == [2] * 8
+    assert align(models().filter(pl.col("training") == "interpolation"), 50)["training"].unique().to_list() == [
+        "interpolation"
+    ]
+
+
+def write_csv(path, table):
+    wide = table.pivot("dataset", index=["system", "training", "score"], values="value")
+    wide.write_csv(path)
+    return path
+
+
+def test_both_formats_are_read_alike(tmp_path):
+    table = models()
+    from_csv = read(write_csv(tmp_path / "m.csv", table))
+    entries = [
+        {"system": system, "training": training, "score": score, "beir": dict(group["dataset", "value"].iter_rows())}
+        for (system, training, score), group in table.group_by("system", "training", "score", maintain_order=True)
+    ]
+    (tmp_path / "m.json").write_text(json.dumps(entries))
+    order = ["training", "system", "dataset"]
+    assert from_csv.sort(order).equals(table.sort(order))
+    assert read(tmp_path / "m.json").sort(order).equals(table.sort(order))
+    found = align_file(tmp_path / "m.csv", resamples=50, seed=3)
+    document = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert document["alignment"] == align(table, 50, 3).to_dicts()
+    assert (document["provenance"]["resamples"], document["provenance"]["seed"]) == (50, 3)
+    assert len(document["provenance"]["sha256"]) == 64
+
+
+def test_the_layout_is_table_5s():
+    cells = load("cikm2022-table5")["cells"]
+    rows = [
+        (cell["test_set"], cell["training"], cell["measure"].partition("(")[0], 24, cell["value"], None, None, 0.1)
+        for cell in cells
+    ]
+    table = layout(pl.DataFrame(rows, NAMES, orient="row"))
+    console = Console(width=100, force_terminal=True, color_system="standard")
+    with console.capture() as capture:
+        console.print(table)
+    lines = capture.get().splitlines()
+    plain = [line.split() for line in _without_styles(capture.get()).splitlines()]
+    assert plain[:2] == [["Spearman", "Kendall"], ["Datasets", "Domain", "n", "Inter.", "Extra.", "Inter.", "Extra."]]
+    assert plain[2] == ["TREC-Covid", "Bio-Medical", "24", "0.537", "0.841", "0.359", "0.645"]
+    assert plain[-1] == ["Touché-2020", "Argument", "24", "-0.307", "-0.410", "-0.216", "-0.278"]
+    assert [line[0] for line in plain[2:]] == [shown.split()[0] for shown, _ in DOMAINS.values()]
+    # bold in the paper: Extra. of the first nine, Inter. of Arguana, none of the last four
+    numbers = [line[-4:] for line in plain[2:]]
+    bold = [re.findall(r"\x1b\[1m\s*(-?[\d.]+)", line) for line in lines[2:]]
+    assert bold == [[v[1], v[3]] if i < 9 else [v[0], v[2]] if i == 9 else [] for i, v in enumerate(numbers)]
+
+
+def test_neither_of_two_equal_correlations_is_bold():
+    rows = [
+        ("nq", training, kind, 24, 0.5, 0.1, 0.8, 0.1) for training in TRAININGS for kind in ("spearman", "kendall")
+    ]
+    console = Console(width=100, force_terminal=True, color_system="standard")
+    with console.capture() as capture:
+        console.print(layout(pl.DataFrame(rows, NAMES, orient="row")))
+    assert capture.get().count("0.500") == 4
+    assert "\x1b[1m" not in "".join(capture.get().splitlines()[2:])
+
+
+def _without_styles(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_intervals_counts_and_strange_names_are_shown():
+    table = models().filter(~((pl.col("training") == "extrapolation") & (pl.col("system") == "m0")))
+    table = table.with_columns(pl.col("dataset").replace("nq", "[red]<x>"))
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(layout(align(table, 100)))
+    assert "[red]<x>" in capture.get()
+    assert "24/23" in capture.get()
+    assert capture.get().count("[") >= 1 + 8
+
+
+HEADER = "system,training,score,nq\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", ":1: expected the header"),
+        ("system,score,training,nq\n", ":1: expected the header"),
+        ("system,training,score\n", ":1: has no column of a dataset"),
+        ("system,training,score,nq,nq\n", ":1: expected the header"),
+        ("system,training,score,\n", ":1: expected the header"),
+        ("\ufeff" + HEADER, ":1: expected the header"),
+        (HEADER, ":2: no model follows"),
+        (HEADER + "a,interpolation,0.5\n", ":2: 3 columns, the header has 4"),
+        (HEADER + "a,interpolation,0.5,nan\n", ":2: 'nan' is not a finite number"),
+        (HEADER + "a,interpolation,0.5,\n", ":2: '' is not a finite number"),
+        (HEADER + "a,interpolation,1_0,1\n", ":2: '1_0' is not a finite number"),
+        (HEADER + "a,interpolation,1e999,1\n", ":2: '1e999' is not a finite number"),
+        (HEADER + "a,inter,1,1\n", ":2: the training 'inter' is neither interpolation nor extrapolation"),
+        (HEADER + " ,interpolation,1,1\n", ":2: the system has no name"),
+        (HEADER + "a,interpolation,1,1\n" * 2, ":3: a comes twice for interpolation"),
+        (HEADER + "a,x,1,1\n" * 7, "; and 2 more"),
+        (HEADER + 'a,"x"y,1,1\n', ":2: is not CSV"),
+    ],
+)
+def test_faults_of_csv(tmp_path, text, sentence):
+    path = tmp_path / "m.csv"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        read(path)
+    assert sentence in str(error.value)
+
+
+GOOD = {"system": "a", "training": "interpolation", "score": 0.5, "beir": {"nq": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ("{", ":1: is not JSON"),
+        ("[]", "$: expected a list of models"),
+        ({"a": 1}, "$: expected a list of models"),
+        ([GOOD, {**GOOD, "more": 1}], "$[1]: expected an object with system"),
+        ([{**GOOD, "system": 1}], "$[0]: system and training must be strings"),
+        ([{**GOOD, "score": "0.5"}], '$[0]: score is "0.5", not a finite number'),
+        ([{**GOOD, "score": True}], "$[0]: score is true, not a finite number"),
+        ([{**GOOD, "score": 10**400}], "not a finite number"),
+        ('[{"system": "a", "training": "interpolation", "score": NaN, "beir": {"nq": 1}}]', "NaN, not a finite number"),
+        ([{**GOOD, "beir": {}}], "$[0]: beir must be an object"),
+        ([GOOD, GOOD], "$[1]: a comes twice for interpolation"),
+        ([GOOD, {**GOOD, "system": "b", "beir": {"x": 1}}], "$[1]: scores the datasets x, the models before it nq"),
+        ([{**GOOD, "training": "x"}] * 7, "; and 2 more"),
+    ],
+)
+def test_faults_of_json(tmp_path, document, sentence):
+    path = tmp_path / "m.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    with pytest.raises(UserError) as error:
+        read(path)
+    assert sentence in str(error.value)
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "m.txt").write_text("x")
+    for name, sentence in (("m.txt", "expected a .csv or .json"), ("gone.csv", "cannot be read")):
+        with pytest.raises(UserError, match=sentence):
+            read(tmp_path / name)
+    (tmp_path / "m.csv").write_bytes(HEADER.encode() + b"\xff\n")
+    with pytest.raises(UserError, match=r"m\.csv:2: is not UTF-8"):
+        read(tmp_path / "m.csv")

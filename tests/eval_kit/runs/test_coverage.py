@@ -1,0 +1,158 @@
+"""Which test sets a run is scored on: exact, nearly whole, partial, several, overlapping, unknown."""
+
+import json
+
+import polars as pl
+import pytest
+
+from eval_kit.release import TestSet
+from eval_kit.runs.coverage import covered
+from eval_kit.runs.reader import RunError
+
+
+def ids(letter, *ranges):
+    return [f"{letter}{i}" for low, high in ranges for i in range(low, high)]
+
+
+MEMBERS = {
+    "big": ids("a", (0, 200)),
+    "big.low": ids("a", (0, 50)),
+    "big.high": ids("a", (150, 200)),
+    "big.tiny": ids("a", (0, 2)),
+    "other": ids("b", (0, 60)),
+    "across": ids("a", (190, 200)) + ids("b", (0, 10)),
+    "exact": ids("c", (0, 100)),
+}
+ALL = sorted(set().union(*MEMBERS.values()))
+KNOWN = pl.Series([*ALL, *ids("u", (0, 5))])
+SETS = {name: TestSet(name, "shift", ("RR@10",), pl.Series(queries), "qrels") for name, queries in MEMBERS.items()}
+BIG = ["big", "big.low", "big.high", "big.tiny"]
+
+
+def cover(tmp_path, held, allow_missing=False):
+    """The covered sets' names and the count of unjudged queries, of a run that holds these backwards."""
+    run = tmp_path / "run.trec"
+    run.write_text("".join(f"{query} Q0 p{i} {i} {-i} t\n" for query in reversed(held) for i in (1, 2)))
+    found = covered(run, pl.Series(reversed(held)), SETS, KNOWN, allow_missing)
+    return [one.name for one in found.test_sets], found.unjudged
+
+
+@pytest.mark.parametrize("allow_missing", [False, True])
+@pytest.mark.parametrize(
+    ("held", "names"),
+    [
+        (MEMBERS["other"], ["other"]),
+        (MEMBERS["big"], BIG),
+        (MEMBERS["big.low"], ["big.low", "big.tiny"]),
+        (MEMBERS["across"], ["across"]),
+        (MEMBERS["big.low"] + MEMBERS["big.high"], ["big.low", "big.high", "big.tiny"]),
+        (MEMBERS["big.high"] + ids("b", (0, 10)), ["big.high", "across"]),
+        (MEMBERS["other"] + ids("a", (190, 200)), ["other", "across"]),
+        (MEMBERS["exact"] + MEMBERS["other"], ["other", "exact"]),
+        (ids("c", (1, 100)), ["exact"]),  # 1 of 100 missing
+        (ALL, list(MEMBERS)),
+    ],
+)
+def test_sets_that_are_covered(tmp_path, held, names, allow_missing):
+    assert cover(tmp_path, held, allow_missing) == (names, 0)
+    assert cover(tmp_path, held + ids("u", (1, 4)), allow_missing) == (names, 3)
+
+
+@pytest.mark.parametrize(
+    ("held", "lacking", "of", "name", "allowed"),
+    [
+        (ids("c", (2, 100)), 2, 100, "exact", ["exact"]),
+        (ids("b", (1, 60)), 1, 60, "other", ["other"]),
+        (ids("a", (0, 190)), 10, 200, "big", BIG),
+        (ids("a", (60, 120)), 140, 200, "big", BIG),
+        (ids("a", (10, 50)), 10, 50, "big.low", ["big.low", "big.tiny"]),
+        (MEMBERS["other"] + ids("a", (2, 50)), 2, 50, "big.low", ["big.low", "big.tiny", "other"]),
+        (MEMBERS["exact"] + ids("b", (5, 60)), 5, 60, "other", ["other", "exact"]),
+        (ids("b", (0, 1)), 19, 20, "across", ["across"]),  # in other too, which it fits less
+        (ids("c", (0, 50)) + ids("b", (10, 60)), 10, 60, "other", ["other", "exact"]),
+        (ids("u", (0, 5)) + ids("c", (0, 1)), 99, 100, "exact", ["exact"]),
+    ],
+)
+def test_a_set_covered_in_part_is_named(tmp_path, held, lacking, of, name, allowed):
+    with pytest.raises(RunError) as refused:
+        cover(tmp_path, held)
+    assert str(refused.value) == (
+        f"{tmp_path / 'run.trec'}: {lacking} of the {of} queries of {name} are missing, more than 1 %; "
+        "--allow-missing scores them as 0"
+    )
+    assert cover(tmp_path, held, allow_missing=True)[0] == allowed
+
+
+def test_one_in_a_hundred_may_be_missing(tmp_path):
+    # a0 is in three sets; only big is so large that it may lack one; the parts of a covered set follow it
+    held = ids("a", (1, 200))
+    assert cover(tmp_path, held) == (BIG, 0)
+    assert cover(tmp_path, held, allow_missing=True) == (BIG, 0)
+    assert cover(tmp_path, ids("a", (2, 200))) == (BIG, 0)
+    with pytest.raises(RunError, match="3 of the 200 queries of big are missing"):
+        cover(tmp_path, ids("a", (3, 200)))
+
+
+@pytest.mark.parametrize("allow_missing", [False, True])
+def test_a_run_that_nobody_judged_is_refused(tmp_path, allow_missing):
+    with pytest.raises(RunError, match=r"run\.trec: this release judges none of its 5 queries$"):
+        cover(tmp_path, ids("u", (0, 5)), allow_missing)
+
+
+@pytest.mark.parametrize("allow_missing", [False, True])
+@pytest.mark.parametrize(("strangers", "more"), [(["x"], ""), (["x", "y", "z"], "; and 2 more")])
+def test_unknown_queries_are_named_with_their_line(tmp_path, strangers, more, allow_missing):
+    held = [*MEMBERS["other"][:40], *reversed(strangers), *MEMBERS["other"][40:]]
+    with pytest.raises(RunError) as refused:
+        cover(tmp_path, held, allow_missing)
+    line = 2 * 20 + 1  # the run's order is reversed, two lines a query
+    assert (
+        str(refused.value)
+        == f"{tmp_path / 'run.trec'}:{line}: query x is in no test set of this release{more}; another --release?"
+    )
+
+
+def run_without(release, lacking, path):
+    queries = release.test_sets["dev"].queries[lacking:]
+    path.write_text("".join(f"{query} Q0 p{i} {i} {-i} t\n" for query in queries for i in (1, 2)))
+
+
+def test_the_command_counts_what_is_missing(mini_release, tmp_path, command):
+    run, out = tmp_path / "dev.trec", tmp_path / "scores.json"
+    where = ("--release", mini_release.folder, "--json", out)
+    size = len(mini_release.test_sets["dev"].queries)
+    assert 100 <= size < 200  # one query is at most 1 %, two are more
+    for lacking, options, expected in ((1, [], 1), (2, [], None), (2, ["--allow-missing"], 2)):
+        run_without(mini_release, lacking, run)
+        done = command("eval_kit", "score", run, *where, *options)
+        if expected is None:
+            assert (done.returncode, done.stdout) == (2, "")
+            assert done.stderr == (
+                f"eval_kit: {run}: {lacking} of the {size} queries of dev are missing, more than 1 %; "
+                "--allow-missing scores them as 0\n"
+            )
+            assert not out.exists()
+            continue
+        assert done.returncode == 0, done.stderr
+        found = [one for one in json.loads(out.read_text())["measures"] if one["test_set"] == "dev"]
+        assert {(one["queries"], one["missing"]) for one in found} == {(size, expected)}
+        assert f"{expected} of the {size} queries of dev are missing" in done.stdout
+        out.unlink()
+
+
+def test_a_query_that_is_missing_scores_nothing(mini_release, tmp_path, command):
+    """The same perfect run with and without one query: the mean falls by exactly that query's share."""
+    one = mini_release.test_sets["dev"]
+    judged = mini_release.qrels(one.qrels).filter(pl.col("relevance") > 0).unique("query_id")
+    best = dict(judged.select("query_id", "passage_id").iter_rows())
+    for lacking in (0, 1):
+        run, out = tmp_path / f"{lacking}.trec", tmp_path / f"{lacking}.json"
+        run.write_text("".join(f"{query} Q0 {best[query]} 1 1 t\n" for query in one.queries[lacking:]))
+        done = command("eval_kit", "score", run, "--release", mini_release.folder, "--json", out)
+        assert done.returncode == 0, done.stderr
+        [value] = [
+            entry["value"]
+            for entry in json.loads(out.read_text())["measures"]
+            if (entry["test_set"], entry["measure"]) == ("dev", "RR@10")
+        ]
+        assert value == pytest.approx(1 - lacking / len(one.queries))

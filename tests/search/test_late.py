@@ -1,0 +1,135 @@
+"""Late interaction: exact is MaxSim by its definition; the two indexes find what it finds."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_checkpoints import passages, texts, tiny
+
+from baselines.architectures import retriever
+from baselines.architectures.multivector import MultiVector
+from eval_kit.errors import UserError
+from search import late, shards
+from search.shards import Shards
+
+QUERIES = pl.DataFrame({"query_id": [f"q{n}" for n in range(7)], "text": texts(7, 1, 6)})
+
+
+def encoded(folder: Path, tokens: list[np.ndarray], ids: list[str]) -> Shards:
+    rows = iter(tokens)
+
+    def encode(some: list[str]) -> shards.Arrays:
+        block = [next(rows) for _ in some]
+        return {"tokens": np.concatenate(block), "lengths": np.array([len(one) for one in block], np.int32)}
+
+    return shards.write(((one, "text") for one in ids), folder, encode, "fixed")
+
+
+def maxsim(query: np.ndarray, passage: np.ndarray) -> float:
+    return float(sum(max(float(one @ other) for other in passage) for one in query))
+
+
+def brute_force(queries: list[np.ndarray], tokens: list[np.ndarray], ids: list[str], depth: int):
+    rankings = []
+    for query in queries:
+        hits = [(one, maxsim(query, passage)) for one, passage in zip(ids, tokens, strict=True)]
+        rankings.append(sorted(sorted(hits, reverse=True), key=lambda hit: -hit[1])[:depth])
+    return rankings
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_exact_is_brute_force_at_every_tie(data: st.DataObject, tmp_path_factory):
+    def drawn(number: int, longest: int) -> list[np.ndarray]:
+        lengths = data.draw(st.lists(st.integers(1, longest), min_size=number, max_size=number))
+        flat = data.draw(st.lists(st.integers(-2, 2), min_size=2 * sum(lengths), max_size=2 * sum(lengths)))
+        values = np.array(flat, np.float32).reshape(-1, 2)
+        return np.split(values, np.cumsum(lengths)[:-1])
+
+    count = data.draw(st.integers(1, 12))
+    tokens, queries = drawn(count, 4), drawn(data.draw(st.integers(1, 3)), 3)
+    ids = data.draw(st.lists(st.text("a1é-", min_size=1, max_size=4), min_size=count, max_size=count, unique=True))
+    depth = data.draw(st.integers(1, 14))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "SHARD", data.draw(st.integers(1, 8)))
+        patch.setattr(late, "GROUP", data.draw(st.integers(1, 3)))
+        stored = encoded(tmp_path_factory.mktemp("tokens"), tokens, ids)
+        assert list(late.exact(queries, stored, depth, "cpu")) == brute_force(queries, tokens, ids, depth)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory):
+    """1,200 passages of 5 to 20 unit vectors, in shards of 500; queries near some of their tokens."""
+    random = np.random.default_rng(0)
+
+    def unit(values: np.ndarray) -> np.ndarray:
+        return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+    tokens = [unit(random.normal(size=(random.integers(5, 20), 32))) for _ in range(1_200)]
+    queries = [unit(tokens[place][:4] + 0.05 * random.normal(size=(4, 32))) for place in range(0, 1_200, 80)]
+    ids = [f"{number}" for number in random.permutation(1_200)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "SHARD", 500)
+        return encoded(tmp_path_factory.mktemp("real"), tokens, ids), queries, tokens, ids
+
+
+def test_exact_is_brute_force_over_many_shards(real):
+    stored, queries, tokens, ids = real
+    for hits, expected in zip(late.exact(queries, stored, 20), brute_force(queries, tokens, ids, 20), strict=True):
+        assert [one for one, _ in hits] == [one for one, _ in expected]
+        assert [score for _, score in hits] == pytest.approx([score for _, score in expected], rel=1e-4)
+
+
+def test_the_index_of_tokens_scores_exactly_what_it_finds(real, tmp_path: Path):
+    stored, queries, tokens, ids = real
+    with pytest.raises(UserError, match="holds no faiss index of these passages"):
+        late.load(stored, "faiss", tmp_path)
+    late.build(stored, "faiss", tmp_path)
+    index = late.load(stored, "faiss", tmp_path)
+    found = list(late.by_tokens(queries, index, stored, 100))
+    expected = brute_force(queries, tokens, ids, 1_200)
+    assert [hits[0][0] for hits in found] == [hits[0][0] for hits in expected]
+    for hits, truth in zip(found, expected, strict=True):
+        assert all(dict(truth)[one] == pytest.approx(score, rel=1e-4) for one, score in hits)
+    index.nprobe = index.nlist
+    whole = [[one for one, _ in hits] for hits in late.by_tokens(queries, index, stored, index.ntotal)]
+    assert whole == [[one for one, _ in hits] for hits in expected]
+
+
+def test_plaid_finds_the_same_first_passages_in_a_smaller_index(real, tmp_path: Path):
+    stored, queries, tokens, ids = real
+    late.build(stored, "plaid", tmp_path)
+    found = list(late.plaid(queries, late.load(stored, "plaid", tmp_path), stored, 10))
+    expected = brute_force(queries, tokens, ids, 10)
+    assert [hits[0][0] for hits in found] == [hits[0][0] for hits in expected]
+    assert all(hits == sorted(hits, key=lambda hit: -hit[1]) for hits in found)
+
+
+@pytest.mark.parametrize("engine", late.ENGINES)
+def test_a_checkpoint_is_searched_as_the_library_would(engine, tmp_path: Path):
+    from sentence_transformers import MultiVectorEncoder
+
+    model = MultiVectorEncoder(str(tiny("multivector")))
+    made = retriever("multivector", tiny("multivector"), {"engine": engine, "encode_batch": 4, "steps": 100})
+    made.index(passages(60), tmp_path)
+    found = dict(made.search(QUERIES, tmp_path, 5))
+    theirs = model.similarity(
+        model.encode_query(QUERIES["text"].to_list()), model.encode_document([text for _, text in passages(60)])
+    ).numpy()
+    assert list(found) == QUERIES["query_id"].to_list()
+    near = {"exact": 1e-4, "faiss": 1e-4, "plaid": 0.05}[engine]
+    for hits, scores in zip(found.values(), theirs, strict=True):
+        assert all(scores[int(one[1:])] == pytest.approx(score, rel=near) for one, score in hits)
+        if engine == "exact":
+            assert [score for _, score in hits] == pytest.approx(sorted(scores.tolist(), reverse=True)[:5], rel=near)
+
+
+def test_a_checkpoint_of_another_architecture_is_refused():
+    for name, what in (("dense", "is a dense encoder"), ("sparse", "is a sparse enc"), ("masked", "is a masked lang")):
+        with pytest.raises(UserError, match=f"{what}.*, not a late-interaction encoder"):
+            MultiVector(str(tiny(name)))
+    with pytest.raises(UserError, match="no late-interaction engine 'plaidd'; there are exact, plaid, faiss"):
+        MultiVector(str(tiny("multivector")), engine="plaidd")

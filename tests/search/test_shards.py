@@ -1,0 +1,187 @@
+"""Passages are encoded once, whatever happens on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval_kit.errors import UserError
+from search import shards
+
+PASSAGES = [(f"p{number}", "x" * (number % 7 + 1)) for number in range(30)]
+
+
+class Counting:
+    """Encodes a text as its length, and remembers what it was given; stops after so many texts."""
+
+    def __init__(self, budget: int = 10**9) -> None:
+        self.seen: list[str] = []
+        self.budget = budget
+
+    def __call__(self, texts: list[str]) -> shards.Arrays:
+        if len(self.seen) + len(texts) > self.budget:
+            raise KeyboardInterrupt
+        self.seen += texts
+        return {"vectors": np.array([[len(text), ord(text[0])] for text in texts], np.float32)}
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "SHARD", 8)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All that is in an index but for the times that it took."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".json":
+            document = json.loads(path.read_text())
+            document.pop("seconds", None)
+            files[str(path.relative_to(folder))] = json.dumps(document).encode()
+        elif path.is_file() and path.name != ".lock":
+            files[str(path.relative_to(folder))] = path.read_bytes()
+    return files
+
+
+def test_what_is_written_is_read_in_order(tmp_path: Path):
+    made = shards.write(iter(PASSAGES), tmp_path, Counting(), "model")
+    assert (len(made), made.counts) == (30, (8, 8, 8, 6))
+    assert [one.decode() for one in made.ids] == [one for one, _ in PASSAGES]
+    starts, blocks = zip(*((start, arrays["vectors"]) for start, arrays in made), strict=True)
+    assert starts == (0, 8, 16, 24)
+    assert np.concatenate(blocks)[:, 0].tolist() == [len(text) for _, text in PASSAGES]
+    assert all(isinstance(block, np.memmap) for block in blocks)
+    assert made.rank[np.argsort([one for one, _ in PASSAGES])].tolist() == list(range(30))
+
+
+def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path: Path):
+    stopped = Counting(budget=20)
+    with pytest.raises(KeyboardInterrupt):
+        shards.write(PASSAGES, tmp_path / "resumed", stopped, "model")
+    with pytest.raises(UserError, match="holds no index, or one that is not finished"):
+        shards.read(tmp_path / "resumed")
+    resumed = Counting()
+    shards.write(PASSAGES, tmp_path / "resumed", resumed, "model")
+    assert (len(stopped.seen), len(resumed.seen)) == (16, 14)
+    shards.write(PASSAGES, tmp_path / "whole", Counting(), "model")
+    assert content(tmp_path / "resumed") == content(tmp_path / "whole")
+
+
+def test_nothing_is_encoded_twice_and_nothing_stale_is_kept(tmp_path: Path):
+    def again(passages: list[tuple[str, str]], identity: str = "model") -> int:
+        encode = Counting()
+        key = shards.write(passages, tmp_path, encode, identity).key
+        fresh = shards.write(passages, tmp_path.with_name(f"{tmp_path.name}-fresh-{key[:9]}"), Counting(), identity)
+        assert content(tmp_path) == content(fresh.folder)
+        return len(encode.seen)
+
+    assert again(PASSAGES) == 30
+    assert again(PASSAGES) == 0
+    assert again([*PASSAGES[:9], ("p9", "another text"), *PASSAGES[10:]]) == 8
+    assert again([*PASSAGES[:9], ("another id", PASSAGES[9][1]), *PASSAGES[10:]]) == 8
+    assert again(PASSAGES[:18]) == 10
+    assert again(PASSAGES[:18], "another model") == 18
+
+
+WRITER = """
+import sys, time, numpy as np
+from pathlib import Path
+from search import shards
+shards.SHARD = 8
+def encode(texts):
+    time.sleep(float(sys.argv[2]))
+    print(len(texts), flush=True)
+    return {"vectors": np.array([[len(text), ord(text[0])] for text in texts], np.float32)}
+passages = [(f"p{number}", "x" * (number % 7 + 1)) for number in range(30)]
+shards.write(passages, Path(sys.argv[1]), encode, "model")
+"""
+
+
+def writer(folder: Path, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(folder), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_killed_in_the_middle_of_a_shard_it_ends_with_the_same_index(tmp_path: Path):
+    with writer(tmp_path / "killed", 0.4) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "killed" / "00001").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    assert not (tmp_path / "killed" / shards.MANIFEST).exists()
+    with writer(tmp_path / "killed", 0) as process:
+        encoded = [int(line) for line in process.stdout or ()]
+    assert sum(encoded) <= 14
+    shards.write(PASSAGES, tmp_path / "whole", Counting(), "model")
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def test_two_processes_encode_each_shard_once(tmp_path: Path):
+    both = [writer(tmp_path / "both", 0.1) for _ in range(2)]
+    encoded = [int(line) for process in both for line in process.stdout or ()]
+    assert [process.wait() for process in both] == [0, 0]
+    assert sum(encoded) == 30
+    shards.write(PASSAGES, tmp_path / "whole", Counting(), "model")
+    assert content(tmp_path / "both") == content(tmp_path / "whole")
+
+
+def test_memory_does_not_grow_with_the_number_of_passages(tmp_path: Path):
+    """160 MB of vectors, written and read under a limit of 300 MB for everything."""
+    program = """
+import resource, sys, numpy as np
+from pathlib import Path
+from search import shards
+resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))
+encode = lambda texts: {"vectors": np.ones((len(texts), 200), np.float32)}
+made = shards.write(((f"p{n}", "text") for n in range(200_000)), Path(sys.argv[1]), encode, "flat")
+assert sum(float(arrays["vectors"].sum()) for _, arrays in made) == 200 * 200_000
+"""
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_what_was_finished(tmp_path: Path):
+    program = WRITER.replace(
+        "shards.write(",
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (150, 150));"
+        "from eval_kit.errors import reported\nwith reported('test'): shards.write(",
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path, "0"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"test: {tmp_path}: the encoded passages cannot be kept: File too large\n"
+    assert not (tmp_path / shards.MANIFEST).exists()
+    assert len(shards.write(PASSAGES, tmp_path, Counting(), "model")) == 30
+
+
+def test_a_model_that_gives_nan_is_refused(tmp_path: Path):
+    with pytest.raises(
+        UserError, match=r"^the model gives NaN or infinity \(vectors\) for a passage between p0 and p7$"
+    ):
+        shards.write(PASSAGES, tmp_path, lambda texts: {"vectors": np.full((len(texts), 2), np.nan)}, "model")
+    assert not (tmp_path / "00000").exists()
+
+
+def test_no_passages_and_ids_that_come_twice_are_refused(tmp_path: Path):
+    with pytest.raises(UserError, match=r"^there are no passages to encode$"):
+        shards.write([], tmp_path, Counting(), "model")
+    made = shards.write([*PASSAGES, ("p3", "again")], tmp_path, Counting(), "model")
+    with pytest.raises(UserError, match=r"^passage id p3 comes more than once$"):
+        made.rank  # noqa: B018
+
+
+def test_an_index_of_shards_is_made_once(tmp_path: Path):
+    for expected in (True, False):
+        with shards.building(tmp_path, "graph", {"of": "these"}) as wanted:
+            assert wanted is expected
+    assert shards.is_built(tmp_path, "graph", {"of": "these"})
+    with pytest.raises(KeyboardInterrupt), shards.building(tmp_path, "graph", {"of": "others"}):
+        raise KeyboardInterrupt
+    assert not shards.is_built(tmp_path, "graph", {"of": "these"})
+    assert not shards.is_built(tmp_path, "graph", {"of": "others"})
