@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from eval_kit.shifts import SHIFTS, check_names
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells.")
 
 
@@ -14,16 +16,6 @@ class Runner(StrEnum):
 
     local = "local"
     ray = "ray"
-
-
-class Shift(StrEnum):
-    """The shifts of a release."""
-
-    topic = "topic"
-    wh = "wh"
-    length = "length"
-    resttest = "resttest"
-    restrain = "restrain"
 
 
 @app.command()
@@ -35,7 +27,7 @@ def run(
     out: Annotated[Path, typer.Option(help="The grid's folder; a grid that stands there goes on.")],
     release: Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system; repeatable.")] = None,
-    shift: Annotated[list[Shift] | None, typer.Option(help="Only this shift; repeatable.")] = None,
+    shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift; repeatable: {', '.join(SHIFTS)}.")] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Of training; repeatable. Default: 0.")] = None,
     runner: Annotated[Runner, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Runner.local,
     workers: Annotated[
@@ -61,6 +53,7 @@ def run(
 
     chosen = {one: configs.chosen(one, system) for one in config}
     every = [options for systems in chosen.values() for options in systems.values()]
+    check_names(shift or [])
     opened = open_release(release)
     grid.refuse_without_negatives(opened, every)
     if runner is Runner.ray:

@@ -11,19 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid import MS_SHIFT, Protocols, protocols
+from eval_kit.protocols.grid import Protocols, protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import load, published
 from eval_kit.runs import names as cells
+from eval_kit.shifts import SHIFTS
 
-REFERENCES = {
-    "topic": "ecir2023-table2",
-    "wh": "ecir2023-table3",
-    "length": "ecir2023-table3",
-    "resttest": "cikm2022-table7",
-    "restrain": "cikm2022-table6",
-}
-"""The published table of each shift."""
 CIKM_SYSTEMS = {
     "bm25": "bm25",
     "biencoder": "dr-base",
@@ -146,15 +139,16 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
     if kind != "published":
         what = "synthetic" if kind == "mini" else "other queries than the papers'"
         return Results(found, [], f"{what}: not comparable with the published figures", incomplete)
-    comparisons = [one for shift in (*MS_SHIFT, "resttest", "restrain") for one in compared(found, shift)]
+    comparisons = [one for shift in SHIFTS for one in compared(found, shift)]
     return Results(found, comparisons, "✓ the paper's figure lies inside our 95 % interval, ✗ outside it", incomplete)
 
 
 def compared(found: Protocols, shift: str) -> Iterator[Comparison]:
     """Our figures of a shift that the papers print too."""
-    cikm = shift not in MS_SHIFT
+    cikm = not SHIFTS[shift].clustered
     table = {
-        (cell["system"], _part(cell), cell["measure"], cell["figure"]): cell for cell in published(REFERENCES[shift])
+        (cell["system"], _part(cell), cell["measure"], cell["figure"]): cell
+        for cell in published(SHIFTS[shift].published_table)
     }
     for row in found.results[shift].iter_rows(named=True) if shift in found.results else ():
         part = row.get("cluster") or row.get("size") or ""
@@ -186,7 +180,9 @@ def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed
     untrained = [
         runs[0]
         for (shift, system), runs in groups.items()
-        if system == UNTRAINED and shift in MS_SHIFT and any(one == shift and two != UNTRAINED for one, two in groups)
+        if system == UNTRAINED
+        and SHIFTS[shift].clustered
+        and any(one == shift and two != UNTRAINED for one, two in groups)
     ]
     trained = [run for runs in groups.values() if runs[0] not in untrained for run in runs]
     found = protocols(trained, release, untrained, seed)
@@ -203,7 +199,7 @@ def _part(cell: dict[str, Any]) -> str:
 def _beside(rows: Sequence[Comparison]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
     figures = [figure for figure in ("in", "out", "loss") if any(one.figure in (figure, "value") for one in rows)]
-    reference = load(REFERENCES[rows[0].shift])["paper"]
+    reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
     table = Table(
         title=f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})",
         box=None,

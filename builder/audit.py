@@ -27,12 +27,11 @@ from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release
+from eval_kit.shifts import CLUSTERED, TREC_DL
 
 EXAMPLES = 5
 ROUNDING = 1e-9
-MS_SHIFT = ("topic", "wh", "length")
 STAND_IN = "other test queries"
-TREC_DL = ("dl19", "dl20")
 WORDS = "words"
 """The encoder that :func:`builder.near_duplicates.words` is."""
 
@@ -128,7 +127,7 @@ def pairs(release: Release) -> Iterator[Pair]:
     TREC DL year. Chameleons: all training queries against dev.
     """
     have = release.configs
-    for shift in MS_SHIFT:
+    for shift in CLUSTERED:
         yield from _held_out(release, shift)
     if "train" in have.get("resttest", []):
         train = release.table("resttest", "train")
@@ -141,7 +140,7 @@ def pairs(release: Release) -> Iterator[Pair]:
             test_set = release.test_sets[split]
             test, train = test_set.queries.to_frame(), release.table("restrain", name)
             yield _pair(release, f"restrain.{name}, {split}", train, test, [f"restrain_{name}"], test_set.qrels)
-    trains = [release.table(config, "train") for config in (*MS_SHIFT, "resttest") if "train" in have.get(config, [])]
+    trains = [release.table(config, "train") for config in (*CLUSTERED, "resttest") if "train" in have.get(config, [])]
     if "chameleons" in have and trains:
         train = pl.concat(table.select("query_id") for table in trains)
         yield _pair(release, "chameleons", train, release.table("chameleons", "dev"), ["train"], "dev")

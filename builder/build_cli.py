@@ -147,7 +147,7 @@ def _rebuilt(given: dict[str, Any], console: Console) -> "Draft":
 
 
 def _runs(paths: list[Path]) -> dict[str, Path]:
-    from eval_kit.measures.score import run_name
+    from eval_kit.runs.names import run_name
 
     runs = {run_name(path): path for path in paths}
     if len(runs) < len(paths):

@@ -17,10 +17,10 @@ from builder.shifts import topic
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
+from eval_kit.shifts import CLUSTERED
 from eval_kit.stats.similarity import by_cluster, mean_cosine, weighted_jaccard
 from eval_kit.stats.vectors import Matrix, Vectors
 
-MS_SHIFT = ("topic", "wh", "length")
 SPLITS = ("train", "test")
 OTHERS = "others"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#F0E442")
@@ -113,7 +113,7 @@ def _directed(vectors: Matrix) -> Matrix:
 
 
 def _tables(release: Release) -> list[tuple[str, str]]:
-    return [(shift, split) for shift in MS_SHIFT for split in SPLITS if split in release.configs.get(shift, [])]
+    return [(shift, split) for shift in CLUSTERED for split in SPLITS if split in release.configs.get(shift, [])]
 
 
 def _queries(release: Release) -> pl.DataFrame:

@@ -12,8 +12,8 @@ collection) or ``ms-marco-shift-rebuilt`` instead of
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,13 +26,9 @@ from ir_datasets.util import LocalDownload
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MANIFEST, Release, open_release
+from eval_kit.shifts import SHIFTS, Shift
 
-CITATIONS = {
-    "topic": ["Lupart2023MsShift"],
-    "wh": ["Lupart2023MsShift"],
-    "length": ["Lupart2023MsShift"],
-    "resttest": ["Zhan2022Interpolation"],
-    "restrain": ["Zhan2022Interpolation"],
+CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
     "chameleons": ["Arabzadeh2021Chameleons"],
     "dev": ["Bajaj2016Msmarco"],
     "dl19": ["Craswell2019TrecDl"],
@@ -41,35 +37,26 @@ CITATIONS = {
 GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly relevant"}
 
 
-class QueryList(NamedTuple):
-    """Some queries of one table: all of them, or those with one of ``values`` in ``column``, or all but those."""
+class Entry(NamedTuple):
+    """One dataset to register: the end of its id, its queries (read when asked for), and the split of its qrels."""
 
-    config: str
-    split: str
+    name: str
+    queries: Callable[[], pl.DataFrame]
     qrels: str | None
-    column: str | None = None
-    values: tuple[str, ...] = ()
-    excluded: bool = False
+    documentation: "Documentation"
 
 
 class ShiftQueries(BaseQueries):  # type: ignore[misc]
     """Queries of a release as ir_datasets wants them."""
 
-    def __init__(self, release: Release, which: QueryList) -> None:
+    def __init__(self, release: Release, read: Callable[[], pl.DataFrame]) -> None:
         self._release = release
-        self._which = which
+        self._read = read
 
     @cached_property
     def frame(self) -> pl.DataFrame:
         """``query_id`` and ``text``, each query once."""
-        rows = self._release.table(self._which.config, self._which.split)
-        if self._which.column is not None:
-            chosen = rows.filter(pl.col(self._which.column).is_in(self._which.values))
-            if self._which.excluded:  # whole queries: one that is in two clusters goes with either
-                rows = rows.join(chosen, on="query_id", how="anti", maintain_order="left")
-            else:
-                rows = chosen
-        return rows.select("query_id", "text").unique("query_id", maintain_order=True)
+        return self._read().select("query_id", "text").unique("query_id", maintain_order=True)
 
     def queries_iter(self) -> Iterator[GenericQuery]:
         """Each query; its text is empty where a partial release lacks it."""
@@ -92,16 +79,15 @@ class ShiftQueries(BaseQueries):  # type: ignore[misc]
 class ShiftQrels(BaseQrels):  # type: ignore[misc]
     """The judgements of a query list."""
 
-    def __init__(self, release: Release, which: QueryList, queries: ShiftQueries) -> None:
+    def __init__(self, release: Release, split: str, queries: ShiftQueries) -> None:
         self._release = release
-        self._which = which
+        self._split = split
         self._queries = queries
 
     def qrels_iter(self) -> Iterator[TrecQrel]:
         """Each judgement of a query of the list."""
-        assert self._which.qrels is not None
-        wanted = self._queries.frame["query_id"].implode()
-        judged = self._release.qrels(self._which.qrels).filter(pl.col("query_id").is_in(wanted))
+        queries = self._queries.frame["query_id"].implode()
+        judged = self._release.qrels(self._split).filter(pl.col("query_id").is_in(queries))
         for query_id, passage_id, relevance in judged.iter_rows():
             yield TrecQrel(query_id, passage_id, relevance, "0")
 
@@ -143,44 +129,55 @@ def register(source: str | os.PathLike[str] | None = None, revision: str | None 
     prefix = f"{_collection(release)}/shift"
     docs = _docs(release)
     new = []
-    for name, which, documentation in [*_test_sets(release), *_training_sets(release)]:
-        dataset_id = f"{prefix}/{name}"
+    for entry in [*_test_sets(release), *_training_sets(release)]:
+        dataset_id = f"{prefix}/{entry.name}"
         if dataset_id in list(ir_datasets.registry):
             continue
-        queries = ShiftQueries(release, which)
-        qrels = ShiftQrels(release, which, queries) if which.qrels else None
-        ir_datasets.registry.register(dataset_id, Dataset(docs, queries, qrels, documentation))
+        queries = ShiftQueries(release, entry.queries)
+        qrels = ShiftQrels(release, entry.qrels, queries) if entry.qrels else None
+        ir_datasets.registry.register(dataset_id, Dataset(docs, queries, qrels, entry.documentation))
         new.append(dataset_id)
     return new
 
 
-def _test_sets(release: Release) -> Iterator[tuple[str, QueryList, Documentation]]:
-    rules = {(table["config"], table["split"]): table["rule"] for table in release.manifest["tables"]}
-    for one in release.manifest["test_sets"]:
-        which = QueryList(one["config"], one["split"], one["qrels"], one.get("column"), tuple(one.get("values", [])))
-        rule = rules[one["config"], one["split"]]
-        description = f"Test set {one['name']}, {one['queries']} queries: {rule['text']} ({rule['source']})."
-        documentation = Documentation(description, one["measures"], CITATIONS.get(one["shift"], []))
-        yield one["name"].replace(".", "/"), which, documentation
+def _test_sets(release: Release) -> Iterator[Entry]:
+    rules = _rules(release)
+    for test_set in release.manifest["test_sets"]:
+        rule = rules[test_set["config"], test_set["split"]]
+        description = f"Test set {test_set['name']}, {test_set['queries']} queries: {rule}."
+        documentation = Documentation(description, test_set["measures"], CITATIONS.get(test_set["shift"], []))
+        queries = partial(_test_queries, release, test_set)
+        yield Entry(test_set["name"].replace(".", "/"), queries, test_set["qrels"], documentation)
 
 
-def _training_sets(release: Release) -> Iterator[tuple[str, QueryList, Documentation]]:
-    for table in release.manifest["tables"]:
-        config, split, rule = table["config"], table["split"], table["rule"]
-        citations = CITATIONS.get(config, [])
-        if config == "restrain":
-            qrels = f"restrain_{split}"
-            description = f"Training queries {split}: {rule['text']} ({rule['source']})."
-            name = f"restrain/{split.replace('_', '-')}"
-            yield name, QueryList(config, split, qrels), Documentation(description, [], citations)
-        elif split == "train" and config != "qrels":
-            labels: Mapping[str, Any] = next((column for column in table["columns"] if column["type"] == "label"), {})
-            qrels_split = "train" if "train" in release.configs.get("qrels", []) else None
-            for held_out in labels.get("labels", []):
-                which = QueryList(config, split, qrels_split, labels["name"], (held_out,), excluded=True)
-                made = f"{rule['text']} ({rule['source']})"
-                description = f"Training queries of every {config} cluster but {held_out}: {made}."
-                yield f"{config}/not-{held_out}", which, Documentation(description, [], citations)
+def _test_queries(release: Release, test_set: Mapping[str, Any]) -> pl.DataFrame:
+    rows = release.table(test_set["config"], test_set["split"])
+    return rows.filter(pl.col(test_set["column"]).is_in(test_set["values"])) if "column" in test_set else rows
+
+
+def _training_sets(release: Release) -> Iterator[Entry]:
+    rules = _rules(release)
+    for shift in SHIFTS.values():
+        for part, (config, split) in shift.training_tables(release).items():
+            documentation = Documentation(
+                f"{shift.training_title(part)}: {rules[config, split]}.", [], CITATIONS[shift.name]
+            )
+            queries = partial(_training_queries, release, shift, part)
+            qrels = shift.training_qrels(part)
+            judged = qrels if qrels in release.configs.get("qrels", []) else None
+            yield Entry(f"{shift.name}/{shift.training_name(part)}", queries, judged, documentation)
+
+
+def _training_queries(release: Release, shift: Shift, part: str) -> pl.DataFrame:
+    return shift.training(release, part).queries
+
+
+def _rules(release: Release) -> dict[tuple[str, str], str]:
+    """What says who is in each table, with its source."""
+    tables = release.manifest["tables"]
+    return {
+        (table["config"], table["split"]): f"{table['rule']['text']} ({table['rule']['source']})" for table in tables
+    }
 
 
 def _docs(release: Release) -> Any:

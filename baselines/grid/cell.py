@@ -15,10 +15,8 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names as cells
+from eval_kit.shifts import SHIFTS
 from search.passages import collection_key
-
-TEST_TABLES = {"resttest": ("dev", "dl19", "dl20"), "restrain": ("dl19", "dl20")}
-"""Splits of the config ``resttest`` that these shifts are tested on; the others have a split ``test`` of their own."""
 
 SHARED_INDEX = ("bm25", "monobert")
 """Systems that index passages without a model; monoBERT searches BM25's candidates."""
@@ -85,12 +83,9 @@ class Cell:
         Raises:
             UserError: the release lacks the shift's test queries.
         """
-        shift = self.place.shift
-        splits = TEST_TABLES.get(shift)
-        held = self.release.configs.get("resttest", [])
-        tables = [("resttest", split) for split in splits if split in held] if splits else [(shift, "test")]
+        tables = SHIFTS[self.place.shift].test_tables(self.release)
         if not tables:
-            raise UserError(f"{self.release.folder}: holds no queries to test {shift} on")
+            raise UserError(f"{self.release.folder}: holds no queries to test {self.place.shift} on")
         texts = [self.release.table(*table).select("query_id", "text") for table in tables]
         return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
 

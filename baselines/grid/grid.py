@@ -12,6 +12,7 @@ from baselines.grid.stages import Outcome, publish
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names as places
+from eval_kit.shifts import SHIFTS
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -38,12 +39,12 @@ def cells(
     Raises:
         UserError: the release does not hold a shift.
     """
-    wanted = shifts or [shift for shift in places.SHIFTS if shift in release.configs]
+    wanted = shifts or [shift for shift in SHIFTS if shift in release.configs]
     return [
         Cell(places.Cell(system, shift, part, seed), release, options[system], root)
         for seed in seeds
         for shift in wanted
-        for part in places.parts(release, shift)
+        for part in SHIFTS[shift].parts(release)
         for system in options
     ]
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from baselines.grid.journal import STAGES, in_use, read
 from eval_kit.errors import UserError
 from eval_kit.runs import names as cells
+from eval_kit.shifts import SHIFTS
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
@@ -122,4 +123,4 @@ def _progress(one: Standing) -> str:
 
 
 def _order(one: Standing) -> tuple[int, cells.Cell]:
-    return cells.SHIFTS.index(one.place.shift), one.place
+    return list(SHIFTS).index(one.place.shift), one.place

@@ -17,7 +17,7 @@ from filelock import FileLock
 from baselines.grid.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.runs import names as cells
+from eval_kit.shifts import SHIFTS
 from search.passages import collection_key, passages
 from search.texts import PassageTexts, write
 
@@ -223,17 +223,12 @@ def _unseen(release: Release) -> pl.DataFrame:
 def _allowed(cell: Cell) -> tuple[pl.DataFrame, str]:
     """The queries that the cell may train on, and the name of their judgements."""
     place, release = cell.place, cell.release
-    if place.held_out not in (have := cells.parts(release, place.shift)):
-        raise UserError(f"{place.file}: the {place.shift} shift has no {place.held_out}; it has {', '.join(have)}")
-    if place.shift == "restrain":
-        queries, qrels = release.table("restrain", place.held_out), f"restrain_{place.held_out}"
-    else:
-        table, qrels = release.table(place.shift, "train"), "train"
-        column = "bucket" if place.shift == "resttest" else "cluster"
-        held_out = table.filter(pl.col(column) == place.held_out)
-        queries = table.join(held_out, on="query_id", how="anti")
+    shift = SHIFTS[place.shift]
+    shift.check_part(release, place.held_out, place.file)
+    training = shift.training(release, place.held_out)
     unseen = _unseen(release)
-    return queries.join(unseen, on="query_id", how="anti").join(unseen, on="text", how="anti"), qrels
+    queries = training.queries.join(unseen, on="query_id", how="anti").join(unseen, on="text", how="anti")
+    return queries, training.qrels
 
 
 def _relevant(release: Release, qrels: str) -> pl.DataFrame:

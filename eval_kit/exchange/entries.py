@@ -9,8 +9,9 @@ from eval_kit.errors import UserError
 from eval_kit.exchange.submission import DOCUMENT, Submission, opened
 from eval_kit.measures.score import score
 from eval_kit.pages.leaderboard import Entry
-from eval_kit.protocols.grid import MS_SHIFT, protocols
+from eval_kit.protocols.grid import protocols
 from eval_kit.release import Release
+from eval_kit.shifts import SHIFTS
 
 
 def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = lambda run: None) -> list[Entry]:
@@ -39,7 +40,7 @@ def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = l
 def _entries(
     source: str, submission: Submission, release: Release, on_run: Callable[[Path], object]
 ) -> Iterator[Entry]:
-    grid = [run for run, cell in submission.runs.items() if cell is not None and cell.shift in MS_SHIFT]
+    grid = [run for run, cell in submission.runs.items() if cell is not None and SHIFTS[cell.shift].clustered]
     single = [run for run, cell in submission.runs.items() if cell is None]
 
     def entry(shift: str, test_set: str, measure: str, figure: str, *values: float | None) -> Entry:

@@ -18,6 +18,7 @@ from eval_kit.files.schemas import validate
 from eval_kit.measures.score import Scores, score
 from eval_kit.release import Release
 from eval_kit.runs.names import Cell
+from eval_kit.shifts import SHIFTS
 
 _VALUES = {
     "system": pl.String(),
@@ -186,26 +187,22 @@ def _of_run(path: Path, scored: Scores) -> Source:
 
 def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Release) -> pl.DataFrame:
     """``In`` and ``Out`` of every grid: each query's mean over models (and seeds), and the most queries missing."""
-    of_runs = [(name, cell.shift, cell.held_out) for name, cell in cells.items() if cell is not None]
-    named = pl.DataFrame(of_runs, dict.fromkeys(("run", "shift", "held_out"), pl.String()), orient="row")
-    rows = values.join(named, on="run", maintain_order="left")
-    buckets = pl.DataFrame(schema={"query_id": pl.String(), "bucket": pl.String()})
-    if "resttest" in set(named["shift"]):
-        buckets = release.table("resttest", "dev").select("query_id", "bucket")
-    rows = rows.join(buckets, on="query_id", how="left", maintain_order="left")
-    shift, held_out, test_set = pl.col("shift"), pl.col("held_out"), pl.col("test_set")
-    whole = shift + "." + held_out
-    regime, size = held_out.str.splitn("_", 2).struct[0], held_out.str.splitn("_", 2).struct[1]
-    figure = (
-        pl.when(shift == "restrain", test_set.is_in(submission.RESTRAIN_SETS))
-        .then(pl.when(regime == "extrapolate").then(pl.lit("Out ")).otherwise(pl.lit("In ")) + size)
-        .when(shift == "resttest", test_set == "dev")
-        .then(pl.when(pl.col("bucket") == held_out).then(pl.lit("Out")).otherwise(pl.lit("In")))
-        .when(test_set.str.starts_with(shift + "."))
-        .then(pl.when(test_set == whole).then(pl.lit("Out")).otherwise(pl.lit("In")))
-    )
-    kept = rows.with_columns(figure=figure).filter(pl.col("figure").is_not_null())
-    return kept.group_by(_KEYS, maintain_order=True).agg(pl.col("value").mean(), pl.col("missing").max())
+    in_grids = [(run, cell.shift, cell.held_out) for run, cell in cells.items() if cell is not None]
+    columns = dict.fromkeys(("run", "shift", "held_out"), pl.String())
+    rows = values.join(pl.DataFrame(in_grids, columns, orient="row"), on="run", maintain_order="left")
+    figures = [pl.DataFrame(schema={**_VALUES, "shift": pl.String()}).select(*_KEYS, "value", "missing")]
+    for (name,), grid in rows.group_by("shift", maintain_order=True):
+        shift = SHIFTS[str(name)]
+        figure = pl.when("is_out").then(pl.lit("Out")).otherwise(pl.lit("In"))
+        if shift.group == "size":
+            figure = figure + " " + pl.col("part")
+        compared = shift.roles(grid, release).with_columns(figure=figure)
+        figures.append(
+            compared.group_by(_KEYS, maintain_order=True)
+            .agg(pl.col("value").mean(), pl.col("missing").max())
+            .select(figures[0].columns)
+        )
+    return pl.concat(figures)
 
 
 def _read_per_query(path: Path) -> pl.DataFrame:

@@ -27,13 +27,13 @@ from eval_kit.exchange.archive import (
 from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
 from eval_kit.runs.coverage import covered
-from eval_kit.runs.names import Cell, cell_of, parts
+from eval_kit.runs.names import Cell, cell_of
 from eval_kit.runs.ranks import rank_judged
+from eval_kit.shifts import SHIFTS
 
 DOCUMENT = "submission.json"
 LARGEST_DOCUMENT = 1 << 20
 SHOWN_FAULTS = 5
-RESTRAIN_SETS = ("dl19", "dl20")
 
 _NOTHING = pl.DataFrame(schema={"query_id": pl.String(), "passage_id": pl.String()})
 
@@ -252,8 +252,8 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
         seeds.setdefault((cell.shift, cell.seed), []).append(cell)
     for (shift, seed), members in seeds.items():
         try:
-            have = parts(release, shift)
-        except UserError:
+            have = SHIFTS[shift].parts(release)
+        except (KeyError, UserError):
             faults.append(f"the release holds no {printable(shift)} shift, which a run is listed for")
             continue
         held_out = {cell.held_out for cell in members}
@@ -261,10 +261,9 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
             f"the {shift} shift has no {printable(one)}, which a run is listed for; it has {', '.join(have)}"
             for one in sorted(held_out - set(have))
         ]
-        sizes = {one.partition("_")[2] for one in held_out}
-        needed = have if shift != "restrain" else [one for one in have if one.partition("_")[2] in sizes]
-        for part in needed:
-            if part not in held_out:
+        lacking = set(SHIFTS[shift].complete(held_out, release)) - held_out
+        for part in have:
+            if part in lacking:
                 expected = printable(Cell(members[0].system, shift, part, seed).file)
                 faults.append(f"the grid on {shift} lacks a run: expected {expected}")
     return faults
@@ -285,7 +284,8 @@ def _run_faults(root: Path, run: Path, cell: Cell | None, release: Release, limi
     covers = [one.name for one in coverage.test_sets]
     expected = _expected_sets(cell.shift, release)
     lacking = [one for one in expected if one not in covers]
-    if not expected or not lacking or (cell.shift == "restrain" and len(lacking) < len(expected)):
+    needs_all = SHIFTS[cell.shift].all_test_sets_needed if cell.shift in SHIFTS else True
+    if not expected or not lacking or (not needs_all and len(lacking) < len(expected)):
         return []
     if len(lacking) == len(expected):
         return [f"{name}: is listed for the {cell.shift} shift, but covers none of its test sets: {', '.join(covers)}"]
@@ -294,11 +294,7 @@ def _run_faults(root: Path, run: Path, cell: Cell | None, release: Release, limi
 
 def _expected_sets(shift: str, release: Release) -> list[str]:
     """The test sets that a cell's run must cover (of ReSTrain's, one)."""
-    if shift == "restrain":
-        return [name for name in RESTRAIN_SETS if name in release.test_sets]
-    if shift == "resttest":
-        return ["dev"]
     try:
-        return [f"{shift}.{part}" for part in parts(release, shift)]
-    except UserError:
+        return SHIFTS[shift].test_sets(release)
+    except (KeyError, UserError):
         return []

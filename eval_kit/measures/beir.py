@@ -21,9 +21,10 @@ from eval_kit.errors import UserError
 from eval_kit.files.digests import table_digest
 from eval_kit.files.text import read_utf8
 from eval_kit.measures.definitions import holes, parse, per_query, with_ties_resolved
-from eval_kit.measures.score import Figure, Scores, run_name, source_of
+from eval_kit.measures.score import Figure, Scores, source_of
 from eval_kit.release import TestSet
 from eval_kit.runs.coverage import covered
+from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.reader import Faults
 

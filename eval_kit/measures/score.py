@@ -12,6 +12,7 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse, per_query, value_of_nothing, with_ties_resolved
 from eval_kit.release import Release, TestSet
 from eval_kit.runs.coverage import Coverage, covered
+from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 
 
@@ -199,11 +200,3 @@ def _names(runs: Sequence[Path]) -> list[str]:
         raise UserError(f"{next(run for run in runs if list(runs).count(run) > 1)}: is given twice")
     short = [run_name(run) for run in runs]
     return [name if short.count(name) == 1 else str(run) for name, run in zip(short, runs, strict=True)]
-
-
-def run_name(run: Path) -> str:
-    """The file name without the endings of runs and compressed files: ``bm25.dl19`` for ``bm25.dl19.trec.gz``."""
-    name = run.name
-    for ending in (".gz", ".zst", ".trec", ".run", ".txt", ".tsv"):
-        name = name.removesuffix(ending) or name
-    return name

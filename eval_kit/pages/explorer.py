@@ -10,6 +10,7 @@ from eval_kit.pages.report_data import NAMES, cutoff, main_measure, texts
 from eval_kit.pages.report_tables import scroll
 from eval_kit.protocols.grid import Protocols
 from eval_kit.release import Release
+from eval_kit.shifts import SHIFTS
 
 MAX_ROWS = 4_000
 """Rows of the per-query explorer; of a larger grid those with the greatest difference, either way."""
@@ -42,7 +43,7 @@ def explorer(
         rows = rows.join(r, on=["shift", "part", "query_id"], how="left", maintain_order="left")
     ids = rows["query_id"].unique(maintain_order=True)
     shown = dict(texts(release, shifts, ids).iter_rows())
-    in_order = [part for shift in shifts if shift != "restrain" for part in found.clusters[shift]]
+    in_order = [part for shift in shifts if SHIFTS[shift].group != "size" for part in found.clusters[shift]]
     parts = list(dict.fromkeys([*in_order, *(part for one in pairs.values() for part in one["part"].unique().sort())]))
     places = {name: {one: i for i, one in enumerate(all_)} for name, all_ in
               (("q", ids), ("s", systems), ("p", parts))}  # fmt: skip

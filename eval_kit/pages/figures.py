@@ -11,8 +11,9 @@ from eval_kit.pages.plots import boxes, distribution, loss_against_jaccard, swat
 from eval_kit.pages.plots import loss_by_interval as picture_of_intervals
 from eval_kit.pages.report_data import NAMES, capitalised, in_and_out, jaccards, lower_is_better, main_measure
 from eval_kit.pages.report_tables import minus
-from eval_kit.protocols.grid import MS_SHIFT, Protocols
+from eval_kit.protocols.grid import Protocols
 from eval_kit.release import Release
+from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.intervals import edges, interval_of, loss_by_interval, per_query_loss
 from eval_kit.stats.losses import KINDS, Estimate, correlations
 
@@ -25,7 +26,7 @@ def figures(
     r: pl.DataFrame | None,
 ) -> Html:
     """The section of figures: those about R only where ``r``, the nearness of each query, is given."""
-    shifts = [shift for shift in MS_SHIFT if shift in found.results]
+    shifts = [shift for shift in CLUSTERED if shift in found.results]
     if not shifts:
         return element("p", "The figures are about topic, wh and length shifts, of which no grid was given.")
     parts = [_figure_3(found, shifts, systems, release)]
@@ -42,7 +43,7 @@ def figures(
 
 def _figure_3(found: Protocols, shifts: Sequence[str], systems: Sequence[str], release: Release) -> Html:
     """Topic and wh clusters in one picture, as in the paper; length clusters only where there are no others."""
-    taken = [shift for shift in shifts if shift != "length"] or list(shifts)
+    taken = [shift for shift in shifts if SHIFTS[shift].correlates] or list(shifts)
     measure = main_measure(found.results[taken[0]])
     losses = pl.concat(
         found.results[shift]

@@ -16,16 +16,10 @@ from eval_kit.pages.report_data import NAMES, Standing, capitalised, main_measur
 from eval_kit.pages.report_tables import percent
 from eval_kit.protocols.grid import Protocols
 from eval_kit.release import Release
-from eval_kit.runs.names import SHIFTS
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Vectors
 
-_WHERE = {
-    "topic": "on topics it never saw in training",
-    "wh": "on wh words it never saw in training",
-    "length": "on query lengths it never saw in training",
-    "resttest": "on dev queries unlike those it was trained on",
-    "restrain": "on TREC DL queries when trained away from them",
-}
+_WHERE = {name: shift.phrase for name, shift in SHIFTS.items()}
 
 
 def write_report(
@@ -46,7 +40,7 @@ def write_report(
         UserError: vectors that lack a query, or a file that cannot be written.
     """
     found = replace(found, results={shift: found.results[shift] for shift in SHIFTS if shift in found.results})
-    pairs = {shift: paired(found.values, shift, found, release) for shift in found.results}
+    pairs = {shift: paired(found.values, shift, release) for shift in found.results}
     r = None if vectors is None else nearness(found, release, vectors)
     systems = list(
         dict.fromkeys(name for one in found.results.values() for name in one["system"].unique(maintain_order=True))
@@ -139,10 +133,8 @@ def _tables(found: Protocols) -> Html:
     parts = [element("p", note, class_="quiet")]
     for shift, results in found.results.items():
         parts.append(element("h3", capitalised(NAMES[shift])))
-        if shift == "restrain":
-            parts.append(report_tables.restrain(results))
-        elif shift == "resttest":
-            parts.append(report_tables.resttest(results))
+        if not SHIFTS[shift].clustered:
+            parts.append((report_tables.restrain if SHIFTS[shift].group else report_tables.resttest)(results))
         else:
             parts += _ms_shift_tables(found, shift, results)
     every = element("summary", "Every loss with its statistics, sortable")

@@ -7,19 +7,14 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.protocols.grid import MS_SHIFT, Protocols
+from eval_kit.protocols.grid import Protocols
 from eval_kit.release import Release
+from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.losses import Floats, relative_losses
 from eval_kit.stats.similarity import by_cluster, to_training
 from eval_kit.stats.vectors import Vectors
 
-NAMES = {
-    "topic": "query topics",
-    "wh": "query forms (wh words)",
-    "length": "query lengths",
-    "resttest": "ReSTTest",
-    "restrain": "ReSTrain",
-}
+NAMES = {name: shift.title for name, shift in SHIFTS.items()}
 """The shifts as a page calls them."""
 
 
@@ -50,38 +45,24 @@ def main_measure(results: pl.DataFrame) -> str:
     return next((str(one) for one in measures if not lower_is_better(one)), str(measures[0]))
 
 
-def paired(values: pl.DataFrame, shift: str, found: Protocols, release: Release) -> pl.DataFrame:
+def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     """In and Out of every query of a shift, for every system, measure and seed.
 
     Args:
         values: of grid runs, as ``Protocols.values`` holds them.
         shift: its name.
-        found: for the shift's clusters.
-        release: for the buckets of ReSTTest.
+        release: that was scored on.
 
     Returns:
         ``system``, ``measure``, ``part`` (cluster, bucket or size), ``seed``, ``query_id``, ``inside``, ``out``, and
         ``in_rank`` and ``out_rank``: the median over models of the rank that a reciprocal rank stands for (infinite
         where nothing was found, null for other measures).
     """
-    here = values.filter(pl.col("shift") == shift)
-    if shift == "resttest":
-        buckets = release.table("resttest", "dev").select("query_id", part="bucket")
-        here = here.filter(pl.col("test_set") == "dev").join(buckets, on="query_id", maintain_order="left")
-        is_out = pl.col("held_out") == pl.col("part")
-    elif shift == "restrain":
-        split = pl.col("held_out").str.split_exact("_", 1)
-        here = here.filter(pl.col("test_set").is_in(["dl19", "dl20"])).with_columns(part=split.struct[1])
-        is_out = pl.col("held_out").str.starts_with("extrapolate_")
-    else:
-        sets = [f"{shift}.{cluster}" for cluster in found.clusters[shift]]
-        here = here.filter(pl.col("test_set").is_in(sets))
-        here = here.with_columns(part=pl.col("test_set").str.strip_prefix(f"{shift}."))
-        is_out = pl.col("held_out") == pl.col("part")
+    compared = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
     rank = pl.when(pl.col("measure").str.starts_with("RR")).then(1 / pl.col("value"))
     keys = ["system", "measure", "part", "seed", "query_id"]
     return (
-        here.with_columns(rank=rank, is_out=is_out)
+        compared.with_columns(rank=rank)
         .group_by(keys, maintain_order=True)
         .agg(
             inside=pl.col("value").filter(~pl.col("is_out")).mean(),
@@ -100,7 +81,7 @@ def standings(found: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standin
     """
     results = found.results[shift]
     measure = main_measure(results)
-    if shift not in MS_SHIFT:
+    if not SHIFTS[shift].clustered:
         rows = results.filter(pl.col("measure") == measure).iter_rows(named=True)
         return [
             Standing(
@@ -135,7 +116,7 @@ def jaccards(found: Protocols, release: Release) -> pl.DataFrame:
     frames = [
         by_cluster(release, shift).select(pl.lit(shift).alias("shift"), "cluster", "jaccard")
         for shift in found.results
-        if shift in MS_SHIFT
+        if SHIFTS[shift].clustered
     ]
     return pl.concat(frames) if frames else pl.DataFrame(schema={"shift": pl.String})
 
@@ -156,7 +137,7 @@ def nearness(found: Protocols, release: Release, vectors: Vectors | Mapping[str,
     """
     frames = []
     for shift in found.results:
-        for cluster in found.clusters[shift] if shift in MS_SHIFT else ():
+        for cluster in found.clusters[shift] if SHIFTS[shift].clustered else ():
             name = f"{shift}.{cluster}"
             mine = vectors if isinstance(vectors, Vectors) else vectors.get(name)
             if mine is None:
@@ -165,7 +146,7 @@ def nearness(found: Protocols, release: Release, vectors: Vectors | Mapping[str,
             r = to_training(release, shift, cluster, mine)
             frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
     if not frames:
-        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(MS_SHIFT)} shift")
+        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(CLUSTERED)} shift")
     return pl.concat(frames)
 
 
@@ -174,21 +155,21 @@ def queries_to_encode(found: Protocols, release: Release) -> pl.DataFrame:
     frames = [
         release.table(shift, split).select("query_id", "text")
         for shift in found.results
-        if shift in MS_SHIFT
+        if SHIFTS[shift].clustered
         for split in ("test", "train")
     ]
     if not frames:
-        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(MS_SHIFT)} shift")
+        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(CLUSTERED)} shift")
     return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
 
 
 def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.DataFrame:
     """``query_id`` and ``text`` of test queries; a release without a query's text gives it none."""
-    wanted = {"resttest": ["dev"], "restrain": ["dl19", "dl20"]}
+    names = {name for shift in shifts for name in SHIFTS[shift].test_sets(release)}
     frames = [pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})]
     tables = set()
     for entry in release.manifest["test_sets"]:
-        if any(entry["name"] in wanted.get(shift, ()) or entry["shift"] == shift for shift in shifts):
+        if entry["name"] in names or entry["shift"] in shifts:
             tables.add((entry["config"], entry["split"]))
     for config, split in sorted(tables):
         table = release.table(config, split)

@@ -9,13 +9,12 @@ import polars as pl
 from rich.console import Console
 
 from eval_kit.errors import UserError
-from eval_kit.measures.score import Scores, run_name, score
-from eval_kit.protocols import in_out as protocol
+from eval_kit.measures.score import Scores, score
+from eval_kit.protocols import in_out
 from eval_kit.release import Release
-from eval_kit.runs.names import Cell, grid, named, parts
+from eval_kit.runs.names import Cell, grid, named, run_name
+from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.tables import papers as paper_tables
-
-MS_SHIFT = ("topic", "wh", "length")
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,9 @@ class Protocols:
         """The papers' tables, one shift after the other."""
         for shift, results in self.results.items():
             console.rule(shift)
-            if shift == "restrain":
-                console.print(paper_tables.restrain(results))
-            elif shift == "resttest":
-                console.print(paper_tables.resttest(results))
+            if not SHIFTS[shift].clustered:
+                layout = paper_tables.restrain if SHIFTS[shift].group else paper_tables.resttest
+                console.print(layout(results))
             else:
                 for measure in results["measure"].unique(maintain_order=True):
                     untrained = {
@@ -94,15 +92,10 @@ def protocols(
     clusters: dict[str, list[str]] = {}
     for shift in dict.fromkeys(cell.shift for cell in cells.values()):
         here = values.filter(pl.col("shift") == shift)
-        clusters[shift] = parts(release, shift)
-        _refuse_foreign_runs(shift, cells, here)
-        matrices[shift] = protocol.matrix(here)
-        if shift in MS_SHIFT:
-            results[shift] = protocol.losses(here, clusters[shift], shift, seed)
-        elif shift == "restrain":
-            results[shift] = protocol.restrain(here, seed)
-        else:
-            results[shift] = protocol.resttest(here, release.table("resttest", "dev"), seed)
+        clusters[shift] = SHIFTS[shift].parts(release)
+        _refuse_foreign_runs(SHIFTS[shift], cells, here, release)
+        matrices[shift] = in_out.matrix(here)
+        results[shift] = in_out.losses(here, SHIFTS[shift], release, seed)
     provenance = {**scores.provenance, "seed": seed}
     return Protocols(values, results, matrices, _untrained(scores, untrained), clusters, provenance)
 
@@ -118,14 +111,13 @@ def _values(scores: Scores, cells: dict[Path, Cell]) -> pl.DataFrame:
     return scores.per_query().join(of_runs, on="run", how="inner", maintain_order="left")
 
 
-def _refuse_foreign_runs(shift: str, cells: dict[Path, Cell], values: pl.DataFrame) -> None:
+def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataFrame, release: Release) -> None:
     """A run that covers no test set of the shift in its name was made on something else."""
-    own = {"restrain": ["dl19", "dl20"], "resttest": ["dev"]}.get(shift)
-    on_shift = pl.col("test_set").is_in(own) if own else pl.col("test_set").str.starts_with(f"{shift}.")
-    covered = {tuple(row) for row in values.filter(on_shift).select("system", "held_out", "seed").unique().iter_rows()}
+    compared = shift.roles(values, release).select("system", "held_out", "seed").unique()
+    covering = {Cell(system, shift.name, held_out, seed) for system, held_out, seed in compared.iter_rows()}
     for run, cell in cells.items():
-        if cell.shift == shift and (cell.system, cell.held_out, cell.seed) not in covered:
-            raise UserError(f"{run}: covers no test set of the {shift} shift, which it was trained on")
+        if cell.shift == shift.name and cell not in covering:
+            raise UserError(f"{run}: covers no test set of the {shift.name} shift, which it was trained on")
 
 
 def _untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:

@@ -1,10 +1,10 @@
 """The papers' protocols: what is compared with what. Plain dataframes in and out.
 
-All functions take per-query values of grid runs, one row a value: ``system``, ``held_out``, ``seed``, ``test_set``,
+Functions take per-query values of grid runs, one row a value: ``system``, ``held_out``, ``seed``, ``test_set``,
 ``measure``, ``query_id``, ``value``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.shifts import Shift
 from eval_kit.stats.losses import holm, paired_t_test, relative_losses
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
-
-RESTRAIN_MEASURES = ("nDCG@10", "R(rel=2)@100")
-RESTTEST_MEASURES = ("RR@10", "R@100")
 
 
 def matrix(values: pl.DataFrame) -> pl.DataFrame:
@@ -31,99 +30,68 @@ def matrix(values: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def losses(values: pl.DataFrame, clusters: Sequence[str], shift: str, seed: int = 0) -> pl.DataFrame:
-    """Avg In, Out and Rel Loss of every system on every cluster of an MS-Shift shift (ECIR 2023 §3.2, Tables 2, 3).
+def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) -> pl.DataFrame:
+    """What every system loses on a shift: In, Out and Rel Loss = (In − Out) / In.
 
-    Avg In is the mean over the models that saw the cluster in training, Out the model that did not.
+    Which model is In and which Out for a query is the shift's rule (:meth:`eval_kit.shifts.Shift.roles`). For each
+    query In is the mean over its In models; the rest is over queries: ECIR 2023 §3.2, Tables 2 and 3 (by cluster),
+    CIKM 2022 §4.1.2, Table 6 (by size, DL19 and DL20 pooled) and §4.1.3, Table 7 (all of dev-small).
 
     Args:
-        values: of complete grids of this shift; rows of other test sets are not looked at.
-        clusters: the shift's.
-        shift: its name; the test sets are ``<shift>.<cluster>``.
+        values: of complete grids of this shift; rows of test sets that the shift is not evaluated on are left out.
+        shift: that the grids are of.
+        release: that was scored on.
         seed: of the bootstrap.
 
     Returns:
-        One row for each system, measure and cluster: ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each
-        with ``_low`` and ``_high`` (95 % paired bootstrap over queries, and over seeds where there are several);
-        ``p`` of the paired t-test, ``p_holm`` corrected over the systems and clusters of a measure, ``d`` (Cohen's
-        d_z), ``queries``, ``models_in``, ``seeds``.
+        One row for each part that the shift reports (column ``cluster`` or ``size``; ReSTTest has none), system and
+        measure: ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each with ``_low`` and ``_high`` (95 % paired
+        bootstrap over queries, and over seeds where there are several); ``p`` of the paired t-test, ``p_holm``
+        corrected over the parts and systems of a measure, ``d`` (Cohen's d_z), ``queries``, ``seeds``. Clusters add
+        ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
 
     Raises:
-        UserError: a cell whose run does not cover a cluster.
+        UserError: a run that does not cover the test queries.
     """
+    compared = shift.roles(values, release)
+    if shift.measures:
+        compared = compared.filter(pl.col("measure").is_in(shift.measures))
     rows: list[dict[str, Any]] = []
-    for cluster in clusters:
-        here = values.filter(pl.col("test_set") == f"{shift}.{cluster}")
+    for part, in_part in _by_part(compared, shift, release):
         pairs: Pairs = {}
-        for (system, measure), group in here.group_by("system", "measure", maintain_order=True):
-            lacking = sorted(set(clusters) - set(group["held_out"]))
-            if lacking:
-                raise UserError(f"{system}.{shift}.{lacking[0]}: does not cover {shift}.{cluster}")
-            inside = _by_seed(group.filter(pl.col("held_out") != cluster))
-            pairs[str(system), str(measure)] = (inside, _by_seed(group.filter(pl.col("held_out") == cluster)))
-        rows += [{"cluster": cluster, **row} for row in _compared(pairs, seed)]
-    if not rows:
-        raise UserError(f"no run covers a test set of the {shift} shift")
-    table = pl.DataFrame(rows).with_columns(models_in=pl.lit(len(clusters) - 1))
-    return _holm_corrected(table, ["measure"])
-
-
-def restrain(values: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
-    """Inter., Extra. and Δ of ReSTrain for each size (CIKM 2022 §4.1.2, Tables 6, 8 and 9).
-
-    A model trained on the interpolation set is compared with one trained on the extrapolation set of the same size,
-    over all queries of TREC DL 2019 and 2020 together (a mean over queries, not over tracks).
-
-    Returns:
-        As :func:`losses`, with ``size`` for ``cluster``, and ``delta`` = Extra. / Inter. − 1.
-    """
-    here = values.filter(pl.col("test_set").is_in(["dl19", "dl20"]), pl.col("measure").is_in(RESTRAIN_MEASURES))
-    split = pl.col("held_out").str.split_exact("_", 1)
-    here = here.with_columns(regime=split.struct[0], size=split.struct[1])
-    rows: list[dict[str, Any]] = []
-    for size in here["size"].unique(maintain_order=True):
-        pairs: Pairs = {}
-        for (system, measure), group in here.filter(pl.col("size") == size).group_by(
-            "system", "measure", maintain_order=True
-        ):
-            inside, out = (_by_seed(group.filter(pl.col("regime") == one)) for one in ("interpolate", "extrapolate"))
-            if inside.shape != out.shape:
-                raise UserError(f"{system}: its two ReSTrain runs of {size} do not cover the same TREC DL queries")
+        for (system, measure), group in in_part.group_by("system", "measure", maintain_order=True):
+            _check_coverage(group, f"{system}.{shift.name}", shift, release)
+            inside, out = (_by_seed(group.filter(pl.col("is_out") == is_out)) for is_out in (False, True))
             pairs[str(system), str(measure)] = (inside, out)
-        rows += [{"size": size, **row} for row in _compared(pairs, seed)]
+        rows += [part | row for row in _compared(pairs, seed)]
     if not rows:
-        raise UserError("no ReSTrain run covers TREC DL 2019 or 2020")
-    return _holm_corrected(pl.DataFrame(rows), ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
-
-
-def resttest(values: pl.DataFrame, buckets: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
-    """Inter., Extra. and Δ of ReSTTest on dev-small (CIKM 2022 §4.1.3, Table 7), over queries.
-
-    A query's extrapolation value is that of the model trained without the query's bucket, its interpolation value
-    the mean over the other models.
-
-    Args:
-        values: of complete grids; rows of the test set ``dev`` count.
-        buckets: ``query_id`` and ``bucket`` of the dev queries.
-        seed: of the bootstrap.
-
-    Returns:
-        As :func:`losses` without ``cluster``, with ``delta`` = Extra. / Inter. − 1.
-    """
-    here = values.filter(pl.col("test_set") == "dev", pl.col("measure").is_in(RESTTEST_MEASURES)).join(
-        buckets.select("query_id", "bucket"), on="query_id"
-    )
-    pairs: Pairs = {}
-    own = pl.col("bucket") == pl.col("held_out")
-    for (system, measure), group in here.group_by("system", "measure", maintain_order=True):
-        inside, out = _by_seed(group.filter(~own)), _by_seed(group.filter(own))
-        if inside.shape != out.shape:
-            raise UserError(f"{system}: a ReSTTest run does not cover dev")
-        pairs[str(system), str(measure)] = (inside, out)
-    if not pairs:
-        raise UserError("no ReSTTest run covers dev")
-    table = pl.DataFrame(list(_compared(pairs, seed)))
+        raise UserError(f"no run covers a test set of the {shift.name} shift")
+    table = pl.DataFrame(rows)
+    if shift.clustered:
+        models_in = len(shift.parts(release)) - 1
+        return _holm_corrected(table.with_columns(models_in=pl.lit(models_in)), ["measure"])
     return _holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
+
+
+def _by_part(values: pl.DataFrame, shift: Shift, release: Release) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
+    """The rows of each part that results are reported for, with the part as a column of theirs."""
+    if not shift.group:
+        yield {}, values
+        return
+    parts = shift.parts(release) if shift.clustered else values["part"].unique(maintain_order=True)
+    for part in parts:
+        yield {shift.group: part}, values.filter(pl.col("part") == part)
+
+
+def _check_coverage(group: pl.DataFrame, grid: str, shift: Shift, release: Release) -> None:
+    """Check that every model of a system has a value for every query of the group."""
+    queries = group["query_id"].n_unique()
+    counts = group.group_by("held_out", "seed").agg(pl.col("query_id").n_unique())
+    partial = set(counts.filter(pl.col("query_id") < queries)["held_out"])
+    covering = set(counts["held_out"]) - partial
+    for held_out in shift.complete(counts["held_out"].unique().sort(), release):
+        if held_out not in covering:
+            raise UserError(f"{grid}.{held_out}: does not cover {', '.join(group['test_set'].unique().sort())}")
 
 
 def _by_seed(values: pl.DataFrame) -> NDArray[np.float64]:

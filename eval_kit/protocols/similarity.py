@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid import MS_SHIFT, protocols
+from eval_kit.protocols.grid import protocols
 from eval_kit.release import Release
+from eval_kit.shifts import SHIFTS, clustered_in
 from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import Correlation, correlations
 from eval_kit.stats.similarity import by_cluster
@@ -78,7 +79,7 @@ def similarities(
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.
     """
-    shifts = [shift for shift in MS_SHIFT if "test" in release.configs.get(shift, [])]
+    shifts = [shift.name for shift in clustered_in(release, "test")]
     if not shifts:
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
     found = None
@@ -105,7 +106,7 @@ def _losses(release: Release, runs: Sequence[Path], clusters: pl.DataFrame) -> p
     columns = {"system": pl.String, "shift": pl.String, "cluster": pl.String, "rel_loss": pl.Float64}
     parts = [pl.DataFrame(schema=columns)]
     for shift, results in (protocols(runs, release).results if runs else {}).items():
-        if shift in MS_SHIFT:
+        if SHIFTS[shift].clustered:
             rows = results.filter(pl.col("measure") == MEASURE).with_columns(shift=pl.lit(shift))
             parts.append(rows.select(list(columns)))
     jaccard = clusters.select("shift", "cluster", "jaccard")

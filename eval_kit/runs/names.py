@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval_kit.errors import UserError
-from eval_kit.measures.score import run_name
 from eval_kit.release import Release
+from eval_kit.shifts import SHIFTS, check_names
 
-SHIFTS = ("topic", "wh", "length", "resttest", "restrain")
 _NAME = re.compile(rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>\d+))?")
 
 
@@ -29,25 +28,18 @@ class Cell:
         return f"{self.system}.{self.shift}.{self.held_out}{seed}.trec"
 
 
+def run_name(run: Path) -> str:
+    """The file name without the endings of runs and compressed files: ``bm25.dl19`` for ``bm25.dl19.trec.gz``."""
+    name = run.name
+    for ending in (".gz", ".zst", ".trec", ".run", ".txt", ".tsv"):
+        name = name.removesuffix(ending) or name
+    return name
+
+
 def cell_of(run: Path) -> Cell | None:
     """The cell that a run's file name tells of, or None for a run outside a grid."""
     match = _NAME.fullmatch(run_name(run))
     return Cell(match["system"], match["shift"], match["held_out"], int(match["seed"] or 0)) if match else None
-
-
-def parts(release: Release, shift: str) -> list[str]:
-    """What can be held out of a shift (or, for ReSTrain, trained on), in the release's order.
-
-    Raises:
-        UserError: the release does not hold the shift.
-    """
-    for table in release.manifest["tables"]:
-        if table["config"] == shift and shift != "restrain":
-            labels: list[str] = next(column["labels"] for column in table["columns"] if column["type"] == "label")
-            return labels
-    if shift == "restrain" and shift in release.configs:
-        return release.configs["restrain"]
-    raise UserError(f"{release.folder}: holds no {shift} shift")
 
 
 def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[Cell]]:
@@ -61,24 +53,16 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
     """
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in sorted(cells):
-        if cell.held_out not in parts(release, cell.shift):
-            have = ", ".join(parts(release, cell.shift))
-            raise UserError(f"{cell.file}: the {cell.shift} shift has no {cell.held_out}; it has {have}")
+        SHIFTS[cell.shift].check_part(release, cell.held_out, cell.file)
         groups.setdefault((cell.shift, cell.system), []).append(cell)
     for (shift, system), members in groups.items():
-        needed = _restrain_pairs(members) if shift == "restrain" else parts(release, shift)
+        needed = SHIFTS[shift].complete([cell.held_out for cell in members], release)
         for seed in sorted({cell.seed for cell in members}):
             for part in needed:
                 wanted = Cell(system, shift, part, seed)
                 if wanted not in members:
                     raise UserError(f"the grid of {system} on {shift} lacks a run: expected {wanted.file}")
     return groups
-
-
-def _restrain_pairs(cells: Sequence[Cell]) -> list[str]:
-    """Both regimes of every size that any cell has: sizes are compared one by one, so not all are needed."""
-    sizes = dict.fromkeys(cell.held_out.split("_", 1)[1] for cell in cells)
-    return [f"{regime}_{size}" for size in sizes for regime in ("interpolate", "extrapolate")]
 
 
 def named(
@@ -117,9 +101,7 @@ def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:
                 f"{option} is given {len(values)} times for {runs} run{'s' * (runs != 1)}; "
                 "give it once for all of them, or once for each, in their order"
             )
-    for shift in given["--shift"]:
-        if shift not in SHIFTS:
-            raise UserError(f"--shift {shift}: there is no such shift; there are {', '.join(SHIFTS)}")
+    check_names(given["--shift"])
     columns = [values if len(values) == runs else list(values) * runs for values in given.values()]
     return [Cell(*row) for row in zip(*columns, strict=True)]
 

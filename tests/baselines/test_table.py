@@ -9,13 +9,13 @@ import pytest
 
 from baselines import cost
 from baselines.grid.grid import cells
-from baselines.table import CIKM_FIGURES, FIGURES, REFERENCES, Comparison, results
+from baselines.table import CIKM_FIGURES, FIGURES, Comparison, results
 from baselines.training.queries import training
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.release.reference import published
 from eval_kit.runs import writer as run_files
-from eval_kit.runs.names import parts
+from eval_kit.shifts import SHIFTS
 from tests.conftest import Run
 
 
@@ -43,10 +43,10 @@ def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -
     for held_out, test_sets in shares.items():
         write_run(folder, f"splade.length.{held_out}.trec", published_release, test_sets)
         write_run(folder, f"bm25.length.{held_out}.trec", published_release, dict.fromkeys(test_sets, 0.25))
-    for held_out in parts(published_release, "resttest"):
+    for held_out in SHIFTS["resttest"].parts(published_release):
         test_sets = {
             f"resttest.{bucket}": 0.277 if bucket == held_out else 0.313
-            for bucket in parts(published_release, "resttest")
+            for bucket in SHIFTS["resttest"].parts(published_release)
         }
         write_run(folder, f"biencoder.resttest.{held_out}.trec", published_release, test_sets)
     write_run(folder, "splade.wh.wha.trec", published_release, {f"wh.{one}": 0.3 for one in ("wha", "how", "who")})
@@ -94,7 +94,7 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
 
 def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():
     """The names by which a published table is looked up are names that it has."""
-    for shift, id in REFERENCES.items():
+    for shift, id in ((name, shift.published_table) for name, shift in SHIFTS.items()):
         figures = CIKM_FIGURES.values() if id.startswith("cikm") else FIGURES
         have = {cell["figure"] for cell in published(id)}
         assert set(figures) <= have, shift

@@ -39,8 +39,8 @@ def test_the_wheel_holds_the_published_tables(unpacked: Path):
 
 
 def test_the_wheel_holds_what_its_pages_need(unpacked: Path):
-    assert {path.name for path in (unpacked / "eval_kit/assets").iterdir()} == {
-        path.name for path in (ROOT / "eval_kit/assets").iterdir()
+    assert {path.name for path in (unpacked / "eval_kit/pages/assets").iterdir()} == {
+        path.name for path in (ROOT / "eval_kit/pages/assets").iterdir()
     }
 
 

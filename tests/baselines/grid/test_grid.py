@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from baselines.grid.cell import Cell
-from baselines.grid.grid import cells, run, with_negatives
+from baselines.grid.grid import cells, refuse_without_negatives, run
 from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
@@ -234,16 +234,12 @@ def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: R
     assert not (tmp_path / "g").exists()
 
 
-def test_negatives_are_drawn_where_a_system_trains_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(tmp_path / "cache"))
+def test_a_grid_that_trains_on_negatives_is_refused_without_them(tmp_path: Path):
     releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
-    plain = open_release(tmp_path / "ms-marco-shift")
-    bm25, trained = {"depth": 10}, {"backbone": "a model", "depth": 10}
-    assert with_negatives(plain, [bm25], threads=1) is plain
-    drawn = with_negatives(plain, [bm25, trained], threads=1)
-    assert drawn.table("negatives", "train").height > 0
-    assert drawn.digest == open_release(plain.folder).digest != plain.digest
-    assert with_negatives(drawn, [trained], threads=1) is drawn
+    release = open_release(tmp_path / "ms-marco-shift")
+    refuse_without_negatives(release, [{"depth": 10}])
+    with pytest.raises(UserError, match=f"has no negatives; draw them with: python -m builder negatives {tmp_path}"):
+        refuse_without_negatives(release, [{"depth": 10}, {"backbone": "a model", "depth": 10}])
 
 
 def test_a_cell_travels_without_its_tables(release: Release, tmp_path: Path):

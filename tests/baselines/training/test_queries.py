@@ -15,15 +15,16 @@ from builder import release as releases
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names as cells
+from eval_kit.shifts import SHIFTS
 from tests.baselines.tiny_cells import tiny_cell
 
 
-@pytest.mark.parametrize("shift", cells.SHIFTS)
+@pytest.mark.parametrize("shift", SHIFTS)
 def test_the_queries_are_those_of_the_other_parts_and_none_of_a_test(
     trainable_release: Release, tmp_path: Path, shift: str
 ) -> None:
     release = trainable_release
-    for held_out in cells.parts(release, shift):
+    for held_out in SHIFTS[shift].parts(release):
         judged = training(tiny_cell("biencoder", release, tmp_path, (shift, held_out)))
         ids = set(judged.texts)
         if shift == "restrain":

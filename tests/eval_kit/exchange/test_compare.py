@@ -21,7 +21,7 @@ from eval_kit.exchange.sources import Source, load
 from eval_kit.measures.score import score
 from eval_kit.protocols.grid import protocols
 from eval_kit.release import Release
-from eval_kit.runs.names import parts
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import draws
 from eval_kit.tables import comparison as compare_tables
 
@@ -270,7 +270,7 @@ def grid(release: Release, folder: Path, system: str, seed: int) -> Path:
 
 
 def buckets(release: Release) -> list[str]:
-    return parts(release, "resttest")
+    return SHIFTS["resttest"].parts(release)
 
 
 def test_submissions_are_compared_by_in_and_out(mini_release, tmp_path):

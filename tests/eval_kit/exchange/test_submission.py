@@ -15,9 +15,9 @@ from eval_kit.errors import UserError
 from eval_kit.exchange.archive import ArchiveError, Limits, unpacked
 from eval_kit.exchange.submission import opened, validate
 from eval_kit.release import Release
-from eval_kit.runs.names import parts
+from eval_kit.shifts import SHIFTS
 
-SHIFTS = {"wh": ("wha", "how", "who"), "length": ("short", "long")}
+CLUSTERS = {"wh": ("wha", "how", "who"), "length": ("short", "long")}
 SMALL = Limits(entries=10, bytes=20_000, ratio=20, ratio_from=1_000)
 
 
@@ -47,7 +47,7 @@ def whole(mini_release: Release, tmp_path: Path) -> Path:
     """A submission without a fault: a grid on wh, and a plain run of TREC DL 2019."""
     folder = tmp_path / "submission"
     (folder / "runs").mkdir(parents=True)
-    files = [f"runs/s.wh.{part}.trec" for part in SHIFTS["wh"]]
+    files = [f"runs/s.wh.{part}.trec" for part in CLUSTERS["wh"]]
     for file in files:
         (folder / file).write_text(shift_run(mini_release, "wh"))
     (folder / "plain.trec.gz").write_bytes(gzip.compress(run_text(mini_release, ["dl19"]).encode()))
@@ -207,7 +207,7 @@ def test_restrain_and_resttest_cells_need_their_own_test_sets(mini_release, tmp_
     for shift in ("restrain", "resttest"):
         folder = tmp_path / shift
         folder.mkdir()
-        have = parts(mini_release, shift)
+        have = SHIFTS[shift].parts(mini_release)
         if shift == "restrain":
             have = [part for part in have if part.endswith(have[0].partition("_")[2])]
         files = [f"s.{shift}.{part}.trec" for part in have]

@@ -129,7 +129,7 @@ def test_values_are_those_of_the_grid_alone(grid):
 
 
 def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid):
-    pairs = paired(grid.values, "topic", grid.found, grid.release)
+    pairs = paired(grid.values, "topic", grid.release)
     found = {one.system: one for one in standings(grid.found, "topic", pairs)}
     assert set(found) == {"oracle", EVIL}
     topic = grid.values.filter(pl.col("shift") == "topic", pl.col("system") == "oracle", pl.col("measure") == "RR@10")
@@ -149,7 +149,7 @@ def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid):
 
 def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid):
     for shift, part in (("resttest", ""), ("restrain", "small")):
-        pairs = paired(grid.values, shift, grid.found, grid.release)
+        pairs = paired(grid.values, shift, grid.release)
         results = grid.found.results[shift]
         for one in standings(grid.found, shift, pairs):
             row = results.filter(pl.col("system") == one.system, pl.col("measure") == one.measure).row(0, named=True)
@@ -165,7 +165,7 @@ def test_the_sentence_says_what_was_found(grid, report):
     text = unescape(re.sub(r"<[^>]+>", "", report.read_text()))
     [one] = [
         one
-        for one in standings(grid.found, "topic", paired(grid.values, "topic", grid.found, grid.release))
+        for one in standings(grid.found, "topic", paired(grid.values, "topic", grid.release))
         if one.system == "oracle"
     ]
     assert f"oracle loses {one.loss:.1%} of its RR@10 on topics it never saw in training (95% interval " in text
@@ -175,9 +175,9 @@ def test_the_sentence_says_what_was_found(grid, report):
 def test_seeds_are_averaged(grid, tmp_path):
     wh = grid.values.filter(pl.col("shift") == "wh", pl.col("system") == "oracle")
     again = wh.with_columns(seed=pl.lit(1, pl.Int64), value=pl.col("value") / 2)
-    pairs = paired(pl.concat([wh, again]), "wh", grid.found, grid.release)
+    pairs = paired(pl.concat([wh, again]), "wh", grid.release)
     [one] = standings(grid.found, "wh", pairs)
-    [single] = standings(grid.found, "wh", paired(wh, "wh", grid.found, grid.release))
+    [single] = standings(grid.found, "wh", paired(wh, "wh", grid.release))
     assert one.queries == single.queries
     assert one.inside == pytest.approx(0.75 * single.inside)
     assert one.loss == pytest.approx(single.loss)
@@ -222,7 +222,7 @@ def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path
     write_report(grid.found, grid.release, tmp_path / "r.html")
     rows = rows_of(tmp_path / "r.html")["rows"]
     assert len(rows) == 20
-    pairs = paired(grid.values, "topic", grid.found, grid.release).filter(pl.col("measure") == "RR@10")
+    pairs = paired(grid.values, "topic", grid.release).filter(pl.col("measure") == "RR@10")
     least = min(abs(row[4] - row[5]) for row in rows)
     assert least >= (pairs["inside"] - pairs["out"]).abs().sort(descending=True)[19] - 1e-9
     assert "the 20 with the greatest difference" in (tmp_path / "r.html").read_text()
@@ -576,7 +576,7 @@ def test_bad_entries_are_one_sentence(tmp_path):
 def test_intervals_of_the_figures_hold_every_query(grid):
     near = nearness(grid.found, grid.release, grid.vectors)
     for shift in ("topic", "wh", "length"):
-        pairs = paired(grid.values, shift, grid.found, grid.release)
+        pairs = paired(grid.values, shift, grid.release)
         mine = near.filter(pl.col("shift") == shift)
         assert pairs.select("part", "query_id").unique().height == mine.height
         cuts = edges(mine["r"])

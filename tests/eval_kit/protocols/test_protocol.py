@@ -15,18 +15,30 @@ from builder.sources import mini
 from eval_kit.errors import UserError
 from eval_kit.measures.score import score
 from eval_kit.protocols.grid import protocols
-from eval_kit.protocols.in_out import losses, matrix, restrain, resttest
-from eval_kit.release import open_release
+from eval_kit.protocols.in_out import losses, matrix
+from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.names import Cell, cell_of, grid, named
+from eval_kit.shifts import SHIFTS
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 CLUSTERS = ("c0", "c1", "c2")
 
 
 def values(rows) -> pl.DataFrame:
     names = ("system", "held_out", "seed", "test_set", "measure", "query_id", "value")
     return pl.DataFrame(rows, names, orient="row").with_columns(pl.col("value").cast(pl.Float64))
+
+
+def release_of(shift: str, labels=(), **tables: pl.DataFrame) -> Release:
+    """A release in memory, with the labels of one shift and some tables of it."""
+    column = {"name": "cluster", "type": "label", "labels": list(labels)}
+    manifest = {"tables": [{"config": shift, "split": "test", "columns": [column]}]}
+    return Release(Path(), manifest, {(shift, split): table for split, table in tables.items()})
+
+
+def resttest(buckets: pl.DataFrame) -> Release:
+    return release_of("resttest", ("b1", "b2"), dev=buckets)
 
 
 def test_losses_are_those_of_the_definition():
@@ -37,7 +49,9 @@ def test_losses_are_those_of_the_definition():
         for (held_out, tested), column in table.items()
         for i, value in enumerate(column)
     ]
-    found = losses(values(rows).sample(fraction=1, shuffle=True, seed=1), CLUSTERS, "topic")
+    found = losses(
+        values(rows).sample(fraction=1, shuffle=True, seed=1), SHIFTS["topic"], release_of("topic", CLUSTERS)
+    )
     for row in found.iter_rows(named=True):
         tested = row["cluster"]
         inside = np.mean([table[other, tested].mean() for other in CLUSTERS if other != tested])
@@ -53,15 +67,15 @@ def test_losses_are_those_of_the_definition():
 
 def test_no_loss_where_nothing_is_found():
     rows = [("s", one, 0, f"topic.{two}", "RR@10", f"q{i}", 0) for one in CLUSTERS for two in CLUSTERS for i in (1, 2)]
-    assert losses(values(rows), CLUSTERS, "topic")["rel_loss"].to_list() == [None] * 3
+    assert losses(values(rows), SHIFTS["topic"], release_of("topic", CLUSTERS))["rel_loss"].to_list() == [None] * 3
 
 
 def test_nothing_found_in_either_regime():
     buckets = pl.DataFrame({"query_id": ["1", "2"], "bucket": ["b1", "b2"]})
     rows = [("s", held_out, 0, "dev", "RR@10", query, 0) for held_out in ("b1", "b2") for query in ("1", "2")]
-    assert resttest(values(rows), buckets)["delta"].to_list() == [None]
+    assert losses(values(rows), SHIFTS["resttest"], resttest(buckets))["delta"].to_list() == [None]
     rows = [("s", one, 0, "dl19", "nDCG@10", "1", 0) for one in ("interpolate_14k", "extrapolate_14k")]
-    assert restrain(values(rows))["delta"].to_list() == [None]
+    assert losses(values(rows), SHIFTS["restrain"], release_of("restrain"))["delta"].to_list() == [None]
 
 
 def test_resttest_is_over_queries_and_each_query_extrapolates_once():
@@ -72,7 +86,7 @@ def test_resttest_is_over_queries_and_each_query_extrapolates_once():
         for held_out in ("b1", "b2")
         for query in ("1", "2", "3")
     ]
-    [row] = resttest(values(rows), buckets).iter_rows(named=True)
+    [row] = losses(values(rows), SHIFTS["resttest"], resttest(buckets)).iter_rows(named=True)
     assert row["out"] == pytest.approx((0.2 + 0.4 + 0.6) / 3)  # not the mean of bucket means, 0.35
     assert row["avg_in"] == pytest.approx(0.9)
     assert row["delta"] == pytest.approx(0.4 / 0.9 - 1)
@@ -88,7 +102,7 @@ def test_restrain_pools_both_tracks_over_queries():
         for track, ids in queries.items()
         for query in ids
     ]
-    [row] = restrain(values(rows)).iter_rows(named=True)
+    [row] = losses(values(rows), SHIFTS["restrain"], release_of("restrain")).iter_rows(named=True)
     assert (row["size"], row["queries"]) == ("14k", 3)
     assert (row["avg_in"], row["out"]) == (pytest.approx(0.7), pytest.approx(0.5))
     assert row["delta"] == pytest.approx(0.5 / 0.7 - 1)

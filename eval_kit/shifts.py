@@ -1,0 +1,302 @@
+"""What a shift is: its parts, the queries a grid is tested and trained on, and which models are In and which Out.
+
+A *grid* trains a system once for each part of a shift and compares, query by query, the models for which the query is
+*in-domain* (In) with the model for which it is not (Out). Everything that depends on the shift asks the objects here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import override
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+
+TREC_DL = ("dl19", "dl20")
+REGIMES = ("interpolate", "extrapolate")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a model may train on.
+
+    Attributes:
+        queries: ``query_id`` and ``text``, and the label column of the shift's table if it has one.
+        qrels: split of their judgements.
+    """
+
+    queries: pl.DataFrame
+    qrels: str
+
+
+@dataclass(frozen=True)
+class Shift(ABC):
+    """A division of queries into parts, and the protocol that measures what a model loses across it.
+
+    Attributes:
+        name: config of the release, and the second word of a run's file name.
+        title: as headings say it.
+        phrase: completes "the system loses 10 % of its RR@10 …".
+        published_table: id of the paper's table of results.
+        bibtex: key of the paper.
+        measures: that the paper reports; empty for those of the test sets.
+        group: column of the results with the part that a row is about; empty where all queries are taken together.
+        correlates: whether its clusters stand in ECIR 2023's Figure 3, of loss against similarity.
+    """
+
+    name: str
+    title: str
+    phrase: str
+    published_table: str
+    bibtex: str
+    measures: tuple[str, ...] = ()
+    group: str = ""
+    correlates: bool = False
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the parts are clusters, each with a test set ``<shift>.<cluster>`` of its own."""
+        return self.group == "cluster"
+
+    @property
+    def all_test_sets_needed(self) -> bool:
+        """Whether a run must cover every one of :meth:`test_sets`, not only some."""
+        return True
+
+    def parts(self, release: Release) -> list[str]:
+        """What can be held out (of ReSTrain: trained on), in the release's order.
+
+        Raises:
+            UserError: the release does not hold the shift.
+        """
+        for table in release.manifest["tables"]:
+            if table["config"] == self.name:
+                labels: list[str] = next(column["labels"] for column in table["columns"] if column["type"] == "label")
+                return labels
+        raise UserError(f"{release.folder}: holds no {self.name} shift")
+
+    def check_part(self, release: Release, part: str, run: str) -> None:
+        """Check that the shift has a part.
+
+        Raises:
+            UserError: naming the run, and the parts that there are.
+        """
+        parts = self.parts(release)
+        if part not in parts:
+            raise UserError(f"{run}: the {self.name} shift has no {part}; it has {', '.join(parts)}")
+
+    def complete(self, parts: Iterable[str], release: Release) -> list[str]:
+        """The parts that a grid must have to be compared, if it has these."""
+        return self.parts(release)
+
+    @abstractmethod
+    def test_sets(self, release: Release) -> list[str]:
+        """The test sets that In and Out are compared on."""
+
+    @abstractmethod
+    def test_tables(self, release: Release) -> list[tuple[str, str]]:
+        """Config and split of the queries that each model of a grid searches."""
+
+    @abstractmethod
+    def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
+        """Say of each value what it stands for: the one rule of In and Out.
+
+        Args:
+            values: rows of this shift's grid with ``held_out``, ``test_set`` and ``query_id``.
+            release: that was scored on.
+
+        Returns:
+            The rows on :meth:`test_sets`, with ``part`` (cluster, bucket or size) and ``is_out`` (whether the
+            model never saw the like of the query in training).
+        """
+
+    def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
+        """Config and split of the training queries, for each part that the release has training queries for."""
+        trained = "train" in release.configs.get(self.name, [])
+        return dict.fromkeys(self.parts(release), (self.name, "train")) if trained else {}
+
+    def training_name(self, held_out: str) -> str:
+        """What ir_datasets ids call the training queries of the model without ``held_out``."""
+        return f"not-{held_out}"
+
+    def training_title(self, held_out: str) -> str:
+        """What descriptions call them."""
+        return f"Training queries of every {self.name} cluster but {held_out}"
+
+    def training_qrels(self, held_out: str) -> str:
+        """The split of their judgements."""
+        return "train"
+
+    def training(self, release: Release, held_out: str) -> Training:
+        """The queries that the model without ``held_out`` may train on.
+
+        The ``train`` queries of the other parts, without those that belong to the held-out part too.
+        """
+        table = release.table(self.name, "train")
+        label = "bucket" if "bucket" in table.columns else "cluster"
+        excluded = table.filter(pl.col(label) == held_out)
+        queries = table.join(excluded, on="query_id", how="anti", maintain_order="left")
+        return Training(queries, self.training_qrels(held_out))
+
+
+class Clusters(Shift):
+    """An MS-Shift shift (ECIR 2023 §3): clusters of queries, each held out once, each with a test set."""
+
+    @override
+    def test_sets(self, release: Release) -> list[str]:
+        return [f"{self.name}.{cluster}" for cluster in self.parts(release)]
+
+    @override
+    def test_tables(self, release: Release) -> list[tuple[str, str]]:
+        return [(self.name, "test")] if "test" in release.configs.get(self.name, []) else []
+
+    def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
+        """Out is the model that never saw the query's cluster, In each of the others (ECIR 2023 §3.2)."""
+        on_clusters = values.filter(pl.col("test_set").str.starts_with(f"{self.name}."))
+        part = pl.col("test_set").str.strip_prefix(f"{self.name}.")
+        return on_clusters.with_columns(part=part).with_columns(is_out=pl.col("held_out") == pl.col("part"))
+
+
+class Buckets(Shift):
+    """ReSTTest (CIKM 2022 §4.1.3): buckets of training and test queries, each left out of training once."""
+
+    @override
+    def test_sets(self, release: Release) -> list[str]:
+        return ["dev"]
+
+    @override
+    def test_tables(self, release: Release) -> list[tuple[str, str]]:
+        splits = release.configs.get(self.name, [])
+        return [(self.name, split) for split in ("dev", *TREC_DL) if split in splits]
+
+    def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
+        """Out is the model trained without the query's bucket, In each of the others."""
+        buckets = release.table(self.name, "dev").select("query_id", part="bucket")
+        on_dev = values.filter(pl.col("test_set") == "dev").join(buckets, on="query_id", maintain_order="left")
+        return on_dev.with_columns(is_out=pl.col("held_out") == pl.col("part"))
+
+
+class Regimes(Shift):
+    """ReSTrain (CIKM 2022 §4.1.2): training sets near to the test queries and far from them, in several sizes."""
+
+    @property
+    def all_test_sets_needed(self) -> bool:
+        """One TREC DL year is enough."""
+        return False
+
+    def parts(self, release: Release) -> list[str]:
+        """The training sets, ``<regime>_<size>``."""
+        if self.name not in release.configs:
+            raise UserError(f"{release.folder}: holds no {self.name} shift")
+        return release.configs[self.name]
+
+    def complete(self, parts: Iterable[str], release: Release) -> list[str]:
+        """Both regimes of every size that is there; sizes are compared one by one."""
+        sizes = dict.fromkeys(part.partition("_")[2] for part in parts)
+        return [f"{regime}_{size}" for size in sizes for regime in REGIMES]
+
+    @override
+    def test_sets(self, release: Release) -> list[str]:
+        return [year for year in TREC_DL if year in release.test_sets]
+
+    @override
+    def test_tables(self, release: Release) -> list[tuple[str, str]]:
+        splits = release.configs.get("resttest", [])
+        return [("resttest", year) for year in TREC_DL if year in splits]
+
+    def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
+        """Out is the model trained on the extrapolation set of a size, In the one trained on the interpolation set."""
+        regime_and_size = pl.col("held_out").str.split_exact("_", 1)
+        return values.filter(pl.col("test_set").is_in(TREC_DL)).with_columns(
+            part=regime_and_size.struct[1], is_out=regime_and_size.struct[0] == "extrapolate"
+        )
+
+    @override
+    def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
+        return {part: (self.name, part) for part in release.configs.get(self.name, [])}
+
+    @override
+    def training_name(self, held_out: str) -> str:
+        return held_out.replace("_", "-")
+
+    @override
+    def training_title(self, held_out: str) -> str:
+        return f"Training queries {held_out}"
+
+    @override
+    def training_qrels(self, held_out: str) -> str:
+        return f"{self.name}_{held_out}"
+
+    def training(self, release: Release, held_out: str) -> Training:
+        """The training set that the model is named by."""
+        return Training(release.table(self.name, held_out), self.training_qrels(held_out))
+
+
+_ALL = (
+    Clusters(
+        name="topic",
+        title="query topics",
+        phrase="on topics it never saw in training",
+        published_table="ecir2023-table2",
+        bibtex="Lupart2023MsShift",
+        group="cluster",
+        correlates=True,
+    ),
+    Clusters(
+        name="wh",
+        title="query forms (wh words)",
+        phrase="on wh words it never saw in training",
+        published_table="ecir2023-table3",
+        bibtex="Lupart2023MsShift",
+        group="cluster",
+        correlates=True,
+    ),
+    Clusters(
+        name="length",
+        title="query lengths",
+        phrase="on query lengths it never saw in training",
+        published_table="ecir2023-table3",
+        bibtex="Lupart2023MsShift",
+        group="cluster",
+    ),
+    Buckets(
+        name="resttest",
+        title="ReSTTest",
+        phrase="on dev queries unlike those it was trained on",
+        published_table="cikm2022-table7",
+        bibtex="Zhan2022Interpolation",
+        measures=("RR@10", "R@100"),
+    ),
+    Regimes(
+        name="restrain",
+        title="ReSTrain",
+        phrase="on TREC DL queries when trained away from them",
+        published_table="cikm2022-table6",
+        bibtex="Zhan2022Interpolation",
+        measures=("nDCG@10", "R(rel=2)@100"),
+        group="size",
+    ),
+)
+
+SHIFTS: dict[str, Shift] = {shift.name: shift for shift in _ALL}
+"""Every shift by name, in the order in which results are shown."""
+CLUSTERED = tuple(shift.name for shift in _ALL if shift.clustered)
+"""Names of the shifts of clusters: MS-Shift's."""
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check the names that a user gives with ``--shift``.
+
+    Raises:
+        UserError: there is no such shift.
+    """
+    for name in names:
+        if name not in SHIFTS:
+            raise UserError(f"--shift {name}: there is no such shift; there are {', '.join(SHIFTS)}")
+
+
+def clustered_in(release: Release, split: str) -> list[Shift]:
+    """The shifts of clusters of which the release holds a split."""
+    return [shift for shift in _ALL if shift.clustered and split in release.configs.get(shift.name, [])]
