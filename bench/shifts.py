@@ -27,11 +27,11 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from builder.embedded import Embedded
 from builder.encode import encode
 from builder.encoders import Model
 from builder.shifts import restrain, resttest, topic
 from builder.shifts.kmeans import kmeans
+from eval_kit.stats.vectors import Vectors
 
 RESULTS = Path(__file__).parent / "results" / "shifts.json"
 SIZES = (50_000, 100_000, 200_000, 500_000)
@@ -76,7 +76,8 @@ def ours(path: Path, count: int) -> dict[str, float]:
         return made
 
     train, tests = timed(
-        "check", lambda: (Embedded(ids[:count], vectors[:count]), Embedded(ids[count:], vectors[-TESTS:]))
+        "check",
+        lambda: (Vectors("random", ids[:count], vectors[:count]), Vectors("random", ids[count:], vectors[-TESTS:])),
     )
     share = count / FULL
     parameters = topic.Parameters(size=round(25_000 * share), iterations=ITERATIONS)

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from builder import validation
-from builder.embedded import Embedded
 from builder.encode import embed
 from builder.encoders import Encoder, public_name
 from builder.parameters import Parameters
@@ -19,6 +18,7 @@ from builder.shifts import chameleons, length, restrain, resttest, topic, wh
 from builder.sources.collection import Collection
 from builder.test_sets import main_split
 from eval_kit.files.formats import by_id
+from eval_kit.stats.vectors import Vectors
 
 DL = ("dl19", "dl20")
 
@@ -57,17 +57,16 @@ class Build:
         return next((found for one in candidates if (found := [split for split in one if split in have])), [])
 
     @cached_property
-    def embedded(self) -> dict[str, Embedded]:
+    def embedded(self) -> dict[str, Vectors]:
         """Split -> queries with vectors; all are encoded together, so that they are in one space."""
         splits = {"train": self.train, **self.collection.evaluation}
         queries = pl.concat(splits.values()).unique("query_id", keep="first", maintain_order=True)
         everything = embed(queries, self.encoder, self.cache)
-        place = queries.select("query_id").with_row_index("row")
-        found = {"train": Embedded(self.train["query_id"], everything.vectors[: self.train.height])}
-        for split, part in self.collection.evaluation.items():
-            rows = part.select("query_id").join(place, on="query_id", maintain_order="left")["row"].to_numpy()
-            found[split] = Embedded(part["query_id"], everything.vectors[rows])
-        return found
+        source, train = everything.source, self.train["query_id"]
+        evaluation = {split: part["query_id"] for split, part in self.collection.evaluation.items()}
+        return {"train": Vectors(source, train, everything.values[: len(train)])} | {
+            split: Vectors(source, ids, everything.of(ids)) for split, ids in evaluation.items()
+        }
 
     def lacking(self) -> dict[str, str]:
         """The shifts that can't be built, and what they lack."""
@@ -141,7 +140,8 @@ class Build:
     def _restrain(self, threads: int | None) -> Iterator[Table]:
         train = self.embedded["train"]
         parts = [self.embedded[split] for split in self.restrain_tests]
-        tests = Embedded(pl.concat(one.query_ids for one in parts), np.concatenate([one.vectors for one in parts]))
+        ids, values = pl.concat(part.query_ids for part in parts), np.concatenate([part.values for part in parts])
+        tests = Vectors(train.source, ids, values)
         depth = restrain.depths(train, tests, threads)
         solved = restrain.solve(depth, self.parameters.restrain.sizes)
         regimes = restrain.regimes(train.query_ids, depth, solved, self.seed)

@@ -11,28 +11,29 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
-from builder.embedded import Embedded, Vectors, check_ids
-from builder.encoders import Compute, Encoder, by_name, digest
+from builder.encoders import Compute, Embeddings, Encoder, by_name, digest, public_name
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.stats.vectors import Vectors, check_ids
 from search.arrays import write_array
 
 SHARD = 16_384
 """Texts in a shard: what an interrupted encoding may lose."""
 
 
-def embed(queries: pl.DataFrame, encoder: str | Encoder, cache: Path | None = None) -> Embedded:
+def embed(queries: pl.DataFrame, encoder: str | Encoder, cache: Path | None = None) -> Vectors:
     """Encode a table of ``query_id`` and ``text``.
 
     Raises:
-        UserError: ids that come twice, and whatever :func:`encode` refuses.
+        UserError: ids that occur twice, and whatever :func:`encode` refuses.
     """
     check_ids(queries["query_id"])
-    return Embedded(queries["query_id"], encode(queries["text"], encoder, cache))
+    chosen = by_name(encoder) if isinstance(encoder, str) else encoder
+    return Vectors(public_name(chosen), queries["query_id"], encode(queries["text"], chosen, cache))
 
 
-def encode(texts: Sequence[str] | pl.Series, encoder: str | Encoder, cache: Path | None = None) -> Vectors:
+def encode(texts: Sequence[str] | pl.Series, encoder: str | Encoder, cache: Path | None = None) -> Embeddings:
     """The vectors of ``texts``, in their order.
 
     Texts are encoded longest first, shard by shard. With a ``cache`` folder each finished shard is on the disk before
@@ -82,18 +83,18 @@ class _Job:
     def starts(self) -> range:
         return range(0, len(self.texts), SHARD)
 
-    def in_memory(self) -> Vectors:
-        vectors: Vectors | None = None
+    def in_memory(self) -> Embeddings:
+        vectors: Embeddings | None = None
         with counting(f"encoding ({self.encoder.name})", "texts", len(self.texts)) as advance:
             for start in self.starts:
-                made = self.shard(start)
-                vectors = np.empty((len(self.texts), made.shape[1]), np.float32) if vectors is None else vectors
-                vectors[self.order[start : start + SHARD]] = made
-                advance(len(made))
+                shard = self.shard(start)
+                vectors = np.empty((len(self.texts), shard.shape[1]), np.float32) if vectors is None else vectors
+                vectors[self.order[start : start + SHARD]] = shard
+                advance(len(shard))
         assert vectors is not None
         return vectors
 
-    def on_disk(self, folder: Path) -> Vectors:
+    def on_disk(self, folder: Path) -> Embeddings:
         done = folder / "vectors.npy"
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
@@ -103,17 +104,17 @@ class _Job:
             shutil.rmtree(folder / "shards", ignore_errors=True)
         return np.load(done, mmap_mode="r")  # type: ignore[no-any-return]
 
-    def shard(self, start: int) -> Vectors:
+    def shard(self, start: int) -> Embeddings:
         """The vectors of one shard, longest text first."""
         if self._compute is None:
             self._compute = self.encoder.load(self.texts)
         rows = self.order[start : start + SHARD]
-        made = self._compute([self.texts[i] for i in rows])
-        finite = np.isfinite(made).all(axis=1)
+        vectors = self._compute([self.texts[i] for i in rows])
+        finite = np.isfinite(vectors).all(axis=1)
         if not finite.all():
             text = self.texts[rows[int(finite.argmin())]]
             raise UserError(f"encoder {self.encoder.name!r} gives NaN or infinity for the text {text!r}")
-        return made
+        return vectors
 
     def _fill(self, shards: Path) -> None:
         shards.mkdir(exist_ok=True)

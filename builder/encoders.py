@@ -16,10 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.embedded import Vectors
 from eval_kit.errors import UserError
 
-type Compute = Callable[[Sequence[str]], Vectors]
+type Embeddings = NDArray[np.float32]
+"""(texts, dimensions), finite."""
+type Compute = Callable[[Sequence[str]], Embeddings]
 
 PAPER = "distilbert-base-uncased:cls"
 """The encoder of ECIR 2023 §3.1 (footnote 4: pre-trained, not fine-tuned)."""
@@ -96,7 +97,7 @@ class Lsa:
         with threadpool_limits(1):
             svd = TruncatedSVD(dimensions, random_state=self.seed).fit(weights)
 
-        def compute(part: Sequence[str]) -> Vectors:
+        def compute(part: Sequence[str]) -> Embeddings:
             with threadpool_limits(1):
                 return np.asarray(normalize(svd.transform(words.transform(part))), np.float32)
 
@@ -145,10 +146,10 @@ class Model:
         model = self.model()
         budget = self.budget or (2_048 if model.device.type == "cpu" else 65_536)
 
-        def compute(part: Sequence[str]) -> Vectors:
+        def compute(part: Sequence[str]) -> Embeddings:
             lengths = _token_counts(model, part)
             order = np.argsort(-lengths, kind="stable")
-            vectors: Vectors | None = None
+            vectors: Embeddings | None = None
             for rows in _batches(lengths[order], budget):
                 here = order[rows]
                 batch = [part[i] for i in here]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from builder.embedded import Embedded
 from builder.encode import encode
 from builder.encoders import by_name, public_name
 from builder.reports import SIMILARITY
@@ -174,9 +173,9 @@ def _topics(release: Release, vectors: Vectors, path: Path) -> None:
     from matplotlib import rc_context
 
     assigned = release.table("topic", "test").select("query_id", "cluster")
-    embedded = Embedded(assigned["query_id"], vectors.of(assigned["query_id"]).astype("float32"))
+    tested = Vectors(vectors.source, assigned["query_id"], vectors.of(assigned["query_id"]).astype("float32"))
     with atomic.whole(path) as part, rc_context({"axes.prop_cycle": cycler(color=COLOURS)}):
-        topic.picture(embedded, assigned, part)
+        topic.picture(tested, assigned, part)
 
 
 def _save(figure: Any, path: Path) -> None:

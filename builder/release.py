@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from filelock import FileLock
 
 from builder.features import features
 from eval_kit import __version__
@@ -87,8 +86,8 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
     """Write the draft to the folder ``out``, replacing a release that stands there.
 
     The new folder is complete and on the disk before it takes the old one's place. A build that is killed
-    leaves the old release whole; if that was between the two renames, put aside as ``.<name>.old`` for the
-    next build to restore. Two builds at once leave one whole release.
+    leaves the old release whole; if that was between the two renames, whatever opens the release next brings it
+    back. Two builds at once leave one whole release.
 
     Returns:
         The manifest.
@@ -126,7 +125,7 @@ def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, A
         entry = {**entry, "sha256": file_sha256(file)}
         manifest["tables"] = [one for one in manifest["tables"] if (one["config"], one["split"]) != key] + [entry]
         manifest["digest"] = release_digest(manifest)
-        shutil.copytree(folder, staging)
+        shutil.copytree(folder, staging, dirs_exist_ok=True)
         (staging / entry["path"]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, staging / entry["path"])
         _describe_itself(staging, manifest)
@@ -189,20 +188,10 @@ def describe(draft: Draft) -> dict[str, Any]:
 
 @contextmanager
 def _replacing(out: Path) -> Iterator[Path]:
-    """The place for a folder that takes the place of ``out`` if all goes well; meanwhile nobody else replaces it."""
-    staging = out.parent / f".{out.name}.new"
+    """An empty folder that replaces ``out`` if all goes well; meanwhile nobody else replaces it."""
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(out.parent / f".{out.name}.lock"):
-            _recover(out)
-            shutil.rmtree(staging, ignore_errors=True)
-            try:
-                yield staging
-                atomic.sync_tree(staging)
-                _put_in_place(staging, out)
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
-                _recover(out)
+        with atomic.lock(out), atomic.folder(out) as staging:
+            yield staging
     except OSError as error:
         raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
 
@@ -227,25 +216,6 @@ def _describe_itself(folder: Path, manifest: Mapping[str, Any]) -> None:
     validate("release", manifest)
     (folder / "README.md").write_text(render(folder, manifest), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _put_in_place(new: Path, out: Path) -> None:
-    old = _old(out)
-    if out.exists():
-        out.rename(old)
-    new.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _recover(out: Path) -> None:
-    """Undo a build that ended between moving the old release away and moving the new one in."""
-    if _old(out).exists() and not out.exists():
-        _old(out).rename(out)
-    shutil.rmtree(_old(out), ignore_errors=True)
-
-
-def _old(out: Path) -> Path:
-    return out.parent / f".{out.name}.old"
 
 
 def _write_parquet(table: Table, path: Path) -> None:

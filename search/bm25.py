@@ -8,9 +8,7 @@ from itertools import batched
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from eval_kit.console import counting
+from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
@@ -25,7 +23,7 @@ SEARCH_BATCH = 500
 
 
 def index(passages: Iterable[tuple[str, str]], folder: Path, threads: int = 2, vectors: bool = False) -> None:
-    """Index ``(passage id, text)`` pairs into ``folder``, replacing an index that stands there.
+    """Index ``(passage id, text)`` pairs into ``folder``, in the place of an index that stands there.
 
     With ``vectors`` the terms of each passage are kept too, which RM3 reads.
 
@@ -57,15 +55,12 @@ def index_of(release: Release, cache: Path, threads: int = 2) -> Path:
     """
     lucene.start()
     folder = cache / "bm25" / f"{collection_key(release)}-pyserini-{version('pyserini')}"
-    part = folder.with_name(f"{folder.name}.part")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_name(f"{folder.name}.lock")):
+        with atomic.lock(folder):
             if not folder.exists():
-                with counting("indexing passages", "passages", how_many(release)) as advance:
-                    index(_counted(passages(release), advance), part, threads)
-                atomic.sync_tree(part)
-                part.rename(folder)
+                with atomic.folder(folder) as staging:
+                    reading = counted(passages(release), "indexing passages", "passages", how_many(release))
+                    index(reading, staging, threads)
     except OSError as error:
         raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error
     return folder
@@ -121,8 +116,9 @@ def _hits(
     lucene.start()
     with (_with_rm3 if rm3 else _plain)(folder, k1, b) as searched:
         for batch in batched(queries, SEARCH_BATCH):
-            hits = searched([text for _, text in batch], [one for one, _ in batch], depth, threads)
-            for query_id, _ in batch:
+            ids, texts = zip(*batch, strict=True)
+            hits = searched(list(texts), list(ids), depth, threads)
+            for query_id in ids:
                 yield query_id, hits.get(query_id, [])
 
 
@@ -141,11 +137,11 @@ def _plain(folder: Path, k1: float, b: float) -> Iterator[_Searcher]:
 
     def search(texts: list[str], ids: list[str], depth: int, threads: int) -> dict[str, list[Any]]:
         queries, names = as_list(), as_list()
-        for text, one in zip(texts, ids, strict=True):
+        for text, query_id in zip(texts, ids, strict=True):
             queries.add(text)
-            names.add(one)
-        found = searcher.batch_search(queries, names, depth, threads)
-        return {entry.getKey(): entry.getValue() for entry in found.entrySet().toArray()}
+            names.add(query_id)
+        hits = searcher.batch_search(queries, names, depth, threads)
+        return {entry.getKey(): entry.getValue() for entry in hits.entrySet().toArray()}
 
     try:
         yield search
@@ -164,9 +160,3 @@ def _with_rm3(folder: Path, k1: float, b: float) -> Iterator[_Searcher]:
         yield lambda texts, ids, depth, threads: searcher.batch_search(texts, ids, k=depth, threads=threads)
     finally:
         searcher.close()
-
-
-def _counted(pairs: Iterable[tuple[str, str]], advance: Any) -> Iterator[tuple[str, str]]:
-    for pair in pairs:
-        yield pair
-        advance(1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
-from search import faiss_file
+from eval_kit.files import atomic
 from search.shards import Shards, building, is_built
 from search.topk import Ranking, TopK, device_of
 
@@ -39,11 +39,27 @@ def build(shards: Shards, kind: str, folder: Path) -> None:
     if kind == "flat":
         return
 
-    with building(folder, "faiss", _state(shards, kind)) as wanted:
-        if not wanted:
+    with building(folder, "faiss", _state(shards, kind)) as missing:
+        if not missing:
             return
         index = _hnsw(shards) if kind == "hnsw" else _ivf(shards)
-        faiss_file.write(index, folder / "faiss.index")
+        write_index(index, folder / "faiss.index")
+
+
+def write_index(index: Any, path: Path) -> None:
+    """Write a faiss index, whole or not at all.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    import faiss
+
+    try:
+        with atomic.whole(path) as part:
+            faiss.write_index(index, str(part))
+    except RuntimeError as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"{path}: the faiss index cannot be written: {why}") from error
 
 
 def check_kind(kind: str) -> None:
@@ -81,22 +97,22 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     """
     import torch
 
-    where = device_of(device)
-    by_faiss = device is None and where.type == "cpu"
-    rank = torch.from_numpy(shards.rank).to(where)
+    chosen = device_of(device)
+    by_faiss = device is None and chosen.type == "cpu"
+    rank = torch.from_numpy(shards.rank).to(chosen)
     top = TopK(depth, rank)
-    groups = [torch.from_numpy(queries[start : start + GROUP]).to(where) for start in range(0, len(queries), GROUP)]
+    groups = [torch.from_numpy(queries[start : start + GROUP]).to(chosen) for start in range(0, len(queries), GROUP)]
     for start, arrays in shards:
         if by_faiss:
             vectors = np.asarray(arrays["vectors"], np.float32)
             for number, group in enumerate(groups):
-                scores, rows = knn(group.numpy(), vectors, depth)
-                top.add(number, torch.from_numpy(scores), torch.from_numpy(rows) + start)
+                scores, columns = knn(group.numpy(), vectors, depth)
+                top.add(number, torch.from_numpy(scores), torch.from_numpy(columns) + start)
         else:
-            block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(where)
-            places = torch.arange(start, start + len(block), device=where)
+            block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(chosen)
+            rows = torch.arange(start, start + len(block), device=chosen)
             for number, group in enumerate(groups):
-                top.add(number, group @ block.T, places)
+                top.add(number, group @ block.T, rows)
     return top.hits(shards.ids)
 
 

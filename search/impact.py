@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
 from search import lucene
 from search.retriever import best_first
 from search.shards import Shards, building, is_built
@@ -30,25 +31,23 @@ def build(shards: Shards, folder: Path) -> None:
     Raises:
         UserError: Java or Pyserini is missing; Lucene cannot write the index.
     """
-    with building(folder, "lucene", _state(shards)) as wanted:
-        if not wanted:
+    with building(folder, "lucene", _state(shards)) as missing:
+        if not missing:
             return
         lucene.start()
         from jnius import autoclass
 
-        documents, part = folder / "lucene.documents", folder / "lucene.part"
-        for stale in (documents, part):
-            shutil.rmtree(stale, ignore_errors=True)
+        documents = folder / "lucene.documents"
+        shutil.rmtree(documents, ignore_errors=True)
         _write_documents(shards, documents)
-        arguments = ["-collection", "JsonVectorCollection", "-generator", "DefaultLuceneDocumentGenerator"]
-        arguments += ["-input", str(documents), "-index", str(part), "-threads", str(THREADS)]
-        arguments += ["-impact", "-pretokenized", "-quiet"]
-        autoclass("io.anserini.index.IndexCollection").main(arguments)
-        if not list(part.glob("segments_*")):
-            raise UserError(f"{folder}: Lucene could not write the impact index")
+        with atomic.folder(folder / "lucene") as staging:
+            arguments = ["-collection", "JsonVectorCollection", "-generator", "DefaultLuceneDocumentGenerator"]
+            arguments += ["-input", str(documents), "-index", str(staging), "-threads", str(THREADS)]
+            arguments += ["-impact", "-pretokenized", "-quiet"]
+            autoclass("io.anserini.index.IndexCollection").main(arguments)
+            if not list(staging.glob("segments_*")):
+                raise UserError(f"{folder}: Lucene could not write the impact index")
         shutil.rmtree(documents)
-        shutil.rmtree(folder / "lucene", ignore_errors=True)
-        part.rename(folder / "lucene")
 
 
 def load(shards: Shards, folder: Path) -> Any:
@@ -70,10 +69,10 @@ def search(queries: Any, searcher: Any, depth: int) -> Iterator[list[tuple[str, 
     for start in range(0, queries.shape[0], GROUP):
         group = queries[start : start + GROUP]
         names = [str(number) for number in range(group.shape[0])]
-        searcher.query_encoder = _Encoded({name: _weights(group[number]) for number, name in enumerate(names)})
-        found = searcher.batch_search(names, names, k=depth, threads=THREADS)
+        searcher.query_encoder = _Encoded({name: _weights(group[int(name)]) for name in names})
+        hits = searcher.batch_search(names, names, k=depth, threads=THREADS)
         for name in names:
-            yield best_first((hit.docid, hit.score / SCALE**2) for hit in found.get(name, []))
+            yield best_first((hit.docid, hit.score / SCALE**2) for hit in hits.get(name, []))
 
 
 @dataclass
@@ -98,8 +97,8 @@ def _write_documents(shards: Shards, folder: Path) -> None:
         matrix = postings_of(arrays).T.tocsr()
         with (folder / f"{number:05d}.jsonl").open("w", encoding="utf-8") as file:
             for row in range(matrix.shape[0]):
-                one = {"id": shards.ids[start + row].decode(), "contents": "", "vector": _weights(matrix[row])}
-                file.write(json.dumps(one) + "\n")
+                document = {"id": shards.ids[start + row].decode(), "contents": "", "vector": _weights(matrix[row])}
+                file.write(json.dumps(document) + "\n")
 
 
 def _state(shards: Shards) -> dict[str, str | int]:

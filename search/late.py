@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
-from search import faiss_file
+from search.dense import write_index
 from search.retriever import best_first
 from search.shards import Shards, building, is_built
 from search.topk import Ranking, TopK, device_of
@@ -44,8 +44,8 @@ def build(shards: Shards, engine: str, folder: Path) -> None:
     check_engine(engine)
     if engine == "exact":
         return
-    with building(folder, engine, shards.key) as wanted:
-        if wanted:
+    with building(folder, engine, shards.key) as missing:
+        if missing:
             (_plaid if engine == "plaid" else _faiss)(shards, folder)
 
 
@@ -79,16 +79,16 @@ def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None
     import torch
     from sentence_transformers.util import maxsim
 
-    where = device_of(device)
-    top = TopK(depth, torch.from_numpy(shards.rank).to(where))
+    chosen = device_of(device)
+    top = TopK(depth, torch.from_numpy(shards.rank).to(chosen))
     for start, arrays in shards:
         order = np.argsort(arrays["lengths"], kind="stable")
-        tokens: Any = torch.from_numpy(np.array(arrays["tokens"], np.float32)).to(where)
+        tokens: Any = torch.from_numpy(np.array(arrays["tokens"], np.float32)).to(chosen)
         by_row = tokens.split(arrays["lengths"].tolist())
         passages = [by_row[row] for row in order]
-        rows = torch.from_numpy(start + order).to(where)
+        rows = torch.from_numpy(start + order).to(chosen)
         for number, first in enumerate(range(0, len(queries), GROUP)):
-            group = [torch.from_numpy(one).to(where) for one in queries[first : first + GROUP]]
+            group = [torch.from_numpy(query).to(chosen) for query in queries[first : first + GROUP]]
             top.add(number, maxsim(group, passages, chunk_elements=CHUNK_ELEMENTS), rows)
     return top.hits(shards.ids)
 
@@ -98,11 +98,10 @@ def plaid(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
     import torch
 
     for first in range(0, len(queries), GROUP):
-        group = [torch.from_numpy(one) for one in queries[first : first + GROUP]]
-        found = index.search(group, top_k=depth, n_full_scores=max(4096, 4 * depth), show_progress=False)
-        for hits in found:
-            named = [(shards.ids[row].decode(), float(score)) for row, score in hits]
-            yield best_first(named)
+        group = [torch.from_numpy(query) for query in queries[first : first + GROUP]]
+        results = index.search(group, top_k=depth, n_full_scores=max(4096, 4 * depth), show_progress=False)
+        for hits in results:
+            yield best_first((shards.ids[row].decode(), float(score)) for row, score in hits)
 
 
 def by_tokens(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
@@ -156,7 +155,7 @@ def _faiss(shards: Shards, folder: Path) -> None:
     index.train(np.concatenate([np.asarray(arrays["tokens"][::step], np.float32) for _, arrays in shards]))
     for _, arrays in shards:
         index.add(np.asarray(arrays["tokens"], np.float32))
-    faiss_file.write(index, folder / "tokens.faiss")
+    write_index(index, folder / "tokens.faiss")
 
 
 def _bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

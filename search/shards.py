@@ -60,8 +60,8 @@ def write(passages: Passages, folder: Path, encode: Encode, identity: str) -> "S
         with FileLock(folder / ".lock"), counting("encoding passages", "passages", total) as advance:
             count = 0
             for count, batch in enumerate(itertools.batched(passages, SHARD), start=1):
-                made = write_shard(folder, count - 1, batch, encode, identity)
-                advance(len(batch), not made)
+                encoded = write_shard(folder, count - 1, batch, encode, identity)
+                advance(len(batch), not encoded)
             return finish(folder, count)
     except OSError as error:
         raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
@@ -81,24 +81,20 @@ def write_shard(folder: Path, number: int, batch: Sequence[tuple[str, str]], enc
         Whether it had to be encoded.
     """
     key = _key(identity, batch)
-    place = folder / f"{number:05d}"
-    if _read(place / "shard.json").get("key") == key:
+    path = folder / f"{number:05d}"
+    if _read(path / "shard.json").get("key") == key:
         return False
     (folder / MANIFEST).unlink(missing_ok=True)
     begun = time.monotonic()
     arrays = encode([text for _, text in batch])
     seconds = time.monotonic() - begun
     _refuse_nan(arrays, batch)
-    part = folder / f"{number:05d}.part"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    for name, array in {"ids": np.array([one.encode() for one, _ in batch]), **arrays}.items():
-        write_array(part / f"{name}.npy", array)
     about = {"key": key, "passages": len(batch), "seconds": seconds, "arrays": sorted(arrays)}
-    (part / "shard.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
-    atomic.sync_tree(part)
-    shutil.rmtree(place, ignore_errors=True)
-    part.rename(place)
+    ids = np.array([passage_id.encode() for passage_id, _ in batch])
+    with atomic.folder(path) as staging:
+        for name, array in {"ids": ids, **arrays}.items():
+            write_array(staging / f"{name}.npy", array)
+        (staging / "shard.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
     return True
 
 
@@ -113,14 +109,16 @@ def finish(folder: Path, count: int) -> "Shards":
     about = [_read(folder / f"{number:05d}" / "shard.json") for number in range(count)]
     if not all(about):
         raise UserError(f"{folder}: shard {about.index({}):05d} of the encoded passages is missing")
-    for stale in folder.glob("[0-9]" * 5 + "*"):
-        if stale.suffix == ".part" or int(stale.name) >= count:
+    for stale in folder.glob("[0-9]" * 5):
+        if int(stale.name) >= count:
             shutil.rmtree(stale)
-    key = hashlib.sha256("".join(one["key"] for one in about).encode()).hexdigest()
+    for unfinished in folder.glob("." + "[0-9]" * 5 + ".*"):
+        shutil.rmtree(unfinished)
+    key = hashlib.sha256("".join(shard["key"] for shard in about).encode()).hexdigest()
     manifest = {
         "key": key,
-        "passages": [one["passages"] for one in about],
-        "seconds": sum(one["seconds"] for one in about),
+        "passages": [shard["passages"] for shard in about],
+        "seconds": sum(shard["seconds"] for shard in about),
         "arrays": about[0]["arrays"],
     }
     if _read(folder / MANIFEST) != manifest:
@@ -179,7 +177,7 @@ class Shards:
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
-        """The place of each row's passage id among all ids in ascending order."""
+        """The position of each row's passage id among all ids in ascending order."""
         return rank_of(self.ids)
 
     @cached_property
@@ -246,6 +244,7 @@ def _refuse_nan(arrays: Arrays, batch: Sequence[tuple[str, str]]) -> None:
 
 def index_bytes(folder: Path) -> int:
     """Bytes of all files that a search of an index reads."""
-    made = [folder / name for name in MADE_OF_SHARDS if (folder / name).exists()]
-    files = [file for one in made or [folder] for file in ([one] if one.is_file() else one.rglob("*"))]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    derived = [folder / name for name in MADE_OF_SHARDS if (folder / name).exists()]
+    return sum(
+        file.stat().st_size for path in derived or [folder] for file in [path, *path.rglob("*")] if file.is_file()
+    )

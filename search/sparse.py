@@ -47,16 +47,16 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     """
     import torch
 
-    where = device_of(device)
-    by_scipy = device is None and where.type == "cpu"
-    top = TopK(depth, torch.from_numpy(shards.rank).to(where), above=0.0)
+    chosen = device_of(device)
+    by_scipy = device is None and chosen.type == "cpu"
+    top = TopK(depth, torch.from_numpy(shards.rank).to(chosen), above=0.0)
     groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
     if not by_scipy:
-        groups = [torch.from_numpy(group.toarray().T.copy()).to(where) for group in groups]
+        groups = [torch.from_numpy(group.toarray().T.copy()).to(chosen) for group in groups]
     for start, arrays in shards:
         postings = postings_of(arrays)
-        block = postings if by_scipy else _to_torch(postings.T.tocsr()).to(where)
-        rows = torch.arange(start, start + postings.shape[1], device=where)
+        block = postings if by_scipy else _to_torch(postings.T.tocsr()).to(chosen)
+        rows = torch.arange(start, start + postings.shape[1], device=chosen)
         for number, group in enumerate(groups):
             scores = torch.from_numpy((group @ block).toarray()) if by_scipy else (block @ group).T
             top.add(number, scores, rows)

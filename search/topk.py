@@ -28,7 +28,7 @@ class TopK:
 
     Attributes:
         depth: passages a query.
-        rank: for each row the place of its passage id among all ids in ascending order; a tensor on the device that
+        rank: for each row the position of its passage id among all ids in ascending order; a tensor on the device that
             the scores are on.
         above: only passages with greater scores count.
     """
@@ -58,10 +58,10 @@ class TopK:
         """For each query its passages, best first."""
         for group in sorted(self._groups):
             scores, rows = in_order(*self._groups[group], self.rank)
-            for values, places in zip(scores.cpu().numpy(), rows.cpu().numpy(), strict=True):
+            for values, columns in zip(scores.cpu().numpy(), rows.cpu().numpy(), strict=True):
                 keep = int((values > self.above).sum())
-                named = ids[places[:keep]]
-                yield [(one.decode(), value) for one, value in zip(named.tolist(), values[:keep].tolist(), strict=True)]
+                names = [passage_id.decode() for passage_id in ids[columns[:keep]].tolist()]
+                yield list(zip(names, values[:keep].tolist(), strict=True))
 
 
 def best(scores: "Tensor", rows: "Tensor", rank: "Tensor", depth: int, above: float = -np.inf) -> Best:
@@ -72,12 +72,12 @@ def best(scores: "Tensor", rows: "Tensor", rank: "Tensor", depth: int, above: fl
     columns = scores.shape[1]
     if columns <= depth:
         return scores, rows
-    values, places = scores.topk(depth, dim=1)
+    values, kept = scores.topk(depth, dim=1)
     width = int(((scores >= values[:, -1:]) & (scores > above)).sum(1).max())
     if width <= depth:
-        return values, rows.gather(1, places)
-    values, places = scores.topk(width, dim=1)  # holds every passage that shares the last score of its line
-    values, rows = in_order(values, rows.gather(1, places), rank)
+        return values, rows.gather(1, kept)
+    values, kept = scores.topk(width, dim=1)  # holds every passage that shares the last score of its line
+    values, rows = in_order(values, rows.gather(1, kept), rank)
     return values[:, :depth].contiguous(), rows[:, :depth].contiguous()
 
 
@@ -90,7 +90,7 @@ def in_order(scores: "Tensor", rows: "Tensor", rank: "Tensor") -> Best:
 
 
 def rank_of(ids: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    """The place of each id among all in ascending order (as bytes, which for UTF-8 is the order of the strings).
+    """The position of each id among all in ascending order (as bytes, which for UTF-8 is the order of the strings).
 
     Raises:
         UserError: an id that comes twice.
@@ -104,8 +104,8 @@ def rank_of(ids: NDArray[np.bytes_]) -> NDArray[np.int64]:
     return rank
 
 
-def device_of(wanted: str | None) -> Any:
-    """The torch device to search on: the one wanted, else the GPU where there is one, else the CPU."""
+def device_of(name: str | None) -> Any:
+    """The torch device to search on: the one named, else the GPU where there is one, else the CPU."""
     import torch
 
-    return torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -3,7 +3,6 @@
 import contextlib
 import shutil
 import traceback
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -116,12 +115,11 @@ def publish(cell: Cell) -> None:
     if cell.published.exists() and cell.published.samefile(cell.run):
         return
     cell.published.parent.mkdir(exist_ok=True)
-    temporary = cell.published.with_name(f".{cell.place.file}.{uuid.uuid4().hex}")
-    try:
-        temporary.hardlink_to(cell.run)
-    except OSError:
-        shutil.copyfile(cell.run, temporary)
-    temporary.replace(cell.published)
+    with atomic.whole(cell.published) as part:
+        try:
+            part.hardlink_to(cell.run)
+        except OSError:
+            shutil.copyfile(cell.run, part)
 
 
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:
@@ -143,8 +141,8 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     conclude(cell, done)
 
 
-def _join(parts: Iterable[Path], whole: Path) -> None:
-    with atomic.whole(whole) as temporary, temporary.open("wb") as file:
+def _join(parts: Iterable[Path], run: Path) -> None:
+    with atomic.whole(run) as joined, joined.open("wb") as file:
         for part in parts:
-            with part.open("rb") as one:
-                shutil.copyfileobj(one, file, 1 << 20)
+            with part.open("rb") as content:
+                shutil.copyfileobj(content, file, 1 << 20)

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from baselines.grid.cell import Cell
 from baselines.training.trainer import rank
 from eval_kit.files import atomic
@@ -77,17 +75,13 @@ def _small(cell: Cell, sizes: Mapping[str, Any]) -> Path:
     """Made once for a release and shared by the cells of a grid."""
     key = hashlib.sha256(json.dumps([collection_key(cell.release), dict(sizes), SEED]).encode()).hexdigest()[:16]
     folder = cell.root / "backbones" / key
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
+    with atomic.lock(folder):
         if not folder.exists():
-            part = folder.with_suffix(".part")
-            shutil.rmtree(part, ignore_errors=True)
             tokenizer = _tokenizer(_words(text for _, text in passages(cell.release)))
             model = _drawn(len(tokenizer), sizes)
-            model.save_pretrained(part)
-            tokenizer.save_pretrained(part)
-            atomic.sync_tree(part)
-            part.rename(folder)
+            with atomic.folder(folder) as staging:
+                model.save_pretrained(staging)
+                tokenizer.save_pretrained(staging)
     return folder
 
 

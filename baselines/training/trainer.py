@@ -318,15 +318,12 @@ def _watch(steps: int, progress: Report | None) -> Any:
 
 
 def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
-    """The facts first: a model that stands there is finished."""
-    part = cell.folder / "model.part"
-    shutil.rmtree(part, ignore_errors=True)
-    with quiet():
-        model.save_pretrained(str(part), create_model_card=False)
-    atomic.sync_tree(part)
-    atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
-    shutil.rmtree(cell.model, ignore_errors=True)
-    part.rename(cell.model)
+    """The facts before the model: a model that stands there is finished."""
+    with atomic.folder(cell.model) as staging:
+        with quiet():
+            model.save_pretrained(str(staging), create_model_card=False)
+        shutil.rmtree(cell.model, ignore_errors=True)
+        atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
 
 
 def _batch_size(cell: Cell, folder: Path) -> int:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.embedded import check_ids
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.runs.ranks import rank_judged
+from eval_kit.stats.vectors import check_ids
 
 SETS = ("veiled", "pygmy", "lesser")
 OBSTINACY = ("none", *SETS)

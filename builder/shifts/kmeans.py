@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.embedded import Vectors
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 
+type Matrix = NDArray[np.float32]
 type Ints = NDArray[np.int64]
 
 BLOCK = 2_048
@@ -38,7 +38,7 @@ class Clusters:
     """
 
     labels: Ints
-    centroids: Vectors
+    centroids: Matrix
     inertia: float
     iterations: int
 
@@ -48,7 +48,7 @@ class Clusters:
         return np.bincount(self.labels, minlength=len(self.centroids))
 
 
-def kmeans(vectors: Vectors, k: int, seed: int, iterations: int = 25, threads: int | None = None) -> Clusters:
+def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25, threads: int | None = None) -> Clusters:
     """Cluster ``vectors``.
 
     Args:
@@ -100,7 +100,7 @@ def _one_thread() -> None:
     faiss.omp_set_num_threads(1)
 
 
-def _first(vectors: Vectors, k: int, rng: np.random.RandomState) -> Vectors:
+def _first(vectors: Matrix, k: int, rng: np.random.RandomState) -> Matrix:
     from sklearn.cluster import kmeans_plusplus
 
     drawn = vectors
@@ -110,7 +110,7 @@ def _first(vectors: Vectors, k: int, rng: np.random.RandomState) -> Vectors:
 
 
 def _assign(
-    pool: ThreadPoolExecutor, vectors: Vectors, centroids: Vectors, summed: bool
+    pool: ThreadPoolExecutor, vectors: Matrix, centroids: Matrix, summed: bool
 ) -> tuple[Ints, NDArray[np.float64], float]:
     """Each vector's cluster, the sum of each cluster's vectors (k, d) and the inertia."""
     import faiss
@@ -118,7 +118,7 @@ def _assign(
 
     k = len(centroids)
 
-    def one(rows: slice) -> tuple[Ints, Vectors | None, float]:
+    def one(rows: slice) -> tuple[Ints, Matrix | None, float]:
         part = np.ascontiguousarray(vectors[rows], np.float32)
         distances, found = faiss.knn(part, centroids, 1)
         labels = found[:, 0]

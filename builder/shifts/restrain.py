@@ -17,12 +17,11 @@ from types import MappingProxyType
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from builder.embedded import Embedded, Vectors
-from builder.shifts.kmeans import Ints, blocks
+from builder.shifts.kmeans import Ints, Matrix, blocks
 from eval_kit.console import counting
 from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors
 
 RULE = (
     "interpolate: in the top-I of a test query, I such that the set comes nearest to the size (the smaller I of two); "
@@ -57,7 +56,7 @@ class Solved:
 
 
 def assign(
-    train: Embedded, tests: Embedded, parameters: Parameters | None = None, threads: int | None = None
+    train: Vectors, tests: Vectors, parameters: Parameters | None = None, threads: int | None = None
 ) -> pl.DataFrame:
     """The regime of each training query at each size.
 
@@ -132,17 +131,15 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
     return solved
 
 
-def depths(train: Embedded, tests: Embedded, threads: int | None = None) -> Ints:
+def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
     """(n,) the best rank, from 1, that any test query gives to each training query by inner product (exact)."""
     import faiss
     from threadpoolctl import threadpool_limits
 
-    if not len(tests) or not len(train):
-        raise UserError("ReSTrain needs training and test queries; one of them has none")
-    if train.vectors.shape[1] != tests.vectors.shape[1]:
+    if train.values.shape[1] != tests.values.shape[1]:
         raise UserError(
-            f"training and test queries need vectors of one width, not {train.vectors.shape[1]} and "
-            f"{tests.vectors.shape[1]}"
+            f"training and test queries need vectors of one width, not {train.values.shape[1]} and "
+            f"{tests.values.shape[1]}"
         )
     by_id = np.argsort(_places(train.query_ids))
     best = np.full(len(train), len(train))
@@ -153,14 +150,14 @@ def depths(train: Embedded, tests: Embedded, threads: int | None = None) -> Ints
         counting("ranking training queries", "queries", len(tests)) as advance,
     ):
         for start in range(0, len(tests), TESTS_AT_ONCE):
-            scores = _similarities(pool, train.vectors, tests.vectors[start : start + TESTS_AT_ONCE])
+            scores = _similarities(pool, train.values, tests.values[start : start + TESTS_AT_ONCE])
             for order in pool.map(lambda row: by_id[np.argsort(-row[by_id], kind="stable")], scores):
                 best[order] = np.minimum(best[order], ranks)
                 advance(1)
     return best
 
 
-def _similarities(pool: ThreadPoolExecutor, train: Vectors, tests: Vectors) -> NDArray[np.float32]:
+def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Matrix:
     """(tests, n) inner products; blocks of a fixed size, each on one thread, for equal bits on any number of them."""
     scores = np.empty((len(tests), len(train)), np.float32)
 

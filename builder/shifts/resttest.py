@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from builder.embedded import Embedded
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors
 
 RULE = "the bucket that k-means over the training and test queries together puts the query in, largest bucket first"
 SOURCE = "CIKM 2022 §4.1.3"
@@ -27,7 +27,7 @@ class Parameters:
 
 
 def assign(
-    splits: Mapping[str, Embedded], parameters: Parameters | None = None, threads: int | None = None
+    splits: Mapping[str, Vectors], parameters: Parameters | None = None, threads: int | None = None
 ) -> dict[str, pl.DataFrame]:
     """The bucket of every query of every split.
 
@@ -43,10 +43,10 @@ def assign(
         UserError: no splits, splits of different width, more buckets than queries.
     """
     parameters = parameters or Parameters()
-    widths = {queries.vectors.shape[1] for queries in splits.values()}
+    widths = {queries.values.shape[1] for queries in splits.values()}
     if len(widths) != 1:
         raise UserError(f"the splits {', '.join(splits) or '(none)'} need vectors of one width, not of {len(widths)}")
-    vectors = np.concatenate([queries.vectors for queries in splits.values()])
+    vectors = np.concatenate([queries.values for queries in splits.values()])
     clusters = kmeans(vectors, parameters.k, parameters.seed, parameters.iterations, threads)
     place = np.empty(parameters.k, np.int64)
     place[np.argsort(-clusters.sizes, kind="stable")] = np.arange(parameters.k)

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from builder.embedded import Embedded, Vectors
-from builder.shifts.kmeans import Clusters, Ints, kmeans
+from builder.shifts.kmeans import Clusters, Ints, Matrix, kmeans
 from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors
 
 type Floats = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class Parameters:
     iterations: int = 25
 
 
-def assign(queries: Embedded, parameters: Parameters | None = None, threads: int | None = None) -> pl.DataFrame:
+def assign(queries: Vectors, parameters: Parameters | None = None, threads: int | None = None) -> pl.DataFrame:
     """Topic and split of the queries that are in a topic.
 
     Args:
@@ -67,7 +67,7 @@ def assign(queries: Embedded, parameters: Parameters | None = None, threads: int
         raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
     if not 0 < parameters.test_share < 1:
         raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
-    clusters = kmeans(queries.vectors, parameters.k, parameters.seed, parameters.iterations, threads)
+    clusters = kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations, threads)
     topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
     test = _test(queries.query_ids, topic, parameters)
     names = [f"c{i}" for i in range(parameters.topics)]
@@ -232,7 +232,7 @@ def described(texts: pl.DataFrame, assigned: pl.DataFrame, count: int = 10, seed
 
 
 def picture(
-    queries: Embedded,
+    queries: Vectors,
     assigned: pl.DataFrame,
     path: Path,
     method: Literal["pca", "tsne"] = "tsne",
@@ -260,7 +260,7 @@ def picture(
     held = held.sample(min(points, held.height), seed=seed, shuffle=True)
     if held.height < 3:
         raise UserError("a picture of the topics needs three queries at least")
-    vectors = np.asarray(queries.vectors[np.sort(held["row"].to_numpy())])
+    vectors = np.asarray(queries.values[np.sort(held["row"].to_numpy())])
     labels = held.sort("row")["cluster"]
     kept = 2 if method == "pca" else min(50, *vectors.shape)
     flat = PCA(kept, random_state=seed).fit_transform(vectors)
@@ -279,7 +279,7 @@ def picture(
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _distances(centroids: Vectors) -> Floats:
+def _distances(centroids: Matrix) -> Floats:
     from scipy.spatial.distance import cdist
 
     exact = centroids.astype(np.float64)

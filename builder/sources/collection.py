@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from builder.embedded import check_ids
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
+from eval_kit.stats.vectors import check_ids
 
 SPLIT = re.compile(r"[a-z0-9][a-z0-9_]*")
 DEV = ("valid", "validation")

@@ -1,12 +1,22 @@
-"""Files that are written whole or not at all: temporary name, fsync, rename."""
+"""Files and folders that are replaced whole or not at all: a temporary name, fsync, rename."""
 
+import glob
 import os
-import tempfile
+import shutil
+import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eval_kit.errors import UserError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+ABANDONED_SECONDS = 24 * 3600
+"""A temporary file that nobody has written to for so long is what a killed process left."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -16,52 +26,98 @@ def write_text(path: Path, text: str) -> None:
         UserError: the folder does not exist, cannot be written, or the disk is full.
     """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with whole(path) as part:
+            part.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101
-        os.replace(temporary, path)  # noqa: PTH105
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` to write; it takes the name once the block has ended and it is on the disk.
+    """The name of a temporary file beside ``path``, which replaces it once the block has written it and ended.
 
-    The temporary name is always the same, so that what a killed process leaves is written over; two processes that
-    write one file need a lock. A block that fails leaves ``path`` as it was, and nothing beside it.
+    A block that fails leaves ``path`` as it was, and nothing beside it. Of two processes that write one file the last
+    to end wins.
     """
-    part = path.with_name(f".{path.name}.part")
+    _clear_abandoned(path)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
+        _sync(part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 
 
+@contextmanager
+def folder(path: Path) -> Iterator[Path]:
+    """An empty folder beside ``path``, which replaces it once the block has filled it and ended.
+
+    A block that fails leaves ``path`` as it was. So does a kill, but between the two renames, where the old folder
+    is left under another name: the next call for ``path``, or :func:`restore`, brings it back. Where two processes
+    may write one folder, both hold its :func:`lock`.
+    """
+    staging, aside = _staging(path), _aside(path)
+    _bring_back(path)
+    shutil.rmtree(staging, ignore_errors=True)
+    try:
+        staging.mkdir(parents=True)
+        yield staging
+        sync_tree(staging)
+        if path.exists():
+            path.rename(aside)
+        staging.rename(path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        _bring_back(path)
+
+
+def restore(path: Path) -> None:
+    """Bring back the folder ``path`` if a kill in :func:`folder` has left only its old state, under another name."""
+    if not path.exists() and _aside(path).exists():
+        with lock(path):
+            _bring_back(path)
+
+
+def lock(path: Path) -> "BaseFileLock":
+    """The lock of all who replace ``path``; a file beside it, which stays."""
+    from filelock import FileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_name(f".{path.name}.lock"))
+
+
 def sync_tree(folder: Path) -> None:
     """Flush every file and folder below ``folder`` to the disk, so that a rename publishes complete files."""
     for path in [*folder.rglob("*"), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(path)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _clear_abandoned(path: Path) -> None:
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        with suppress(FileNotFoundError):
+            if part.stat().st_mtime < time.time() - ABANDONED_SECONDS:
+                part.unlink()
+
+
+def _bring_back(path: Path) -> None:
+    aside = _aside(path)
+    if aside.exists() and not path.exists():
+        aside.rename(path)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _staging(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.files import hub, schemas
+from eval_kit.files import atomic, hub, schemas
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 
 DEFAULT = "ms-marco-shift"
@@ -183,6 +183,7 @@ def verified_manifest(folder: Path) -> dict[str, Any]:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read ``manifest.json`` and check it against its schema alone."""
+    atomic.restore(folder)
     path = folder / MANIFEST
     if not path.is_file():
         what = "there is no such folder" if not folder.exists() else f"not a release, it has no {MANIFEST}"

@@ -56,13 +56,15 @@ class Vectors:
             raise VectorsError(f"{self.source}: {len(values):,} vectors, but {len(ids):,} query ids")
         if ids.null_count() or (ids == "").any():
             raise VectorsError(f"{self.source}: vector {_first(ids.is_null() | (ids == '')) + 1} has no query id")
-        if ids.n_unique() < len(ids):
-            twice = ids.filter(~ids.is_first_distinct())
-            raise VectorsError(f"{self.source}: query {twice[0]}{_more(len(twice))} comes twice")
+        if len(repeated := _repeated(ids)):
+            raise VectorsError(f"{self.source}: query {repeated[0]}{_more(len(repeated))} comes twice")
         finite = pl.Series(np.concatenate([np.isfinite(block).all(axis=1) for block in blocks(values)]))
         if not finite.all():
             bad = ids.filter(~finite)
             raise VectorsError(f"{self.source}: the vector of query {bad[0]}{_more(len(bad))} holds NaN or infinity")
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
 
     def of(self, query_ids: pl.Series) -> Matrix:
         """The vectors of these queries: (queries, dimensions), in their order.
@@ -70,15 +72,25 @@ class Vectors:
         Raises:
             VectorsError: queries without a vector.
         """
-        place = pl.DataFrame({"query_id": self.query_ids}).with_row_index("row")
-        rows = query_ids.to_frame("query_id").join(place, on="query_id", how="left", maintain_order="left")["row"]
+        known = pl.DataFrame({"query_id": self.query_ids}).with_row_index("row")
+        rows = query_ids.to_frame("query_id").join(known, on="query_id", how="left", maintain_order="left")["row"]
         if rows.null_count():
             absent = query_ids.filter(rows.is_null())
             raise VectorsError(
                 f"{self.source}: no vector of query {absent[0]}{_more(len(absent))} ({len(query_ids):,} are asked for)"
             )
-        found: Matrix = self.values[rows.to_numpy()]
-        return found
+        values: Matrix = self.values[rows.to_numpy()]
+        return values
+
+
+def check_ids(query_ids: pl.Series) -> None:
+    """Refuse query ids that occur twice.
+
+    Raises:
+        VectorsError: naming the first of them.
+    """
+    if len(repeated := _repeated(query_ids)):
+        raise VectorsError(f"query id {repeated[0]!r} comes more than once{_more(repeated.n_unique())}")
 
 
 def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
@@ -173,9 +185,10 @@ def _read_parquet(path: Path) -> Vectors:
     usual = max(sizes.mode().to_list(), default=0)
     if not usual:
         raise VectorsError(f"{path}: holds no vectors")
-    if (other := sizes != usual).any():
+    if (unusual := sizes != usual).any():
+        first = _first(unusual)
         raise VectorsError(
-            f"{path}: the vector of query {ids[_first(other)]}{_more(int(other.sum()))} has {sizes[_first(other)]} "
+            f"{path}: the vector of query {ids[first]}{_more(int(unusual.sum()))} has {sizes[first]} "
             f"dimensions, not {usual}"
         )
     if lists.list.explode().null_count():
@@ -183,14 +196,18 @@ def _read_parquet(path: Path) -> Vectors:
     return Vectors(str(path), ids, lists.list.explode().to_numpy().reshape(len(lists), -1))
 
 
+def _repeated(query_ids: pl.Series) -> pl.Series:
+    return query_ids.filter(~query_ids.is_first_distinct())
+
+
 def _holds_null(lists: pl.Series) -> pl.Series:
     return lists.list.eval(pl.element().is_null()).list.any()
 
 
 def _first(mask: pl.Series) -> int:
-    place = mask.arg_max()
-    assert place is not None
-    return place
+    position = mask.arg_max()
+    assert position is not None
+    return position
 
 
 def _more(count: int) -> str:

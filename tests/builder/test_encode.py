@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 
 from builder import encode as module
-from builder.embedded import Vectors
 from builder.encode import embed, encode
-from builder.encoders import Compute
+from builder.encoders import Compute, Embeddings
 from eval_kit.errors import UserError
 
 TEXTS = ["what is a shebang", "how long do wisdom teeth take", "a", "when did rock n roll begin", "rock n roll"] * 3
@@ -31,14 +30,14 @@ class Counting:
         self.loaded += 1
         return self.compute
 
-    def compute(self, part: Sequence[str]) -> Vectors:
+    def compute(self, part: Sequence[str]) -> Embeddings:
         if len(self.seen) + len(part) > self.budget:
             raise KeyboardInterrupt
         self.seen += part
         return truth(part)
 
 
-def truth(texts: Sequence[str]) -> Vectors:
+def truth(texts: Sequence[str]) -> Embeddings:
     return np.array([[len(text), sum(map(ord, text)), ord(text[0])] for text in texts], np.float32)
 
 
@@ -128,7 +127,7 @@ def test_texts_that_are_refused(texts: Sequence[str], sentence: str, tmp_path: P
 
 def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp_path: Path) -> None:
     class Broken(Counting):
-        def compute(self, part: Sequence[str]) -> Vectors:
+        def compute(self, part: Sequence[str]) -> Embeddings:
             return np.where([[text == "a"] for text in part], np.nan, truth(part)).astype(np.float32)
 
     for _ in range(2):

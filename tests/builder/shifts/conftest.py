@@ -2,10 +2,10 @@
 
 import pytest
 
-from builder.embedded import Embedded
 from builder.encode import embed
 from builder.encoders import Lsa
 from builder.sources.mini import Mini, generate
+from eval_kit.stats.vectors import Vectors
 
 MINI_LSA = {"dimensions": 6, "most": 0.02}
 """Mini has six vocabularies (five topics and the rest) and its common words are in more than 2 % of the passages."""
@@ -17,12 +17,12 @@ def mini() -> Mini:
 
 
 @pytest.fixture(scope="session")
-def mini_embedded(mini: Mini) -> dict[str, Embedded]:
+def mini_embedded(mini: Mini) -> dict[str, Vectors]:
     """Population -> queries by LSA learnt from the passages: from queries alone no encoder can know mini's topics."""
     encoder = Lsa(**MINI_LSA, corpus=mini.passages["text"].to_list())  # type: ignore[arg-type]
     everything = embed(mini.queries, encoder)
     population = mini.queries["population"].to_numpy()
     return {
-        name: Embedded(everything.query_ids.filter(population == name), everything.vectors[population == name])
+        name: Vectors("planted", everything.query_ids.filter(population == name), everything.values[population == name])
         for name in ("train", "dev", "dl19", "dl20")
     }

@@ -4,19 +4,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from builder.embedded import Embedded
+from eval_kit.stats.vectors import Vectors
 
 
-def blobs(n: int, d: int, centres: int, seed: int = 1, spread: float = 0.3) -> tuple[Embedded, NDArray[np.int64]]:
+def blobs(n: int, d: int, centres: int, seed: int = 1, spread: float = 0.3) -> tuple[Vectors, NDArray[np.int64]]:
     """`n` vectors around random centres, and the centre of each."""
     rng = np.random.default_rng(seed)
     middle = rng.standard_normal((centres, d))
     truth = rng.integers(centres, size=n)
     vectors = (middle[truth] + spread * rng.standard_normal((n, d))).astype(np.float32)
-    return Embedded(pl.Series([f"q{i}" for i in range(n)]), vectors), truth
+    return Vectors("planted", pl.Series([f"q{i}" for i in range(n)]), vectors), truth
 
 
-def shuffled(queries: Embedded, seed: int = 1) -> Embedded:
+def shuffled(queries: Vectors, seed: int = 1) -> Vectors:
     """The same queries in another order."""
     order = np.random.default_rng(seed).permutation(len(queries))
-    return Embedded(queries.query_ids.gather(order), queries.vectors[order])
+    return Vectors("planted", queries.query_ids.gather(order), queries.values[order])

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
 
-NOISE = blobs(20_000, 96, centres=400, spread=1.0)[0].vectors
+NOISE = blobs(20_000, 96, centres=400, spread=1.0)[0].values
 """No clear clusters: many vectors lie on a border, where the last bit of a distance decides."""
 
 
@@ -53,11 +53,11 @@ def test_the_seed_decides() -> None:
 
 def test_labels_are_the_nearest_centroids_and_centroids_the_means() -> None:
     queries, truth = blobs(3_000, 8, centres=4)
-    found = kmeans(queries.vectors, 4, seed=1)
-    distances = ((queries.vectors[:, None].astype(float) - found.centroids[None]) ** 2).sum(axis=2)
+    found = kmeans(queries.values, 4, seed=1)
+    distances = ((queries.values[:, None].astype(float) - found.centroids[None]) ** 2).sum(axis=2)
     assert np.array_equal(found.labels, distances.argmin(axis=1))
     assert found.inertia == pytest.approx(distances.min(axis=1).sum(), rel=1e-5)
-    means = np.array([queries.vectors[found.labels == i].mean(axis=0) for i in range(4)])
+    means = np.array([queries.values[found.labels == i].mean(axis=0) for i in range(4)])
     assert np.allclose(means, found.centroids, atol=1e-5)
     assert adjusted_rand_score(truth, found.labels) == 1
     assert found.iterations < 25

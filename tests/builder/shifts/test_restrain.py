@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 from planted_vectors import blobs, shuffled
 from polars.testing import assert_frame_equal
 
-from builder.embedded import Embedded
 from builder.shifts.restrain import Parameters, assign, depths, solve
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors
 
 SIZES = {"small": 200, "medium": 500, "large": 900}
 
 
-def queries(train: int = 2_000, tests: int = 20, seed: int = 1, d: int = 8) -> tuple[Embedded, Embedded]:
+def queries(train: int = 2_000, tests: int = 20, seed: int = 1, d: int = 8) -> tuple[Vectors, Vectors]:
     rng = np.random.default_rng(seed)
     made = [
-        Embedded(pl.Series([f"{name}{i}" for i in range(n)]), rng.standard_normal((n, d), dtype=np.float32))
+        Vectors("planted", pl.Series([f"{name}{i}" for i in range(n)]), rng.standard_normal((n, d), dtype=np.float32))
         for name, n in (("q", train), ("t", tests))
     ]
     return made[0], made[1]
@@ -32,7 +32,7 @@ def sets(found: pl.DataFrame, size: str) -> tuple[set[str], set[str]]:
 
 def test_depth_is_the_best_rank_by_inner_product() -> None:
     train, tests = queries(300, 70)
-    scores = tests.vectors.astype(float) @ train.vectors.T
+    scores = tests.values.astype(float) @ train.values.T
     ranks = np.argsort(np.argsort(-scores, axis=1), axis=1) + 1
     assert np.array_equal(depths(train, tests), ranks.min(axis=0))
 
@@ -40,7 +40,7 @@ def test_depth_is_the_best_rank_by_inner_product() -> None:
 def test_interpolation_is_the_union_of_the_top_i_and_extrapolation_outside_the_top_e() -> None:
     train, tests = queries()
     found = assign(train, tests, Parameters(SIZES))
-    order = np.argsort(-(tests.vectors @ train.vectors.T), axis=1)
+    order = np.argsort(-(tests.values @ train.values.T), axis=1)
     for one in solve(depths(train, tests), SIZES):
         interpolate, extrapolate = sets(found, one.size)
         assert interpolate == set(train.query_ids.gather(np.unique(order[:, : one.top_i])))
@@ -94,21 +94,19 @@ def test_deterministic_whatever_threads_and_order_and_sampled_by_seed() -> None:
 
 
 def test_equal_similarities_are_ranked_by_id() -> None:
-    train = Embedded(pl.Series(["c", "a", "b", "d"]), np.ones((4, 2), np.float32))
-    tests = Embedded(pl.Series(["t"]), np.ones((1, 2), np.float32))
+    train = Vectors("planted", pl.Series(["c", "a", "b", "d"]), np.ones((4, 2), np.float32))
+    tests = Vectors("planted", pl.Series(["t"]), np.ones((1, 2), np.float32))
     assert depths(train, tests).tolist() == [3, 1, 2, 4]
 
 
 def test_interpolation_is_nearer_to_the_tests_on_mini_at_every_size(
-    mini: Mini, mini_embedded: dict[str, Embedded]
+    mini: Mini, mini_embedded: dict[str, Vectors]
 ) -> None:
     train = mini_embedded["train"]
     dl = [mini_embedded["dl19"], mini_embedded["dl20"]]
-    tests = Embedded(pl.concat(one.query_ids for one in dl), np.concatenate([one.vectors for one in dl]))
+    tests = Vectors("planted", pl.concat(one.query_ids for one in dl), np.concatenate([one.values for one in dl]))
     found = assign(train, tests, Parameters({"350": 350, "700": 700, "1400": 1_400, "4000": 4_000}))
-    similarity = pl.DataFrame(
-        {"query_id": train.query_ids, "similarity": (train.vectors @ tests.vectors.T).max(axis=1)}
-    )
+    similarity = pl.DataFrame({"query_id": train.query_ids, "similarity": (train.values @ tests.values.T).max(axis=1)})
     planted = mini.queries.select("query_id", "nearness").join(similarity, on="query_id")
     for size in ("350", "700", "1400", "4000"):
         near, far = (planted.filter(pl.col("query_id").is_in(ids)) for ids in sets(found, size))
@@ -135,5 +133,5 @@ def test_other_things_that_are_refused() -> None:
     train, tests = queries()
     with pytest.raises(UserError, match="one width, not 8 and 3"):
         assign(train, blobs(5, 3, centres=1)[0])
-    with pytest.raises(UserError, match="one of them has none"):
-        assign(train, Embedded(tests.query_ids[:0], tests.vectors[:0]))
+    with pytest.raises(UserError, match=r"not a table of vectors: its shape is \(0, 8\)"):
+        assign(train, Vectors("planted", tests.query_ids[:0], tests.values[:0]))

@@ -5,16 +5,18 @@ from planted_vectors import blobs
 from polars.testing import assert_frame_equal
 from sklearn.metrics import adjusted_rand_score
 
-from builder.embedded import Embedded
 from builder.shifts.kmeans import kmeans
 from builder.shifts.resttest import Parameters, assign
 from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors
 
 
-def splits(n: int = 3_000, spread: float = 0.3) -> tuple[dict[str, Embedded], np.ndarray]:
+def splits(n: int = 3_000, spread: float = 0.3) -> tuple[dict[str, Vectors], np.ndarray]:
     queries, truth = blobs(n, 8, centres=5, spread=spread)
     cuts = {"train": slice(0, n - 500), "dev": slice(n - 500, n - 60), "dl19": slice(n - 60, n)}
-    return {name: Embedded(queries.query_ids[rows], queries.vectors[rows]) for name, rows in cuts.items()}, truth
+    return {
+        name: Vectors("planted", queries.query_ids[rows], queries.values[rows]) for name, rows in cuts.items()
+    }, truth
 
 
 def test_every_query_of_every_split_gets_one_bucket_largest_first() -> None:
@@ -33,7 +35,7 @@ def test_every_query_of_every_split_gets_one_bucket_largest_first() -> None:
 def test_training_and_test_queries_are_clustered_together() -> None:
     """A test query is in the bucket of the nearest centroid over all queries, not of the training queries alone."""
     given, _ = splits(spread=2.0)
-    vectors = np.concatenate([one.vectors for one in given.values()])
+    vectors = np.concatenate([one.values for one in given.values()])
     labels = kmeans(vectors, 5, Parameters().seed).labels
     found = pl.concat(assign(given).values())["bucket"].to_list()
     assert adjusted_rand_score(labels, found) == 1

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from eval_kit.stats.vectors import Vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -12,7 +13,6 @@ from polars.testing import assert_frame_equal
 from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from builder.embedded import Embedded
 from builder.encode import encode
 from builder.encoders import Model
 from builder.shifts import topic
@@ -81,7 +81,7 @@ def test_expansion_passes_over_empty_clusters_and_ends_without_free_ones() -> No
     assert expanded(distances, sizes, np.array([0]), 1_000).tolist() == [0, -1, 0]
 
 
-def test_planted_topics_of_mini_are_found(mini: Mini, mini_embedded: dict[str, Embedded]) -> None:
+def test_planted_topics_of_mini_are_found(mini: Mini, mini_embedded: dict[str, Vectors]) -> None:
     size = round(0.18 * len(mini_embedded["train"]))
     found = assign(mini_embedded["train"], Parameters(k=20, size=size)).join(mini.queries, on="query_id")
     planted = found["topic"].fill_null("none").to_list()
@@ -108,7 +108,7 @@ def test_sizes_splits_and_overlap() -> None:
 
 def test_natives_are_the_farthest_and_grow_by_the_nearest() -> None:
     queries, _ = blobs(4_000, 12, centres=40)
-    clusters = kmeans(queries.vectors, SMALL.k, SMALL.seed)
+    clusters = kmeans(queries.values, SMALL.k, SMALL.seed)
     by_cluster = topic.topics(clusters, 4, 400)
     distances = cdist(clusters.centroids, clusters.centroids)
     natives = farthest(distances, 4)
@@ -213,7 +213,7 @@ def test_published_topics_as_far_as_another_encoder_finds_them(
 def test_rebuild_over_the_published_queries(published_release: Release) -> None:
     """The whole of the paper's procedure; another encoder than the paper's finds other topics."""
     published = published_release.table("topic", "test")
-    queries = Embedded(published["query_id"], encode(published["text"], "lsa"))
+    queries = Vectors("planted", published["query_id"], encode(published["text"], "lsa"))
     found = assign(queries, Parameters(size=5_000)).join(published, on="query_id", suffix="_published")
     sizes = found.group_by("cluster").len()["len"]
     assert len(sizes) == 5 and sizes.is_between(3_750, 6_250).all()

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.stats.vectors import Vectors, encode, get, read
+from eval_kit.stats.vectors import Vectors, check_ids, encode, get, read
 
 VALUES = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
 IDS = ["9", "10", "q-3", "007"]
@@ -77,6 +77,13 @@ def test_faults_of_any_vectors():
     fails_with(
         "mine: no vector of query 8 (and 1 more) (3 are asked for)", lambda: vectors().of(pl.Series(["8", "9", "7"]))
     )
+
+
+def test_query_ids_that_occur_twice_are_refused():
+    check_ids(pl.Series(IDS))
+    fails_with("query id '9' comes more than once", lambda: check_ids(pl.Series([*IDS, "9"])))
+    twice = pl.Series(["9", "9", "10", "10", "9"])
+    fails_with("query id '9' comes more than once (and 1 more)", lambda: check_ids(twice))
 
 
 def test_faults_of_npy_files(tmp_path: Path):
