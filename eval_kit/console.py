@@ -60,7 +60,7 @@ def write_json(document: Any, path: Path | None) -> bool:
 
 
 @contextmanager
-def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, bool], None]]:
+def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
     """Yields the function that counts on: how many more, and whether they were done before (no part of the speed)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
