@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from eval_kit.stats.vectors import Vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -21,6 +20,7 @@ from builder.shifts.topic import Parameters, assign, described, expanded, farthe
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from eval_kit.stats.vectors import Vectors
 
 SMALL = Parameters(k=40, topics=4, size=400)
 
