@@ -27,7 +27,7 @@ class Format(StrEnum):
 
 
 def validate(
-    submission: Annotated[Path, typer.Argument(help="A folder or zip with submission.json and its runs.")],
+    submission: Annotated[Path, typer.Argument(help="A folder with submission.json and its runs.")],
     release: Release = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
@@ -82,7 +82,7 @@ def compare(
 
 
 def leaderboard(
-    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions (folders or zips).")],
+    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("leaderboard.html"),
     release: Release = None,
 ) -> None:

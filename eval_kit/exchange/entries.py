@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.exchange.submission import DOCUMENT, Submission, opened
+from eval_kit.exchange.submission import DOCUMENT, Submission, open_submission
 from eval_kit.measures.score import score
 from eval_kit.pages.leaderboard import Entry
 from eval_kit.protocols.grid import protocols
@@ -18,7 +18,7 @@ def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = l
     """Score every submission of a folder.
 
     Args:
-        folder: holds submissions, each a folder with ``submission.json`` or a zip.
+        folder: holds submissions, each a folder with ``submission.json``.
         release: that all of them must have been made for.
         on_run: called with each run before it is read.
 
@@ -27,13 +27,12 @@ def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = l
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".zip" or (path / DOCUMENT).is_file())
+    paths = sorted(path for path in folder.iterdir() if (path / DOCUMENT).is_file())
     if not paths:
-        raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT}, or a zip)")
+        raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
     found = []
     for path in paths:
-        with opened(path, release) as submission:
-            found += list(_entries(path.name, submission, release, on_run))
+        found += _entries(path.name, open_submission(path, release), release, on_run)
     return found
 
 

@@ -65,7 +65,7 @@ def load(
 ) -> list[Source]:
     """Read everything that is to be compared, in order.
 
-    A folder or ``.zip`` is a submission, a ``.json`` file a scores document, anything else a run.
+    A folder is a submission, a ``.json`` file a scores document, anything else a run.
 
     Args:
         paths: two or more, or one document of several runs.
@@ -76,7 +76,7 @@ def load(
     Raises:
         UserError: whatever is wrong with one of them.
     """
-    runs = [path for path in paths if not path.is_dir() and path.suffix.lower() not in (".zip", ".json")]
+    runs = [path for path in paths if not path.is_dir() and path.suffix.lower() != ".json"]
     opened = release() if any(path.suffix.lower() != ".json" or path.is_dir() for path in paths) else None
     scored = score(runs, opened, allow_missing, on_run) if runs and opened is not None else None
     sources = []
@@ -111,15 +111,10 @@ def of_submission(
     Raises:
         UserError: a faulty submission or run; two plain runs that cover one test set.
     """
-    with submission.opened(path, release) as opened:
-        scores = score(list(opened.runs), release, allow_missing, on_run)
-        names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
-        cells = dict(zip(names, opened.runs.values(), strict=True))
-        sources = [
-            {**source, "file": str(path / Path(source["file"]).relative_to(opened.folder))}
-            for source in scores.provenance["runs"]
-        ]
-        system = opened.system
+    opened = submission.open_submission(path, release)
+    scores = score(list(opened.runs), release, allow_missing, on_run)
+    names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
+    cells = dict(zip(names, opened.runs.values(), strict=True))
     values = scores.per_query_with_missing()
     plain = values.filter(pl.col("run").is_in([name for name, cell in cells.items() if cell is None]))
     plain = plain.with_columns(figure=pl.lit(""))
@@ -127,8 +122,8 @@ def of_submission(
         twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
         raise UserError(f"{path}: two of its runs cover {twice}; which one stands for the system cannot be told")
     whole = pl.concat([plain.select(*_KEYS, "value", "missing"), _in_and_out(values, cells, release)])
-    whole = whole.with_columns(system=pl.lit(system)).select(list(_VALUES))
-    return Source(str(path), [system], whole, {**scores.provenance, "runs": sources})
+    whole = whole.with_columns(system=pl.lit(opened.system)).select(list(_VALUES))
+    return Source(str(path), [opened.system], whole, scores.provenance)
 
 
 def of_document(path: Path) -> Source:

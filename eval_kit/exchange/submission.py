@@ -1,12 +1,11 @@
-"""Submissions: a folder or a zip of runs, with a ``submission.json`` that says what stands behind them.
+"""Submissions: a folder of runs, with a ``submission.json`` that says what stands behind them.
 
 :func:`validate` lists all that is wrong at once. What is in a submission comes from strangers: see
-:mod:`eval_kit.exchange.archive` for what keeps it inside its folder.
+:mod:`eval_kit.exchange.safety` for what keeps it inside its folder.
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,16 +13,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.exchange.archive import (
-    LIMITS,
-    ArchiveError,
-    Limits,
-    folder_faults,
-    grows_too_much,
-    leaves,
-    printable,
-    unpacked,
-)
+from eval_kit.exchange.safety import MOST_GROWTH, folder_faults, grows_too_much, leaves, printable
 from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
 from eval_kit.runs.coverage import covered
@@ -43,12 +33,10 @@ class Submission:
     """A submission whose document has no fault.
 
     Attributes:
-        folder: where ``submission.json`` lies.
         document: its content (submission.schema.json).
         runs: each run's file and, where it belongs to a grid, its cell.
     """
 
-    folder: Path
     document: Mapping[str, Any]
     runs: dict[Path, Cell | None]
 
@@ -58,88 +46,69 @@ class Submission:
         return str(self.document["system"])
 
 
-def validate(path: Path, release: Release, limits: Limits = LIMITS) -> list[str]:
+def validate(folder: Path, release: Release) -> list[str]:
     """All that is wrong with a submission, one sentence each; an empty list if nothing is.
 
-    An archive that is not safe is not unpacked, and judged by that alone. All else is found in one go: the document
-    by its schema, the release it was made for, files that are missing or not listed, faults of each run, cells that
-    are missing from a grid, and runs that do not cover the shift that they are listed for.
+    All is found in one go: links that leave the folder, the document by its schema, the release it was made for,
+    files that are missing or not listed, faults of each run, cells that are missing from a grid, and runs that do
+    not cover the shift that they are listed for.
 
     Args:
-        path: a folder or a zip file.
+        folder: the submission.
         release: the one that the runs were made for.
-        limits: how large it may be.
 
     Raises:
-        UserError: there is neither a folder nor a zip file.
+        UserError: there is no such folder.
     """
-    if path.is_dir():
-        return folder_faults(path, limits) + _faults(path, release, limits)
-    try:
-        with unpacked(path, limits) as folder:
-            return _faults(folder, release, limits)
-    except ArchiveError as error:
-        return error.faults
+    _require_folder(folder)
+    faults = folder_faults(folder)
+    document, more = _read(folder)
+    faults += more
+    if document is None:
+        return faults
+    listed, more = _listed(folder, document)
+    faults += (
+        more
+        + _release_faults(document, release)
+        + _unlisted(folder, document)
+        + _grid_faults([cell for cell in listed.values() if cell], release)
+    )
+    for run, cell in listed.items():
+        faults += _run_faults(folder, run, cell, release)
+    return faults
 
 
-@contextmanager
-def opened(path: Path, release: Release, limits: Limits = LIMITS) -> Iterator[Submission]:
-    """A submission to work with: a zip is unpacked to a temporary folder for as long.
-
-    The runs themselves are not read; whoever scores them finds their faults.
+def open_submission(folder: Path, release: Release) -> Submission:
+    """A submission to work with. The runs themselves are not read; whoever scores them finds their faults.
 
     Raises:
         UserError: not safe to open, or a faulty document; with the first faults and how many more there are.
     """
-    with unpacked(path, limits) as folder:
-        submission, faults = _inspected(folder, release)
-        if submission is None:
-            more = f"; and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
-            raise UserError(f"{path}: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
-        yield submission
-
-
-def _faults(folder: Path, release: Release, limits: Limits) -> list[str]:
-    root = _root(folder)
-    document, faults = _read(root)
-    if document is None:
-        return faults
-    listed, more = _listed(root, document)
-    faults += (
-        more
-        + _release_faults(document, release)
-        + _unlisted(folder, root, document)
-        + _grid_faults([cell for cell in listed.values() if cell], release)
-    )
-    for run, cell in listed.items():
-        faults += _run_faults(root, run, cell, release, limits)
-    return faults
-
-
-def _inspected(folder: Path, release: Release) -> tuple[Submission | None, list[str]]:
-    """A submission by its document, or all that is wrong with that."""
-    root = _root(folder)
-    document, faults = _read(root)
+    _require_folder(folder)
+    listed: dict[Path, Cell | None] = {}
+    document, faults = None, folder_faults(folder)
+    if not faults:
+        document, faults = _read(folder)
+    if document is not None and not faults:
+        listed, faults = _listed(folder, document)
+        faults += _release_faults(document, release)
+        faults += _grid_faults([cell for cell in listed.values() if cell], release)
     if document is None or faults:
-        return None, faults
-    listed, faults = _listed(root, document)
-    faults += _release_faults(document, release)
-    faults += _grid_faults([cell for cell in listed.values() if cell], release)
-    return (None, faults) if faults else (Submission(root, document, listed), [])
+        more = f"; and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
+        raise UserError(f"{folder}: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
+    return Submission(document, listed)
 
 
-def _root(folder: Path) -> Path:
-    """Where the document lies: in the folder, or in the one folder that a zip was made of."""
-    if (folder / DOCUMENT).exists():
-        return folder
-    inner = [path.parent for path in folder.glob(f"*/{DOCUMENT}") if not path.parent.is_symlink()]
-    return inner[0] if len(inner) == 1 else folder
+def _require_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        what = f"expected a folder with {DOCUMENT} and its runs" if folder.exists() else "there is no such folder"
+        raise UserError(f"{folder}: {what}")
 
 
-def _read(root: Path) -> tuple[Any, list[str]]:
+def _read(folder: Path) -> tuple[Any, list[str]]:
     """The document, with all that its schema finds wrong; None where it cannot be read at all."""
-    path = root / DOCUMENT
-    if not path.is_file() or not path.resolve().is_relative_to(root.resolve()):
+    path = folder / DOCUMENT
+    if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
         return None, [f"there is no {DOCUMENT}"]
     if path.stat().st_size > LARGEST_DOCUMENT:
         return None, [f"{DOCUMENT}: is larger than {LARGEST_DOCUMENT:,} bytes"]
@@ -183,13 +152,13 @@ def _entries(document: Mapping[str, Any]) -> Iterator[tuple[int, str, dict[str, 
             yield place, entry["file"], entry
 
 
-def _listed(root: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell | None], list[str]]:
+def _listed(folder: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell | None], list[str]]:
     """The runs that can be read, each with its cell, and what is wrong with the list."""
     faults = []
     runs: dict[Path, Cell | None] = {}
-    inside = root.resolve()
+    inside = folder.resolve()
     for place, name, entry in _entries(document):
-        where, path = f"{DOCUMENT}: $.runs[{place}]", root / PurePosixPath(name)
+        where, path = f"{DOCUMENT}: $.runs[{place}]", folder / PurePosixPath(name)
         shown = printable(name)
         if path in runs:
             faults.append(f"{where}: {shown} is listed twice")
@@ -238,8 +207,8 @@ def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
     ]
 
 
-def _unlisted(folder: Path, root: Path, document: Mapping[str, Any]) -> list[str]:
-    listed = {root / PurePosixPath(name) for _, name, _ in _entries(document)} | {root / DOCUMENT}
+def _unlisted(folder: Path, document: Mapping[str, Any]) -> list[str]:
+    listed = {folder / PurePosixPath(name) for _, name, _ in _entries(document)} | {folder / DOCUMENT}
     found = sorted(path for path in folder.rglob("*") if path.is_file() and path not in listed)
     return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in found]
 
@@ -269,16 +238,16 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
     return faults
 
 
-def _run_faults(root: Path, run: Path, cell: Cell | None, release: Release, limits: Limits) -> list[str]:
+def _run_faults(folder: Path, run: Path, cell: Cell | None, release: Release) -> list[str]:
     """A run's own faults: those of its lines, and of the test sets it covers."""
-    name = printable(str(run.relative_to(root)))
-    if too_large := grows_too_much(run, limits):
-        return [f"{name}: {too_large}"]
+    name = printable(str(run.relative_to(folder)))
+    if grows_too_much(run):
+        return [f"{name}: unpacks to more than {MOST_GROWTH} times its size, as no run does"]
     try:
         queries = rank_judged(run, _NOTHING).queries["query_id"]
         coverage = covered(run, queries, release.test_sets, release.known_queries)
     except UserError as error:
-        return [printable(str(error).replace(f"{root}/", ""))]
+        return [printable(str(error).replace(f"{folder}/", ""))]
     if cell is None:
         return []
     covers = [one.name for one in coverage.test_sets]

@@ -147,8 +147,10 @@ def _parse(piece: bytes, columns: int) -> pl.DataFrame | None:
 
 
 def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame | None:
+    schema = _SCHEMAS[columns]
+    header = separator.join(schema).encode() + b"\n"  # polars would take a piece that begins like zlib or zstd for it
     try:
-        frame = pl.read_csv(piece, has_header=False, separator=separator, schema=_SCHEMAS[columns], quote_char=None)
+        frame = pl.read_csv(header + piece, separator=separator, schema=schema, quote_char=None)
     except pl.exceptions.PolarsError:
         return None
     if any(frame.null_count().row(0)) or not frame["rank"].is_between(0, HIGHEST_RANK).all():

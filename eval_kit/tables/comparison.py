@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from eval_kit.exchange.archive import printable
 from eval_kit.exchange.compare import Comparison
+from eval_kit.exchange.safety import printable
 
 _MARKDOWN = {sign: f"\\{sign}" for sign in "\\`*_[]|~$#!"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {

@@ -1,24 +1,19 @@
-"""Submissions: every fault by name, several at once, and archives that mean harm."""
+"""Submissions: every fault by name, several at once, and folders that mean harm."""
 
 import gzip
 import json
 import os
-import stat
-import struct
-import tempfile
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.exchange.archive import ArchiveError, Limits, unpacked
-from eval_kit.exchange.submission import opened, validate
+from eval_kit.exchange import safety
+from eval_kit.exchange.submission import open_submission, validate
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 
 CLUSTERS = {"wh": ("wha", "how", "who"), "length": ("short", "long")}
-SMALL = Limits(entries=10, bytes=20_000, ratio=20, ratio_from=1_000)
 
 
 def run_text(release: Release, names) -> str:
@@ -60,31 +55,26 @@ def changed(folder: Path, **changes) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def zipped(folder: Path, target: Path, prefix: str = "") -> Path:
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                archive.write(path, prefix + str(path.relative_to(folder)))
-    return target
-
-
-def test_a_good_submission_has_no_fault_as_folder_and_as_zip(whole, mini_release, tmp_path):
+def test_a_good_submission_has_no_fault(whole, mini_release):
     assert validate(whole, mini_release) == []
-    for prefix in ("", "inner/"):
-        path = zipped(whole, tmp_path / "s.zip", prefix)
-        assert validate(path, mini_release) == []
-        with opened(path, mini_release) as submission:
-            assert submission.system == "s"
-            cells = {run.name: cell and cell.held_out for run, cell in submission.runs.items()}
-            assert cells == {
-                "s.wh.wha.trec": "wha",
-                "s.wh.how.trec": "how",
-                "s.wh.who.trec": "who",
-                "plain.trec.gz": None,
-            }
-            folder = submission.folder
-            assert all(run.is_file() for run in submission.runs)
-        assert not folder.exists()
+    submission = open_submission(whole, mini_release)
+    assert submission.system == "s"
+    cells = {run.name: cell and cell.held_out for run, cell in submission.runs.items()}
+    assert cells == {
+        "s.wh.wha.trec": "wha",
+        "s.wh.how.trec": "how",
+        "s.wh.who.trec": "who",
+        "plain.trec.gz": None,
+    }
+    assert all(run.is_file() for run in submission.runs)
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("s.zip", "expected a folder with"), ("gone", "there is no such")])
+def test_a_submission_is_a_folder(mini_release, tmp_path, name, sentence):
+    (tmp_path / "s.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    for read in (validate, open_submission):
+        with pytest.raises(UserError, match=f"{name}: {sentence}"):
+            read(tmp_path / name, mini_release)
 
 
 def test_several_faults_are_reported_at_once(whole, mini_release):
@@ -155,8 +145,8 @@ def test_documents_that_cannot_be_used(whole, mini_release, text, sentence):
     path.unlink() if text is None else path.write_bytes(text)
     [fault] = validate(whole, mini_release)
     assert fault.startswith(sentence)
-    with pytest.raises(UserError, match="submission"), opened(whole, mini_release):
-        pass
+    with pytest.raises(UserError, match="submission"):
+        open_submission(whole, mini_release)
 
 
 def test_an_empty_document_lacks_everything(whole, mini_release):
@@ -166,16 +156,16 @@ def test_an_empty_document_lacks_everything(whole, mini_release):
     assert [fault for fault in faults if "is a required property" in fault] == [
         f"submission.json: $: '{name}' is a required property" for name in names
     ]
-    with pytest.raises(UserError, match=r"; and 2 more$"), opened(whole, mini_release):
-        pass
+    with pytest.raises(UserError, match=r"; and 2 more$"):
+        open_submission(whole, mini_release)
 
 
 def test_two_releases_mixed(whole, mini_release):
     changed(whole, release={"version": mini_release.version, "digest": "f" * 64})
     [fault] = validate(whole, mini_release)
     assert fault.startswith(f"submission.json: $.release.digest: the runs were made for {'f' * 64}")
-    with pytest.raises(UserError, match="the runs were made for"), opened(whole, mini_release):
-        pass
+    with pytest.raises(UserError, match="the runs were made for"):
+        open_submission(whole, mini_release)
 
 
 def test_grids(whole, mini_release):
@@ -231,7 +221,7 @@ def test_a_run_that_covers_only_part_of_its_shift(whole, mini_release):
     ]
 
 
-def test_links_and_pipes_in_a_folder(whole, mini_release, tmp_path):
+def test_links_and_pipes_in_a_folder(whole, mini_release, tmp_path, monkeypatch):
     outside = tmp_path / "secret.trec"
     outside.write_text(run_text(mini_release, ["dl19"]))
     plain = whole / "plain.trec.gz"
@@ -248,10 +238,12 @@ def test_links_and_pipes_in_a_folder(whole, mini_release, tmp_path):
         "up: is a link that leaves the folder",
     ]
     assert "submission.json: $.runs[3]: plain.trec.gz leaves the folder" in faults
-    with pytest.raises(ArchiveError, match="up: is a link"), opened(whole, mini_release):
-        pass
-    assert "holds more than 3 files and folders" in validate(whole, mini_release, Limits(entries=3))
-    assert any("bytes, more than 100" in one for one in validate(whole, mini_release, Limits(bytes=100)))
+    with pytest.raises(UserError, match="up: is a link"):
+        open_submission(whole, mini_release)
+    monkeypatch.setattr(safety, "MOST_BYTES", 100)
+    assert any("bytes, more than 100" in fault for fault in validate(whole, mini_release))
+    monkeypatch.setattr(safety, "MOST_ENTRIES", 3)
+    assert "holds more than 3 files and folders" in validate(whole, mini_release)
 
 
 def test_a_linked_folder_is_not_taken_for_the_submission(whole, mini_release, tmp_path):
@@ -268,116 +260,6 @@ def test_links_inside_a_folder_are_files(whole, mini_release):
     target.unlink()
     target.symlink_to(whole / "runs/s.wh.how.trec")
     assert validate(whole, mini_release) == []
-
-
-@pytest.fixture
-def temporary(tmp_path, monkeypatch) -> Path:
-    """Where archives are unpacked, to see that nothing stays."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def archive_of(path: Path, *entries) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in entries:
-            archive.writestr(name, content)
-    return path
-
-
-def link_entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name)
-    entry.create_system = 3
-    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
-    return entry
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize(
-    ("entries", "sentence"),
-    [
-        ([("../evil.trec", "x")], "../evil.trec: leaves the folder"),
-        ([("runs/../../evil.trec", "x")], "runs/../../evil.trec: leaves the folder"),
-        ([("/evil.trec", "x")], "/evil.trec: leaves the folder"),
-        ([("..\\evil.trec", "x")], "..\\\\evil.trec: leaves the folder".replace("\\\\", "\\")),
-        ([("C:/evil.trec", "x")], "C:/evil.trec: leaves the folder"),
-        ([("\x1b[31mred", "x"), ("..", "x")], "..: leaves the folder"),
-        ([(link_entry("link"), "/etc/passwd")], "link: is a link"),
-        ([("a", "x"), ("a", "y")], "a: comes twice"),
-        ([("a", "x"), ("a/", "")], "a/: comes twice"),
-        ([("a", "x"), ("a/b", "x")], "holds a file where it has a folder too"),
-        ([(f"f{i}", "x") for i in range(11)], "holds 11 files and folders, more than 10"),
-        ([("zeros", b"\0" * 19_000)], "unpacks to more than 20 times its size, as no run does"),
-        ([("noise", os.urandom(20_001))], "unpacks to more than 20,000 bytes"),
-        ([("a" * 300, "x")], "cannot be unpacked: File name too long"),
-    ],
-)
-def test_archives_that_mean_harm(tmp_path, temporary, mini_release, entries, sentence):
-    path = archive_of(tmp_path / "s.zip", ("submission.json", "{}"), *entries)
-    if len(entries) == 11:
-        path = archive_of(tmp_path / "s.zip", *entries)
-    assert validate(path, mini_release, SMALL) == [sentence]
-    with pytest.raises(ArchiveError), unpacked(path, SMALL):
-        pass
-    assert list(temporary.iterdir()) == []
-    assert not (tmp_path / "evil.trec").exists()
-
-
-def test_all_that_is_wrong_with_an_archive_is_said(tmp_path, mini_release):
-    path = archive_of(tmp_path / "s.zip", *[(f"../{i}\x1b", "x") for i in range(7)], ("big", os.urandom(30_000)))
-    faults = validate(path, mini_release, SMALL)
-    assert faults == [*[f"../{i}\\x1b: leaves the folder" for i in range(7)], "unpacks to more than 20,000 bytes"]
-    with pytest.raises(ArchiveError, match=r"; and 3 more$"), unpacked(path, SMALL):
-        pass
-
-
-def test_an_archive_whose_directory_lies_is_stopped_while_it_unpacks(tmp_path, temporary, mini_release):
-    path = archive_of(tmp_path / "s.zip", ("submission.json", "{}"), ("zeros", b"\0" * 5_000_000))
-    content = bytearray(path.read_bytes())
-    at = content.rindex(b"PK\x01\x02") + 24
-    assert struct.unpack_from("<L", content, at) == (5_000_000,)
-    struct.pack_into("<L", content, at, 10)
-    path.write_bytes(content)
-    [fault] = validate(path, mini_release, SMALL)
-    assert "damaged" in fault
-    assert list(temporary.iterdir()) == []
-
-
-def test_bytes_are_counted_while_they_unpack(tmp_path, temporary, mini_release, monkeypatch):
-    path = archive_of(tmp_path / "s.zip", ("submission.json", "{}"), ("zeros", b"\0" * 5_000_000))
-    monkeypatch.setattr(
-        "eval_kit.exchange.archive._entry_faults", lambda *_: []
-    )  # as if the directory had told nothing
-    assert validate(path, mini_release, SMALL) == ["unpacks to more than 20,000 bytes"]
-    assert validate(path, mini_release, Limits(ratio=20, ratio_from=1_000)) == [
-        "unpacks to more than 20 times its size, as no run does"
-    ]
-    assert list(temporary.iterdir()) == []
-
-
-def test_a_huge_directory_is_not_read(tmp_path, mini_release):
-    path = archive_of(tmp_path / "s.zip", *[(f"{i}-{'x' * 200}", "") for i in range(100)])
-    [fault] = validate(path, mini_release, SMALL)
-    assert fault == "its directory is larger than that of 10 files"
-
-
-def test_damaged_and_encrypted_archives(tmp_path, mini_release):
-    path = archive_of(tmp_path / "s.zip", ("submission.json", os.urandom(500)))
-    content = bytearray(path.read_bytes())
-    content[100] ^= 0xFF
-    path.write_bytes(content)
-    [fault] = validate(path, mini_release)
-    assert fault.startswith("is damaged")
-    path = archive_of(tmp_path / "s.zip", ("secret", "x"))
-    content = bytearray(path.read_bytes())
-    content[content.rindex(b"PK\x01\x02") + 8] |= 1
-    path.write_bytes(content)
-    assert validate(path, mini_release) == ["secret: is encrypted"]
-    (tmp_path / "text.zip").write_text("no zip")
-    for name, sentence in (("text.zip", "expected a folder or a zip"), ("gone", "there is no such folder or file")):
-        with pytest.raises(UserError, match=sentence):
-            validate(tmp_path / name, mini_release)
 
 
 @pytest.mark.parametrize("packing", ["gzip", "zstd"])

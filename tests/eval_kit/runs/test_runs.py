@@ -21,6 +21,7 @@ from eval_kit.runs.reader import HIGHEST_RANK, SHOWN_FAULTS, RunError, read_piec
 
 GOOD = b"q Q0 p 1 1.5 tag"
 UTF8_MARK = b"\xef\xbb\xbf"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 @pytest.fixture(scope="module")
@@ -384,6 +385,9 @@ def scratch(tmp_path_factory) -> Path:
 @example(text=GOOD + b"\n\n" + GOOD, piece_bytes=1)
 @example(text=GOOD.replace(b"1 1", b"0" * 25 + b"99999999999 1"), piece_bytes=1)
 @example(text=GOOD.replace(b"p", b"p\x0b") + b"\n", piece_bytes=1)
+@example(text=b"x^1 Q0 p1 1 2.5 t", piece_bytes=1)
+@example(text=GOOD + b"\n" + ZSTD_MAGIC + GOOD, piece_bytes=1)
+@example(text=GOOD + b" more", piece_bytes=1)
 def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece_bytes):
     scratch.write_bytes(text)
     all_lines = text.removesuffix(b"\n").split(b"\n") if text else []
@@ -407,6 +411,18 @@ def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece
     else:
         assert not bad
         assert rows == expected
+
+
+@pytest.mark.parametrize("start", ["x^1", "x\x01"])
+def test_text_that_begins_like_a_compressed_file_is_text(scratch, start):
+    scratch.write_text(f"{start} Q0 p1 1 2.5 t\n")
+    assert pl.concat(read_pieces(scratch)).rows() == [(start, "p1", 2.5)]
+
+
+def test_a_line_that_begins_like_a_compressed_file_is_refused_by_its_number(scratch):
+    scratch.write_bytes(GOOD + b"\n" + ZSTD_MAGIC + GOOD + b"\n")
+    with pytest.raises(RunError, match=":2: is not UTF-8 text"):
+        list(read_pieces(scratch, piece_bytes=1))
 
 
 def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path, command):
