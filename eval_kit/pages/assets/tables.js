@@ -14,9 +14,9 @@
   window.nextOrder = (header) => {
     const now = header.getAttribute("aria-sort");
     const first = header.classList.contains("num") ? "descending" : "ascending";
-    const other = first === "descending" ? "ascending" : "descending";
-    const next = now === first ? other : first;
-    for (const one of header.parentElement.children) one.removeAttribute("aria-sort");
+    const second = first === "descending" ? "ascending" : "descending";
+    const next = now === first ? second : first;
+    for (const column of header.parentElement.children) column.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", next);
     return next;
   };
