@@ -4,6 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -90,6 +91,10 @@ def published_entries() -> list[Entry]:
     return entries
 
 
+_identity = attrgetter("system", "team", "shift", "measure", "release_digest", "published", "source")
+"""What the rows of one system on one shift, by one measure, share."""
+
+
 @dataclass
 class _Row:
     """All figures of one system on one test set."""
@@ -120,7 +125,7 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     systems = {(about.system, about.team, about.published) for about in abouts}
     published = sum(is_published for *_, is_published in systems)
     releases = Counter(about.release_digest for about in abouts if about.release_digest)
-    ends = defaultdict(list)
+    ends: defaultdict[str, list[float | None]] = defaultdict(list)
     for row in rows:
         ends[row.about.measure].extend(row.figures.get("rel_loss", ()))
     page = render(
@@ -151,11 +156,10 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
 
 def _means(rows: Sequence[_Row]) -> list[_Row]:
     """One row for each system that has figures on all test sets of a shift, where there are several."""
-    sets: dict[tuple[str, str], set[str]] = {}
-    groups: dict[tuple[str | bool, ...], list[_Row]] = {}
+    sets, groups = defaultdict(set), defaultdict(list)
     for row in rows:
-        sets.setdefault((row.about.shift, row.about.measure), set()).add(row.test_set)
-        groups.setdefault(_identity(row.about), []).append(row)
+        sets[row.about.shift, row.about.measure].add(row.test_set)
+        groups[_identity(row.about)].append(row)
     means = []
     for group in groups.values():
         about = group[0].about
@@ -169,10 +173,3 @@ def _means(rows: Sequence[_Row]) -> list[_Row]:
         if mean.figures:
             means.append(mean)
     return means
-
-
-def _identity(entry: Entry) -> tuple[str | bool, ...]:
-    """What the rows of one system on one shift, by one measure, share."""
-    return (
-        entry.system, entry.team, entry.shift, entry.measure, entry.release_digest, entry.published, entry.source,
-    )  # fmt: skip

@@ -182,7 +182,7 @@ def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[st
         measure: of the loss.
     """
     bounds = pl.concat(intervals.values()).select("rel_loss", "rel_loss_low", "rel_loss_high")
-    y_range, y_ticks = _percent_axis(bounds.unpivot()["value"].drop_nulls())
+    y_range, y_ticks = _percent_axis(bounds.unpivot()["value"].drop_nulls().to_list())
     first = next(iter(intervals.values()))
     frame = Frame(420, 300, (0, first.height), y_range, bottom=52)
     parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), _interval_axis(frame, first)]

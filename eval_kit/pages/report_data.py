@@ -14,9 +14,6 @@ from eval_kit.stats.losses import Floats, relative_losses
 from eval_kit.stats.similarity import by_cluster, to_training
 from eval_kit.stats.vectors import Vectors
 
-NAMES = {name: shift.title for name, shift in SHIFTS.items()}
-"""The shifts as a page calls them."""
-
 
 @dataclass(frozen=True)
 class Standing:
@@ -176,11 +173,6 @@ def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.Dat
         if "text" in table.columns:
             frames.append(table.filter(pl.col("query_id").is_in(queries.implode())).select("query_id", "text"))
     return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
-
-
-def capitalised(name: str) -> str:
-    """With a capital first letter, the others as they are."""
-    return name[:1].upper() + name[1:]
 
 
 def cutoff(measure: str) -> int | None:

@@ -91,13 +91,6 @@
     const ofGroup = new Set(rows.filter((row) => row.group === Number(group.value)).map((row) => row.part));
     offer(part, parts.filter((name) => ofGroup.has(name)));
   };
-  const sort = (header, direction) => {
-    const key = header.dataset.key;
-    const keyOf = (row) => (key.endsWith("_rank") && row[key] === 0 ? Infinity : row[key]);
-    order = inOrder(rows, keyOf, direction);
-    filter();
-  };
-
   groups.forEach((name, i) => group.add(new Option(name, i)));
   offer(system, systems);
   group.addEventListener("change", () => {
@@ -113,12 +106,11 @@
     body.rows[first].tabIndex = -1;
     body.rows[first].focus();
   });
-  for (const button of box.querySelectorAll("thead button")) {
-    const header = button.closest("th");
-    button.addEventListener("click", () => sort(header, nextOrder(header)));
-  }
   box.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
   offerParts();
-  const initial = box.querySelector("th[aria-sort]");
-  sort(initial, initial.getAttribute("aria-sort"));
+  sortable(box, (header, direction) => {
+    const key = header.dataset.key;
+    order = inOrder(rows, (row) => (key.endsWith("_rank") && row[key] === 0 ? Infinity : row[key]), direction);
+    filter();
+  });
 })();
