@@ -32,17 +32,10 @@
     parent.append(text.slice(0, at), mark, text.slice(at + sought.length));
   };
   const bar = (value) => {
-    const space = "http://www.w3.org/2000/svg";
-    const add = (parent, name, attributes) => {
-      const shape = parent.appendChild(document.createElementNS(space, name));
-      for (const [key, value] of Object.entries(attributes)) shape.setAttribute(key, value);
-      return shape;
-    };
-    const svg = add(document.createDocumentFragment(), "svg", { class: "lossbar", viewBox: "0 0 96 14", "aria-hidden": "true" });
     const width = Math.min(1, Math.abs(value) / reach) * 46;
-    add(svg, "rect", { x: value < 0 ? 48 - width : 48, y: 3, width, height: 8, class: value < 0 ? "bar gain" : "bar harm" });
-    add(svg, "line", { x1: 48, x2: 48, y1: 0, y2: 14, class: "zero" });
-    return svg;
+    return `<svg class="lossbar" viewBox="0 0 96 14" aria-hidden="true">
+      <rect class="bar ${value < 0 ? "gain" : "harm"}" x="${value < 0 ? 48 - width : 48}" y="3" width="${width}" height="8"/>
+      <line class="zero" x1="48" x2="48" y1="0" y2="14"/></svg>`;
   };
   const rank = (value, row) => (value === null ? "" : value === 0 ? `> ${cutoffs[row.group]}` : String(value));
   const signed = (value) => (value < 0 ? "\u2212" : "") + Math.abs(value).toFixed(3);
@@ -56,7 +49,7 @@
       const id = query.appendChild(document.createElement("span"));
       id.className = "id";
       addMarked(id, row.id, sought);
-      addCell(line, signed(row.loss), "num withbar").append(bar(row.loss));
+      addCell(line, signed(row.loss), "num withbar").insertAdjacentHTML("beforeend", bar(row.loss));
       addCell(line, row.in.toFixed(3));
       addCell(line, row.out.toFixed(3));
       addCell(line, rank(row.in_rank, row));
