@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from baselines.systems import is_trained
 from eval_kit.errors import UserError
+from eval_kit.measures.score import run_name
 from eval_kit.protocols.grid import Protocols, protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import load, published
-from eval_kit.runs import names as cells
+from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
 
 CIKM_SYSTEMS = {
@@ -29,7 +31,6 @@ CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
-UNTRAINED = "bm25"
 
 
 @dataclass(frozen=True)
@@ -119,16 +120,16 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
     Raises:
         UserError: no runs, not one complete grid, or a run that cannot be used.
     """
-    runs = sorted(run for run in folder.glob("*.trec*") if cells.cell_of(run))
+    runs = sorted(run for run in folder.glob("*.trec*") if names.cell_of(run))
     if not runs:
         raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Path]] = {}
-    for run, cell in cells.named(runs).items():
+    for run, cell in names.named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
     incomplete = []
     for key, members in list(groups.items()):
         try:
-            cells.grid(cells.named(members).values(), release)
+            names.grid(names.named(members).values(), release)
         except UserError as error:
             incomplete.append(str(error))
             del groups[key]
@@ -176,18 +177,20 @@ def compared(found: Protocols, shift: str) -> Iterator[Comparison]:
 
 
 def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed: int) -> Protocols:
-    """The protocols; BM25, which learns nothing, has a row of its own where others are trained, as in ECIR 2023."""
-    untrained = [
-        runs[0]
-        for (shift, system), runs in groups.items()
-        if system == UNTRAINED
-        and SHIFTS[shift].clustered
-        and any(one == shift and two != UNTRAINED for one, two in groups)
-    ]
-    trained = [run for runs in groups.values() if runs[0] not in untrained for run in runs]
-    found = protocols(trained, release, untrained, seed)
-    sets = {name: values for one in found.untrained.values() for name, values in one.items()}
-    return dataclasses.replace(found, untrained={UNTRAINED: sets} if sets else {})
+    """The protocols; what learns nothing, as BM25, has a row of its own where others are trained, as in ECIR 2023."""
+    with_trained = {shift for shift, system in groups if is_trained(system)}
+    trained: list[Path] = []
+    untrained: dict[Path, str] = {}
+    for (shift, system), runs in groups.items():
+        if is_trained(system) or not SHIFTS[shift].clustered or shift not in with_trained:
+            trained += runs
+        else:
+            untrained[runs[0]] = system
+    figures = protocols(trained, release, list(untrained), seed)
+    rows: dict[str, dict[str, Any]] = {}
+    for run, system in untrained.items():
+        rows.setdefault(system, {}).update(figures.untrained[run_name(run)])
+    return dataclasses.replace(figures, untrained=rows)
 
 
 def _part(cell: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from baselines.grid.journal import STAGES, in_use, read
 from eval_kit.errors import UserError
-from eval_kit.runs import names as cells
+from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
@@ -36,7 +36,7 @@ class Standing:
         reason: why it failed.
     """
 
-    place: cells.Cell
+    place: names.Cell
     digest: str
     state: str
     attempts: int
@@ -56,7 +56,7 @@ class Standing:
 def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
     described = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
-    place = cells.Cell(**described["place"])
+    place = names.Cell(**described["place"])
     journal = read(folder)
     state = journal["state"]
     if state in STAGES and not in_use(folder):
@@ -83,10 +83,10 @@ def of_grid(root: Path) -> list[Standing]:
     Raises:
         UserError: there is no grid.
     """
-    found = [of_cell(path.parent) for path in root.glob("*/cell.json")]
-    if not found:
+    standings = [of_cell(path.parent) for path in root.glob("*/cell.json")]
+    if not standings:
         raise UserError(f"{root}: holds no grid; 'python -m baselines grid run --out {root}' makes one")
-    return sorted(found, key=_order)
+    return sorted(standings, key=_order)
 
 
 def layout(standings: Iterable[Standing]) -> Table:
@@ -107,7 +107,7 @@ def layout(standings: Iterable[Standing]) -> Table:
 
 def summary(standings: Iterable[Standing]) -> str:
     """How many cells there are in each state."""
-    count = Counter(one.state for one in standings)
+    count = Counter(standing.state for standing in standings)
     return ", ".join(f"{count[state]:,} {state}" for state in STATES if count[state])
 
 
@@ -122,5 +122,5 @@ def _progress(one: Standing) -> str:
     return f"{one.progress['step']:,} of {one.progress['steps']:,}" if "steps" in one.progress else ""
 
 
-def _order(one: Standing) -> tuple[int, cells.Cell]:
-    return list(SHIFTS).index(one.place.shift), one.place
+def _order(standing: Standing) -> tuple[int, names.Cell]:
+    return list(SHIFTS).index(standing.place.shift), standing.place
