@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
@@ -18,6 +16,7 @@ from eval_kit.release import Release
 from eval_kit.release.reference import load, published
 from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables.table import Cell, Column, Table
 
 CIKM_SYSTEMS = {
     "bm25": "bm25",
@@ -203,31 +202,28 @@ def _beside(rows: Sequence[Comparison]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
     figures = [figure for figure in ("in", "out", "loss") if any(one.figure in (figure, "value") for one in rows)]
     reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
-    table = Table(
-        title=f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})",
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-    )
-    for name in ("system", "part", "measure"):
-        table.add_column(name, no_wrap=True)
+    columns = [Column(name, wrap="never") for name in ("system", "part", "measure")]
     for figure in figures:
-        for name in (figure, "paper", "difference", ""):
-            table.add_column(name, justify="right", no_wrap=True)
+        columns += [Column(name, "number", wrap="never") for name in (figure, "paper", "difference", "")]
     by_row: dict[tuple[str, str, str], dict[str, Comparison]] = {}
-    for one in rows:
-        figure = "in" if one.figure == "value" else one.figure
-        by_row.setdefault((one.system, one.part, one.measure), {})[figure] = one
-    for key, row in by_row.items():
-        table.add_row(*map(Text, key), *[text for figure in figures for text in _cells(row.get(figure))])
-    return table
+    for row in rows:
+        figure = "in" if row.figure == "value" else row.figure
+        by_row.setdefault((row.system, row.part, row.measure), {})[figure] = row
+    lines = []
+    for names, compared_figures in by_row.items():
+        line: list[Cell | str] = [*names]
+        for figure in figures:
+            line += _cells(compared_figures.get(figure))
+        lines.append(line)
+    title = f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})"
+    return Table(columns, [lines], title)
 
 
-def _cells(one: Comparison | None) -> list[Text]:
-    if one is None:
-        return [Text("")] * 4
-    style = "{:.1%}" if one.figure == "loss" else "{:.3f}"
-    difference = "-" if one.difference is None else style.replace(":", ":+").format(one.difference)
-    mark = {True: Text("✓", "green"), False: Text("✗", "red"), None: Text("")}[one.inside]
-    ours = "-" if one.ours is None else style.format(one.ours)
-    return [Text(ours), Text(style.format(one.paper), "dim"), Text(difference), mark]
+def _cells(comparison: Comparison | None) -> list[Cell | str]:
+    if comparison is None:
+        return [""] * 4
+    style = "{:.1%}" if comparison.figure == "loss" else "{:.3f}"
+    difference = "-" if comparison.difference is None else style.replace(":", ":+").format(comparison.difference)
+    marks = {True: Cell("✓", style="green"), False: Cell("✗", style="red"), None: Cell("")}
+    ours = "-" if comparison.ours is None else style.format(comparison.ours)
+    return [ours, Cell(style.format(comparison.paper), style="dim"), difference, marks[comparison.inside]]

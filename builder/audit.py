@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.table import Table
 
 from builder.encode import encode
 from builder.encoders import by_name, public_name
@@ -28,6 +27,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, TREC_DL
+from eval_kit.tables.table import Column, Table
 
 EXAMPLES = 5
 ROUNDING = 1e-9
@@ -105,17 +105,17 @@ def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Pat
 def table(document: dict[str, Any]) -> Table:
     """An audit as a table: a row a pair, a column a kind of leak, with the number and share of test queries."""
     levels = sorted({leak["at_least"] for pair in document["pairs"] for leak in pair["leaks"] if "at_least" in leak})
-    columns: list[tuple[str, int | None]] = [(kind, None) for kind in ("equal", "normalised", "near")]
-    columns += [("passages", level) for level in levels]
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    shown.add_column("test queries that leak into training", no_wrap=True)
-    for title in ("train", "test", *(kind if level is None else f"passages ≥ {level}" for kind, level in columns)):
-        shown.add_column(title, justify="right")
+    kinds: list[tuple[str, int | None]] = [(kind, None) for kind in ("equal", "normalised", "near")]
+    kinds += [("passages", level) for level in levels]
+    titles = [kind if level is None else f"passages ≥ {level}" for kind, level in kinds]
+    columns = [Column("test queries that leak into training", wrap="never")]
+    columns += [Column(title, "number") for title in ("train", "test", *titles)]
+    lines = []
     for pair in document["pairs"]:
         leaks = {(leak["kind"], leak.get("at_least")): leak for leak in pair["leaks"]}
-        cells = [_cell(leaks.get(key)) for key in columns]
-        shown.add_row(pair["name"], *(_counts(pair[side]) for side in ("train", "test")), *cells)
-    return shown
+        counts = [_counts(pair[side]) for side in ("train", "test")]
+        lines.append([pair["name"], *counts, *(_cell(leaks.get(kind)) for kind in kinds)])
+    return Table(columns, [lines])
 
 
 def pairs(release: Release) -> Iterator[Pair]:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from baselines.grid.journal import STAGES, in_use, read
 from eval_kit.errors import UserError
 from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables.table import Cell, Column, Row, Table
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
@@ -91,18 +89,17 @@ def of_grid(root: Path) -> list[Standing]:
 
 def layout(standings: Iterable[Standing]) -> Table:
     """One row a cell."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("shift", "held out", "system", "seed", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("seconds", "loss"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for one in standings:
-        state = Text(one.state, STYLES.get(one.state, "bold"))
-        seconds = f"{sum(one.seconds.values()):,.1f}" if one.seconds else ""
-        place = (one.place.shift, one.place.held_out, one.place.system, str(one.place.seed))
-        table.add_row(*place, state, seconds, _losses(one), one.reason or _progress(one))
-    return table
+    columns = [Column(name, wrap="never") for name in ("shift", "held out", "system", "seed", "state")]
+    columns += [Column(name, "number", wrap="never") for name in ("seconds", "loss")]
+    columns.append(Column("", wrap="anywhere"))
+    lines: list[Row] = []
+    for standing in standings:
+        cell = standing.place
+        state = Cell(standing.state, style=STYLES.get(standing.state, "bold"))
+        seconds = f"{sum(standing.seconds.values()):,.1f}" if standing.seconds else ""
+        names = [cell.shift, cell.held_out, cell.system, str(cell.seed)]
+        lines.append([*names, state, seconds, _losses(standing), standing.reason or _progress(standing)])
+    return Table(columns, [lines])
 
 
 def summary(standings: Iterable[Standing]) -> str:

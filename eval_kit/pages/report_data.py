@@ -33,7 +33,7 @@ class Standing:
 
 def lower_is_better(measure: str) -> bool:
     """Whether a negative relative loss of this measure is harm."""
-    return measure.startswith("ASL")
+    return parse(measure).lower_is_better
 
 
 def main_measure(results: pl.DataFrame) -> str:
@@ -56,7 +56,8 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
         where nothing was found, null for other measures).
     """
     compared = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
-    rank = pl.when(pl.col("measure").str.starts_with("RR")).then(1 / pl.col("value"))
+    reciprocal = [name for name in compared["measure"].unique() if parse(name).ranks_from_value]
+    rank = pl.when(pl.col("measure").is_in(reciprocal)).then(1 / pl.col("value"))
     keys = ["system", "measure", "part", "seed", "query_id"]
     return (
         compared.with_columns(rank=rank)
