@@ -51,7 +51,7 @@ def grid(tmp_path_factory) -> Grid:
     folder = tmp_path_factory.mktemp("report")
     releases.write(planted.draft(queries=2_000), folder / "ms-marco-shift")
     release = open_release(folder / "ms-marco-shift")
-    made = mini.generate(mini.Parameters(queries=2_000))
+    made = mini.generate(mini.MiniParameters(queries=2_000))
     rng = np.random.default_rng(0)
 
     def write(system: str, cell: str, shift: str, held_out: str | None, ids: pl.Series, noise: float) -> Path:
