@@ -10,11 +10,10 @@ from rich.console import Console
 
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
-from eval_kit.measures.score import run_name
 from eval_kit.protocols.grid import Protocols, protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import load, published
-from eval_kit.runs import names
+from eval_kit.runs.names import cell_of, grid, named, run_name
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Cell, Column, Table
 
@@ -119,16 +118,16 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
     Raises:
         UserError: no runs, not one complete grid, or a run that cannot be used.
     """
-    runs = sorted(run for run in folder.glob("*.trec*") if names.cell_of(run))
+    runs = sorted(run for run in folder.glob("*.trec*") if cell_of(run))
     if not runs:
         raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Path]] = {}
-    for run, cell in names.named(runs).items():
+    for run, cell in named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
     incomplete = []
     for key, members in list(groups.items()):
         try:
-            names.grid(names.named(members).values(), release)
+            grid(named(members).values(), release)
         except UserError as error:
             incomplete.append(str(error))
             del groups[key]
