@@ -93,57 +93,36 @@ class Report:
             "Over the queries that both releases put into a cluster; 1 is the same division, a Rand index of 0 is"
         ]
         lines += ["chance. Each published cluster stands beside the rebuilt one of the best one-to-one match.", ""]
-        lines.append(
-            _table(
-                ["shift"],
-                ["shared queries", "adjusted Rand", "NMI"],
-                [
-                    [division.name, f"{division.shared:,}", _figure(division.rand), _figure(division.information)]
-                    for division in self.agreements
-                ],
-            )
+        lines += _rows(
+            ["shift", "shared queries", "adjusted Rand", "NMI"],
+            [[one.name, f"{one.shared:,}", _figure(one.rand), _figure(one.information)] for one in self.agreements],
         )
-        matches = [(division.name, match) for division in self.agreements for match in division.matches]
-        lines.append(
-            _table(
-                ["shift", "published", "rebuilt"],
-                ["shared queries", "in both", "share", "Jaccard"],
+        matches = [(one.name, match) for one in self.agreements for match in one.matches]
+        lines += _rows(
+            ["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"],
+            [
                 [
-                    [
-                        name,
-                        match.published,
-                        match.rebuilt or "-",
-                        f"{match.queries:,}",
-                        f"{match.both:,}",
-                        _figure(match.both / match.queries),
-                        _figure(match.jaccard),
-                    ]
-                    for name, match in matches
-                ],
-            )
+                    name,
+                    match.published,
+                    match.rebuilt or "-",
+                    f"{match.queries:,}",
+                    f"{match.both:,}",
+                    _figure(match.both / match.queries),
+                    _figure(match.jaccard),
+                ]
+                for name, match in matches
+            ],
         )
         lines += ["## Sizes", ""]
-        lines.append(
-            _table(
-                ["table", "cluster"],
-                ["published", "rebuilt"],
-                [
-                    [row["table"], row["cluster"], _count(row["published"]), _count(row["rebuilt"])]
-                    for row in self.sizes
-                ],
-            )
+        lines += _rows(
+            ["table", "cluster", "published", "rebuilt"],
+            [[row["table"], row["cluster"], _count(row["published"]), _count(row["rebuilt"])] for row in self.sizes],
         )
         lines += ["## Weighted Jaccard of each cluster's test queries to the others'", ""]
         lines += ["Clusters are numbered by each release for itself: c0 of one need not be c0 of the other.", ""]
-        lines.append(
-            _table(
-                ["shift", "cluster"],
-                ["published", "rebuilt"],
-                [
-                    [row["shift"], row["cluster"], _figure(row["published"]), _figure(row["rebuilt"])]
-                    for row in self.jaccard
-                ],
-            )
+        lines += _rows(
+            ["shift", "cluster", "published", "rebuilt"],
+            [[r["shift"], r["cluster"], _figure(r["published"]), _figure(r["rebuilt"])] for r in self.jaccard],
         )
         lines += ["## What cannot be reproduced, and why", ""]
         for shift, reasons in self.limits.items():
@@ -276,8 +255,9 @@ def _named(release: Release) -> str:
     return f"{release.manifest['kind']} release {release.version}, digest {release.digest[:16]}"
 
 
-def _table(words: list[str], numbers: list[str], rows: list[list[str]]) -> str:
-    return to_markdown(Table([*map(Column, words), *(Column(name, "number") for name in numbers)], [rows]))
+def _rows(header: list[str], rows: list[list[str]]) -> list[str]:
+    """A Markdown table, and an empty line."""
+    return [to_markdown(Table(list(map(Column, header)), [rows]))]
 
 
 def _figure(value: float | None) -> str:

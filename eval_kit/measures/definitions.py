@@ -40,9 +40,8 @@ class Kind:
         unit: of the values.
         lower_is_better: a negative relative loss is harm then.
         needs_cutoff: there is no such measure of the whole run.
-        empty_is_cutoff: an empty result is worth the cutoff; otherwise 0.
-        cuts_ranks: the cutoff is a rank, so that ties across it leave a best and a worst value; otherwise it bounds
-            the value.
+        bounded_by_cutoff: the cutoff is the worst value, which an empty result has; otherwise it is a rank, so that
+            ties across it leave a best and a worst value, and an empty result has 0.
         ranks_from_value: 1 / value is a rank.
         ecir_percent: ECIR 2023 prints the values times 100.
     """
@@ -52,8 +51,7 @@ class Kind:
     unit: Unit = FRACTION
     lower_is_better: bool = False
     needs_cutoff: bool = False
-    empty_is_cutoff: bool = False
-    cuts_ranks: bool = True
+    bounded_by_cutoff: bool = False
     ranks_from_value: bool = False
     ecir_percent: bool = False
 
@@ -80,7 +78,7 @@ class Measure:
     @property
     def value_of_empty_result(self) -> float:
         """The value of a query without any passage."""
-        return float(self.cutoff or 0) if self.kind.empty_is_cutoff else 0.0
+        return float(self.cutoff or 0) if self.kind.bounded_by_cutoff else 0.0
 
     def show(self, value: float, signed: bool = False) -> str:
         """A value, or with ``signed`` a difference, with the digits of the kit's own tables."""
@@ -251,15 +249,7 @@ _KINDS = {
         Kind("R_cap", _capped_recall, needs_cutoff=True),
         Kind("AP", _average_precision),
         Kind("nDCG", _ndcg),
-        Kind(
-            "ASL",
-            _search_length,
-            PASSAGES,
-            lower_is_better=True,
-            needs_cutoff=True,
-            empty_is_cutoff=True,
-            cuts_ranks=False,
-        ),
+        Kind("ASL", _search_length, PASSAGES, lower_is_better=True, needs_cutoff=True, bounded_by_cutoff=True),
     )
 }
 LOWER_IS_BETTER = tuple(kind.name for kind in _KINDS.values() if kind.lower_is_better)

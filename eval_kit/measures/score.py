@@ -174,7 +174,7 @@ def _figure(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -
 
 def _across(measure: Measure) -> str:
     """The column that tells where passages with one score stand on both sides of the measure's cutoff, if any."""
-    return f"tied_across_{measure.cutoff}" if measure.cutoff and measure.kind.cuts_ranks else ""
+    return f"tied_across_{measure.cutoff}" if measure.cutoff and not measure.kind.bounded_by_cutoff else ""
 
 
 def _mean(values: pl.Series) -> float:

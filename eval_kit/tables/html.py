@@ -63,7 +63,8 @@ def _header(column: Column, sorted_by: str, rows: int | None = None) -> Markup:
 def _body(table: Table, group: Sequence[Row], scale: tuple[float, float]) -> Markup:
     """The rows of a group; a cell that those below it continue spans them."""
     lines: list[list[Markup]] = [[] for _ in group]
-    for column, cells in zip(table.columns, zip(*group, strict=True), strict=True):
+    for index, column in enumerate(table.columns):
+        cells = [row[index] for row in group]
         starts = [row for row, cell in enumerate(cells) if cell is not None]
         for start, end in pairwise([*starts, len(cells)]):
             lines[start].append(_cell(as_cell(cells[start]), column, end - start, scale, bool(table.sorted_by)))
@@ -94,9 +95,6 @@ def _cell(cell: Cell, column: Column, rows: int, scale: tuple[float, float], sor
 
 def _element(name: str, *children: str, **attributes: str | int | None) -> Markup:
     """One element; children and attributes are escaped unless they are markup, an attribute of None is left out."""
-    given = [
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value)
-        for key, value in attributes.items()
-        if value is not None
-    ]
-    return Markup("<{0}{1}>{2}</{0}>").format(name, Markup().join(given), Markup().join(children))
+    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    shown = Markup().join(Markup(' {}="{}"').format(key, value) for key, value in given.items())
+    return Markup("<{0}{1}>{2}</{0}>").format(name, shown, Markup().join(children))

@@ -24,22 +24,12 @@ _ESCAPES = str.maketrans(
 
 def to_latex(table: Table) -> str:
     """A tabular environment that needs no package, without the table's title, its notes in comments above it."""
-    header = [escape(f"{column.group} {column.name}".strip()) for column in table.columns]
-    lines = [" & ".join(line) + r" \\" for line in (header, *(map(_shown, row, table.columns) for row in table.rows()))]
+    header = [escape(column.header) for column in table.columns]
+    rows = [list(map(_shown, row, table.columns)) for row in table.rows()]
+    head, *body = (" & ".join(line) + r" \\" for line in (header, *rows))
     columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
-    return "\n".join(
-        [
-            *(f"% {printable(note)}" for note in table.notes),
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\hline",
-            lines[0],
-            r"\hline",
-            *lines[1:],
-            r"\hline",
-            r"\end{tabular}",
-            "",
-        ]
-    )
+    top = [*(f"% {printable(note)}" for note in table.notes), rf"\begin{{tabular}}{{{columns}}}", r"\hline"]
+    return "\n".join([*top, head, r"\hline", *body, r"\hline", r"\end{tabular}", ""])
 
 
 def escape(text: str) -> str:

@@ -9,7 +9,7 @@ _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]|~$#!"} | {"<": 
 def to_markdown(table: Table) -> str:
     """The table, without its title, and its notes below it."""
     lines = [
-        [escape(f"{column.group} {column.name}".strip()) for column in table.columns],
+        [escape(column.header) for column in table.columns],
         ["--:" if column.kind == "number" else ":--" for column in table.columns],
         *(list(map(_shown, row, table.columns)) for row in table.rows()),
     ]

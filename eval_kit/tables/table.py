@@ -13,14 +13,7 @@ import rich.table
 
 @dataclass(frozen=True)
 class LossBar:
-    """A loss drawn as a bar with its 95 % interval; all bars of a table share one scale.
-
-    Attributes:
-        loss: as a fraction; None draws no bar.
-        low: lower end of the interval.
-        high: upper end.
-        harm: 1 where a loss above 0 is harm, -1 where one below 0 is.
-    """
+    """A relative loss with its 95 % interval, to be drawn; ``harm`` is 1 or -1, the sign of a harmful one."""
 
     loss: float | None
     low: float | None
@@ -38,10 +31,10 @@ class Cell:
         below: a second, quieter line.
         bold: the best of several.
         shaded: set apart from the row's other cells.
-        style: colour of the text in a terminal, as rich names it.
-        tooltip: what a page shows beside the cell.
-        sort: what a page sorts the cell by.
-        bar: drawn below the text on a page.
+        style: of the text in a terminal, as rich names it.
+        tooltip: on a page.
+        sort: the number that a page sorts by.
+        bar: drawn below the text on a page, all of a table on one scale.
     """
 
     text: str
@@ -62,10 +55,10 @@ class Column:
     Attributes:
         name: the header.
         kind: ``number`` is aligned right; ``heading`` names the rows, ``label`` what their numbers are.
-        group: a header above this column and those beside it with the same group.
-        wrap: where a terminal may break a line of it.
+        group: a header above all neighbouring columns with the same group.
+        wrap: where a terminal may break its lines.
         min_width: in a terminal.
-        style: of the whole column in a terminal.
+        style: in a terminal, as rich names it.
     """
 
     name: str
@@ -75,20 +68,20 @@ class Column:
     min_width: int | None = None
     style: str = ""
 
+    @property
+    def header(self) -> str:
+        """The name behind its group's, where there is only one line for both."""
+        return f"{self.group} {self.name}" if self.group else self.name
+
 
 type Row = Sequence[Cell | str | None]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
+    """A title, groups of rows (a None continues the cell above it), and notes below.
 
-    Attributes:
-        columns: at least one.
-        groups: rows that belong together, each as long as ``columns``; a None continues the cell above it.
-        title: above it.
-        sorted_by: the column that a page sorts by at first, greatest first; its readers can sort by any other.
-        notes: below it.
+    On a page with ``sorted_by``, readers can sort by any column; at first it is that one, greatest first.
     """
 
     columns: Sequence[Column]
