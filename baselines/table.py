@@ -209,8 +209,8 @@ def _beside(rows: Sequence[Comparison]) -> Table:
         figure = "in" if row.figure == "value" else row.figure
         by_row.setdefault((row.system, row.part, row.measure), {})[figure] = row
     lines = []
-    for names, compared_figures in by_row.items():
-        line: list[Cell | str] = [*names]
+    for key, compared_figures in by_row.items():
+        line: list[Cell | str] = [*key]
         for figure in figures:
             line += _cells(compared_figures.get(figure))
         lines.append(line)

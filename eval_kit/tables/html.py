@@ -6,6 +6,7 @@ from itertools import groupby, pairwise
 
 from markupsafe import Markup
 
+from eval_kit.pages.markup import element
 from eval_kit.pages.plots import loss_bar, span
 from eval_kit.tables.table import Cell, Column, Row, Table, as_cell
 
@@ -14,23 +15,18 @@ _CLASSES = {"heading": "who", "label": "label", "text": "", "number": "num"}
 
 def to_html(table: Table) -> Markup:
     """The table, without its notes, in a region that scrolls where the page is narrow."""
-    caption = _element("caption", table.title) if table.title else Markup()
-    sortable = "" if table.sorted_by else None
+    caption = element("caption", table.title) if table.title else ""
     bars = [cell.bar for row in table.rows() for cell in row if cell.bar]
     scale = span(end for bar in bars for end in (bar.loss, bar.low, bar.high))
     bodies = [_body(table, group, scale) for group in table.groups]
-    return scroll("wide table", _element("table", caption, _head(table), *bodies, data_sortable=sortable))
-
-
-def scroll(label: str, *inside: str) -> Markup:
-    """A wide thing that scrolls on its own where the page is narrow, by keyboard too."""
-    return _element("div", *inside, class_="scroll", role="region", tabindex=0, aria_label=label)
+    whole = element("table", caption, _head(table), *bodies, data_sortable=bool(table.sorted_by))
+    return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table")
 
 
 def sort_header(name: str, number: bool, sorted_: str | None = None, key: str | None = None) -> Markup:
     """A column's header with a button that sorts by it."""
-    button = _element("button", name, type="button")
-    return _element("th", button, scope="col", class_="num" if number else None, aria_sort=sorted_, data_key=key)
+    button = element("button", name, type="button")
+    return element("th", button, scope="col", class_="num" if number else None, aria_sort=sorted_, data_key=key)
 
 
 def typographic(number: str) -> str:
@@ -44,11 +40,11 @@ def _head(table: Table) -> Markup:
     cells = []
     for group, columns in groupby(table.columns, lambda column: column.group):
         if group:
-            cells.append(_element("th", group, scope="colgroup", colspan=len(list(columns)), class_="num"))
+            cells.append(element("th", group, scope="colgroup", colspan=len(list(columns)), class_="num"))
         else:
             cells += [_header(column, table.sorted_by, rows) for column in columns]
-    below = _element("tr", *(_header(column, "") for column in grouped)) if grouped else Markup()
-    return _element("thead", _element("tr", *cells), below)
+    below = element("tr", *(_header(column, "") for column in grouped)) if grouped else ""
+    return element("thead", element("tr", *cells), below)
 
 
 def _header(column: Column, sorted_by: str, rows: int | None = None) -> Markup:
@@ -56,8 +52,8 @@ def _header(column: Column, sorted_by: str, rows: int | None = None) -> Markup:
     if sorted_by:
         return sort_header(column.name, number, "descending" if column.name == sorted_by else None)
     if not column.name:
-        return _element("td", rowspan=rows)
-    return _element("th", column.name, scope="col", rowspan=rows, class_="num" if number else None)
+        return element("td", rowspan=rows)
+    return element("th", column.name, scope="col", rowspan=rows, class_="num" if number else None)
 
 
 def _body(table: Table, group: Sequence[Row], scale: tuple[float, float]) -> Markup:
@@ -68,21 +64,21 @@ def _body(table: Table, group: Sequence[Row], scale: tuple[float, float]) -> Mar
         starts = [row for row, cell in enumerate(cells) if cell is not None]
         for start, end in pairwise([*starts, len(cells)]):
             lines[start].append(_cell(as_cell(cells[start]), column, end - start, scale, bool(table.sorted_by)))
-    rows = [_element("tr", *line) for line in lines]
-    return _element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
+    rows = [element("tr", *line) for line in lines]
+    return element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
 
 
 def _cell(cell: Cell, column: Column, rows: int, scale: tuple[float, float], sortable: bool) -> Markup:
     number = column.kind == "number"
     text = typographic(cell.text) if number else cell.text
-    inside = [_element("strong", text) if cell.bold else text, _element("span", cell.mark) if cell.mark else ""]
+    inside = [element("strong", text) if cell.bold else text, element("span", cell.mark) if cell.mark else ""]
     if cell.below:
-        inside.append(_element("div", typographic(cell.below), class_="quiet"))
+        inside.append(element("div", typographic(cell.below), class_="quiet"))
     if bar := cell.bar:
-        inside.append(Markup(loss_bar(bar.loss, bar.low, bar.high, scale, bar.harm)))
+        inside.append(loss_bar(bar.loss, bar.low, bar.high, scale, bar.harm))
     classes = f"{_CLASSES[column.kind]}{' diagonal' * cell.shaded}".strip()
     heading = column.kind == "heading"
-    return _element(
+    return element(
         "th" if heading else "td",
         *inside,
         scope=("rowgroup" if rows > 1 else "row") if heading else None,
@@ -91,10 +87,3 @@ def _cell(cell: Cell, column: Column, rows: int, scale: tuple[float, float], sor
         title=typographic(cell.tooltip) or None,
         data_value=("" if cell.sort is None else repr(cell.sort)) if sortable and number else None,
     )
-
-
-def _element(name: str, *children: str, **attributes: str | int | None) -> Markup:
-    """One element; children and attributes are escaped unless they are markup, an attribute of None is left out."""
-    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    shown = Markup().join(Markup(' {}="{}"').format(key, value) for key, value in given.items())
-    return Markup("<{0}{1}>{2}</{0}>").format(name, shown, Markup().join(children))
