@@ -6,7 +6,6 @@ topic, one wh-form or one length: the share of a cluster's queries that use its 
 cluster's planted strength, what a model can't know that never trained on the cluster.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -59,7 +58,6 @@ MENTION_RATE = 0.2  # of the passages that also name another entity
 PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
 CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold nothing but filler; long queries quote them
 CHUNK = 100_000
-ORACLE_DEPTH = 100
 
 TEMPLATES = (  # by wh-form (the last without), short then long; {x} the aspect, {e} the entity, {c} context
     "what is {e} {x} | what {x} {e} | {e} {x} definition",
@@ -107,6 +105,9 @@ class Mini:
     nearness (train only, else null; from 2: shares its entity with a dl query, from 1: its topic and aspect).
     qrels: query_id, passage_id, score (1; for dl19 and dl20 graded 0..3).
     strengths: shift -> cluster -> share of the cluster's queries that use its reserved synonyms.
+    words: by row of queries: head, tail (word numbers of the entity's name), aspect, word, literal.
+    about: passage_id, aspect, prior (0..1).
+    named: name (word number), passage_id, weight.
     """
 
     parameters: MiniParameters
@@ -114,67 +115,9 @@ class Mini:
     queries: pl.DataFrame
     qrels: pl.DataFrame
     strengths: dict[str, dict[str, float]]
-    _words: pl.DataFrame = field(repr=False)  # by query row: head, tail (word numbers), aspect, word, literal
-    _about: pl.DataFrame = field(repr=False)  # by passage row: passage_id, aspect, prior
-    _named: pl.DataFrame = field(repr=False)  # name (word number), passage_id, weight
-
-    def oracle(self, shift: str, held_out: str | None, query_ids: Iterable[str]) -> pl.DataFrame:
-        """Rank passages knowing exactly the synonyms of the training queries outside one cluster.
-
-        The training queries are those of population train, not test, in a cluster of `shift` other than
-        `held_out`; `held_out=None` knows every synonym. Returns query_id, passage_id, score with 100 rows
-        for each query, best first, queries in the order of `queries`.
-
-        Raises ValueError for an unknown shift, cluster or query id.
-        """
-        if shift not in CLUSTERS:
-            raise ValueError(f"unknown shift {shift!r}: expected one of {', '.join(CLUSTERS)}")
-        if held_out not in (None, *(clusters := CLUSTERS[shift])):
-            raise ValueError(f"unknown {shift} cluster {held_out!r}: expected one of {', '.join(clusters)}")
-        if held_out is None:
-            return self.oracle_taught(self.queries["query_id"], query_ids)
-        training = self.queries.filter(~pl.col("test"), pl.col(shift) != held_out, population="train")
-        return self.oracle_taught(training["query_id"], query_ids)
-
-    def oracle_taught(self, training: pl.Series, query_ids: Iterable[str]) -> pl.DataFrame:
-        """As :meth:`oracle`, knowing the synonyms of the queries whose ids are in `training`."""
-        ids = pl.Series("query_id", list(query_ids), pl.String).unique(maintain_order=True)
-        if unknown := ids.filter(~ids.is_in(self.queries["query_id"].implode())).to_list():
-            raise ValueError(f"unknown query id {unknown[0]!r} (and {len(unknown) - 1} more)")
-
-        everything = self.queries.hstack(self._words).with_row_index("row")
-        taught = everything.filter(pl.col("query_id").is_in(training.implode()))
-        known = pl.col("literal") | pl.col("word").is_in(taught["word"].unique().implode())
-        asked_for = everything.filter(pl.col("query_id").is_in(ids.implode())).select(
-            "row", "head", "tail", wants=pl.when(known).then("aspect")
-        )
-
-        names = pl.concat(
-            asked_for.select("row", "wants", name=name, importance=pl.lit(importance))
-            for name, importance in (("head", 8.0), ("tail", 2.0))
-        )
-        on_aspect = pl.col("aspect").eq(pl.col("wants")).fill_null(False)
-        named = (
-            names.join(self._named, on="name")
-            .group_by("row", "wants", "passage_id")
-            .agg(match=(pl.col("importance") * pl.col("weight")).max())
-            .join(self._about, on="passage_id")
-            .select("row", "passage_id", score=pl.col("match") + 4.0 * on_aspect + pl.col("prior"))
-        )
-        passage = (pl.col("row").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(self._about)
-        arbitrary = asked_for.join(pl.select(rank=pl.int_range(ORACLE_DEPTH)), how="cross").select(
-            "row", passage_id=passage.cast(pl.String), score=-1.0 - pl.col("rank")
-        )
-        return (
-            pl.concat([named, arbitrary])
-            .group_by("row", "passage_id")
-            .agg(pl.col("score").max())
-            .sort("row", "score", "passage_id", descending=[False, True, True])
-            .group_by("row", maintain_order=True)
-            .head(ORACLE_DEPTH)
-            .join(everything.select("row", "query_id"), on="row", maintain_order="left")
-            .select("query_id", "passage_id", "score")
-        )
+    words: pl.DataFrame = field(repr=False)
+    about: pl.DataFrame = field(repr=False)
+    named: pl.DataFrame = field(repr=False)
 
 
 def collection(parameters: MiniParameters = DEFAULT) -> Collection:
@@ -317,9 +260,9 @@ def generate(parameters: MiniParameters = DEFAULT) -> Mini:
         queries=queries,
         qrels=qrels,
         strengths=strengths,
-        _words=pl.DataFrame({**words, "literal": intents.literal}),
-        _about=pl.DataFrame({"passage_id": passages.ids, "aspect": passages.aspect, "prior": prior}),
-        _named=_named(entities, passages),
+        words=pl.DataFrame({**words, "literal": intents.literal}),
+        about=pl.DataFrame({"passage_id": passages.ids, "aspect": passages.aspect, "prior": prior}),
+        named=_named(entities, passages),
     )
 
 

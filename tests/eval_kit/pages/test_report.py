@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
+from planted_oracle import oracle_ranking
 
 from builder import mini as planted
 from builder import release as releases
@@ -55,7 +56,7 @@ def grid(tmp_path_factory) -> Grid:
     rng = np.random.default_rng(0)
 
     def write(system: str, cell: str, shift: str, held_out: str | None, ids: pl.Series, noise: float) -> Path:
-        found = made.oracle(shift, held_out, ids.unique().sort())
+        found = oracle_ranking(made, shift, held_out, ids.unique().sort())
         found = found.with_columns(score=pl.col("score") + pl.Series(rng.normal(0, noise, found.height)))
         found = found.sort("query_id", "score", descending=[False, True])
         found = found.with_columns(rank=pl.int_range(1, 101).over("query_id"))

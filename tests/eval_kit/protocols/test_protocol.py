@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from planted_oracle import oracle_ranking, taught_ranking
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from builder import mini as planted
@@ -136,7 +137,9 @@ def oracle(tmp_path_factory):
         ids = pl.concat(release.test_sets[f"{shift}.{cluster}"].queries for cluster in clusters).unique()
         for cluster in clusters:
             run = folder / f"oracle.{shift}.{cluster}.trec"
-            found = made.oracle(shift, cluster, ids.sort()).with_columns(rank=pl.int_range(1, 101).over("query_id"))
+            found = oracle_ranking(made, shift, cluster, ids.sort()).with_columns(
+                rank=pl.int_range(1, 101).over("query_id")
+            )
             rows = found.select("query_id", "passage_id", "rank", "score").iter_rows()
             run_files.write(rows, run, "oracle")
             runs.append(run)
@@ -230,7 +233,7 @@ def zhan(oracle, tmp_path_factory):
     for name, (taught, tests) in grids.items():
         ids = pl.concat(release.test_sets[one].queries for one in tests)
         run = folder / f"oracle.{name}.trec"
-        found = made.oracle_taught(taught, ids).with_columns(rank=pl.int_range(1, 101).over("query_id"))
+        found = taught_ranking(made, taught, ids).with_columns(rank=pl.int_range(1, 101).over("query_id"))
         run_files.write(found.select("query_id", "passage_id", "rank", "score").iter_rows(), run, "oracle")
         runs.append(run)
     return release, runs
