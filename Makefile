@@ -5,6 +5,7 @@ UV_VERSION := 0.13.9
 BIN := .venv/bin
 UV := .bootstrap/bin/uv
 READY := .venv/.ready
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 EXTRAS := --extra builder --extra baselines --extra dev
 
 UPSTREAM ?=
@@ -13,6 +14,7 @@ CONFIG ?= paper
 CONFIGS_paper := paper paper-cikm2022
 QUERIES_mini := 2500
 QUERIES_mini-long := 10000
+T ?=
 RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))
 BENCH ?= scoring shifts baselines
 GRID ?= grid-$(CONFIG)
@@ -20,10 +22,10 @@ REPO ?=
 TAG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format release baselines publish bench lock clean
+.PHONY: help demo test test-slow test-all lint format release baselines publish bench lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 $(UV):
 	@echo "setting up: uv $(UV_VERSION)"
@@ -40,8 +42,13 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 demo: $(READY)  ## mini release -> five systems -> the papers' table and a report, on the embedded data
 	@$(BIN)/python -m demo
 
-test: $(READY)  ## run the tests
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+test: $(READY)  ## run the tests but the slow ones (T=tests/eval_kit: a part)
+	@$(PYTEST) -m "not slow" $(T)
+
+test-slow: $(READY)  ## run the slow tests: kills, Ray, torchrun, publishing's faults
+	@$(PYTEST) -m slow $(T)
+
+test-all: test test-slow  ## run all tests
 
 lint: $(READY)  ## ruff (lint and format), mypy and the order of imports
 	@$(BIN)/ruff check .

@@ -76,6 +76,7 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
     assert "has no test set 'topic.c9'; it has" in done.stderr
 
 
+@pytest.mark.slow
 def test_killed_while_encoding_it_makes_the_same_run(files, tmp_path: Path):
     program = """
 import sys, time

@@ -79,6 +79,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("system", "options"), OPTIONS, ids=lambda one: one if isinstance(one, str) else "-".join(one))
 def test_each_training_option_changes_the_model(
     trained: dict[str, tuple[Cell, Any]], trainable_release: Release, tmp_path: Path, system: str, options: Any
@@ -108,6 +109,7 @@ def test_colbert_marks_texts_and_skips_punctuation(trainable_release: Release, t
     assert seen == [([5, 5], True), ([4, 4], False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", NEURAL)
 def test_early_stopping_keeps_the_model_that_was_best_on_validation(
     trainable_release: Release, tmp_path: Path, system: str
@@ -121,6 +123,7 @@ def test_early_stopping_keeps_the_model_that_was_best_on_validation(
     assert not (cell.folder / "training").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("system", "distillation"),
     [

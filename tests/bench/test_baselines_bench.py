@@ -6,6 +6,8 @@ import pytest
 
 from bench import baselines_search, baselines_training
 
+pytestmark = pytest.mark.slow
+
 OVERHEADS = {"wall_s", "cpu_s"}
 
 

@@ -209,6 +209,7 @@ def test_faults_are_found(drawn: Release, change, found: str) -> None:
 # --- interruptions and company
 
 
+@pytest.mark.slow
 def test_killed_and_taken_up_by_two_at_once_to_the_same_bytes(
     bare: Path, drawn: Release, cache: Path, tmp_path: Path
 ) -> None:

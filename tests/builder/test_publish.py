@@ -1,5 +1,7 @@
 """Publishing, and loading what was published, by unmodified clients, each in its own process and ``HF_HOME``.
 
+Each is a fork of :mod:`clients`' server, which spares it most of its imports.
+
 The Hub is :mod:`hub_server` on the loopback interface: nothing leaves this machine.
 """
 
@@ -16,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import clients
 import polars as pl
 import pytest
 from drafts import BY_HAND, small_draft
@@ -25,6 +28,8 @@ from builder import card, history
 from builder import release as releases
 from builder.release import Draft, Table
 from eval_kit.release import open_release
+
+pytestmark = pytest.mark.slow
 
 REPOSITORY = "org/ms-marco-shift"
 WRITES = {"preupload", "lfs_batch", "put", "part", "complete", "xet_token", "xorb", "shard", "commit", "tag"}
@@ -60,14 +65,7 @@ def environment_of(hub: Hub, home: Path) -> dict[str, str]:
 
 def client(hub: Hub, home: Path, *arguments: object, **environment: str) -> Done:
     """Run python with these arguments as such a user."""
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env={**environment_of(hub, home), **environment},
-        cwd=home.parent,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    return clients.run([*map(str, arguments)], {**environment_of(hub, home), **environment}, home.parent)
 
 
 def publish(hub: Hub, home: Path, folder: Path, *options: object, tag: str = "v1.0.0", **environment: str) -> Done:

@@ -366,6 +366,7 @@ print(step)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaced", [False, True])
 def test_kill_at_every_step(tmp_path: Path, replaced: bool) -> None:
     """SIGKILL before each file or folder that a build makes, renames or removes."""
@@ -413,6 +414,7 @@ def build_often(out: Path, text: str) -> None:
         releases.write(small_draft(texts=[text, *QUERIES["text"][1:]]), out)
 
 
+@pytest.mark.slow
 def test_builds_at_once(out: Path) -> None:
     context = multiprocessing.get_context("spawn")
     builds = [context.Process(target=build_often, args=(out, text)) for text in ("one", "other")]

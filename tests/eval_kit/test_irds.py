@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from builder import release as releases
-from builder.release import Draft, Rule, Table
-from builder.test_sets import LEVELS
 from eval_kit.release import MANIFEST, Release, open_release
+
+releases = pytest.importorskip("builder.release", exc_type=ImportError)
+test_sets = pytest.importorskip("builder.test_sets", exc_type=ImportError)
 
 DUMP = """
 import json, sys, warnings
@@ -77,7 +77,7 @@ def test_ids_of_the_mini_release(mini_release: Release, tmp_path: Path) -> None:
     assert set(ids) == expected_ids(mini_release) and len(ids) == len(set(ids))
     assert len([name for name in ids if "/not-" in name]) == 5 + 3 + 2 + 5
     for name in ("veiled", "pygmy", "lesser"):
-        assert all(f"ms-marco-shift-mini/shift/chameleons/{name}/{level}" in ids for level in LEVELS)
+        assert all(f"ms-marco-shift-mini/shift/chameleons/{name}/{level}" in ids for level in test_sets.LEVELS)
 
 
 def test_test_sets_of_the_mini_release(mini_release: Release, tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ def test_complements_never_hold_the_cluster(mini_release: Release, tmp_path: Pat
 
 
 def test_a_query_of_two_clusters_leaves_with_either(tmp_path: Path) -> None:
-    rule = Rule("made by hand", "tests")
+    rule = releases.Rule("made by hand", "tests")
     clusters = pl.Series(["wha", "how", "how", "who"], dtype=pl.Enum(["wha", "how", "who"]))
     train = pl.DataFrame({"query_id": ["1", "1", "2", "3"], "text": ["a", "a", "b", "c"], "cluster": clusters})
     passages = pl.DataFrame({"passage_id": ["7"], "text": ["seven"]})
-    tables = [Table("wh", "train", train, rule), Table("passages", "passages", passages, rule)]
-    releases.write(Draft("mini", "1.0.0", None, 0, tables, []), tmp_path / "ms-marco-shift")
+    tables = [releases.Table("wh", "train", train, rule), releases.Table("passages", "passages", passages, rule)]
+    releases.write(releases.Draft("mini", "1.0.0", None, 0, tables, []), tmp_path / "ms-marco-shift")
     got = evaluate(
         open_release(tmp_path / "ms-marco-shift"),
         tmp_path / "irds",

@@ -108,6 +108,7 @@ def writer(folder: Path, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_a_shard_it_ends_with_the_same_index(tmp_path: Path):
     with writer(tmp_path / "killed", 0.4) as process:
         deadline = time.monotonic() + 60
@@ -123,6 +124,7 @@ def test_killed_in_the_middle_of_a_shard_it_ends_with_the_same_index(tmp_path: P
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_two_processes_encode_each_shard_once(tmp_path: Path):
     both = [writer(tmp_path / "both", 0.1) for _ in range(2)]
     encoded = [int(line) for process in both for line in process.stdout or ()]
@@ -132,6 +134,7 @@ def test_two_processes_encode_each_shard_once(tmp_path: Path):
     assert content(tmp_path / "both") == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_passages(tmp_path: Path):
     """160 MB of vectors, written and read under a limit of 300 MB for everything."""
     program = """

@@ -147,6 +147,7 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     assert json.loads((cell.folder / "done.json").read_text())["run"] == done["run"]
 
 
+@pytest.mark.slow
 def test_two_runners_on_one_grid_share_the_work(
     command: Run, release: Release, reference: dict[str, bytes], start: Callable[..., subprocess.Popen[str]],
     tmp_path: Path,
@@ -168,6 +169,7 @@ def test_two_runners_on_one_grid_share_the_work(
     assert "synthetic: not comparable" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_runner_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(
     reference: dict[str, bytes], start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ):
@@ -205,6 +207,7 @@ def test_a_cell_that_fails_leaves_the_others_alone(
     assert not (broken.folder / "traceback.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_costs_one_cell(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path, release: Release
 ):

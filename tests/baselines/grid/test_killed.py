@@ -19,6 +19,8 @@ from eval_kit.release import Release
 from search import shards
 from tests.baselines.grids import TIMEOUT, small_release, until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:

@@ -29,6 +29,8 @@ from search import shards
 from search.passages import passages
 from tests.baselines.grids import small_release, until
 
+pytestmark = pytest.mark.slow
+
 MEMORY = 100 * 1024**2
 STEPS = {"steps": 10, "checkpoint_every": 5}
 GRID = """

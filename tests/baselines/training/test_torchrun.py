@@ -24,6 +24,8 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
 
+pytestmark = pytest.mark.slow
+
 
 def weights(cell: Cell) -> dict[str, torch.Tensor]:
     return load_file(cell.model / "model.safetensors")

