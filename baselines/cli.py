@@ -1,17 +1,312 @@
 """``python -m baselines``: the reference systems. Every command only calls the library."""
 
+import dataclasses
+import functools
+import inspect
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
-from baselines import cost_cli, grid_cli, search_cli, table_cli
-from eval_kit.errors import reported
+from eval_kit.errors import UserError, reported
+from eval_kit.shifts import SHIFTS, check_names
+
+ReleaseOption = Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
 )
-app.add_typer(grid_cli.app, name="grid")
-app.command()(table_cli.table)
-app.command()(cost_cli.cost)
-app.command()(search_cli.search)
+grid_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells.")
+app.add_typer(grid_app, name="grid")
+
+
+class Runner(StrEnum):
+    """Where cells are done."""
+
+    local = "local"
+    ray = "ray"
+
+
+@grid_app.command("run")
+def run_grid(
+    configs: Annotated[
+        list[str],
+        typer.Option(
+            "--config", help="paper, paper-cikm2022, mini, mini-long, or a JSON file of your own; repeatable."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The grid's folder; a grid that stands there goes on.")],
+    release: ReleaseOption = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only this system; repeatable.")] = None,
+    shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift; repeatable: {', '.join(SHIFTS)}.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Training seed; repeatable. Default: 0.")] = None,
+    runner: Annotated[Runner, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Runner.local,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cells at once (local); default: as many as the GPUs, or CPUs, are for.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes per cell (torchrun), one GPU each; they split the batch.")
+    ] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads per process. Changing it may change the last digits of scores.")
+    ] = 1,
+) -> None:
+    """Do every cell that is not finished; exit status 1 if one fails."""
+    from rich.console import Console
+
+    from baselines import config
+    from baselines.grid import grid
+    from baselines.grid.display import watched
+    from baselines.runners import local, ray
+    from eval_kit.release import open_release
+
+    check_names(shift or [])
+    chosen = {name: config.chosen(name, system) for name in configs}
+    opened = open_release(release)
+    for systems in chosen.values():
+        grid.refuse_without_negatives(opened, systems.values())
+    if runner is Runner.ray:
+        ray.connect()
+    cells = []
+    for name, systems in chosen.items():
+        cells += grid.cells(systems, opened, out, shift or config.shifts(name), seed or (0,))
+    if len({cell.place for cell in cells}) < len(cells):
+        raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
+    if runner is Runner.ray:
+        run = functools.partial(ray.run, threads=threads, processes=processes)
+    else:
+        workers = workers or local.most_workers(threads, processes)
+        run = functools.partial(local.run, workers=workers, threads=threads, processes=processes)
+    failed = watched(cells, run, Console(stderr=True))
+    typer.echo(str(out / "runs"))
+    if failed:
+        raise typer.Exit(1)
+
+
+@grid_app.command("status")
+def grid_status(
+    folder: Annotated[Path, typer.Argument(help="The grid's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Each cell's state, seconds and losses."""
+    from baselines.grid.status import layout, of_grid, summary
+    from eval_kit.console import screen
+
+    standings = of_grid(folder)
+    if as_json:
+        typer.echo(json.dumps([standing.as_json() for standing in standings], ensure_ascii=False))
+        return
+    console = screen()
+    console.print(layout(standings))
+    console.print(summary(standings), style="dim", highlight=False)
+
+
+@app.command()
+def table(
+    runs: Annotated[Path, typer.Option(help="The folder of a grid's runs.")] = Path("runs"),
+    release: ReleaseOption = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
+) -> None:
+    """In, Out and Rel Loss of a grid, beside the papers' own figures."""
+    from rich.console import Console
+
+    from baselines.table import results
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.release import open_release
+
+    refuse_overwriting(list(runs.glob("*.trec*")), [json_file])
+    with Console(stderr=True).status("reading runs"):
+        figures = results(runs, open_release(release), seed)
+    if not write_json(figures.as_json(), json_file):
+        figures.print(screen())
+
+
+def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take dataclasses, whose fields are its arguments and options."""
+
+    def flattened(command: Callable[..., None]) -> Callable[..., None]:
+        signatures = [inspect.signature(group).parameters for group in groups]
+
+        @functools.wraps(command)
+        def flat(**values: Any) -> None:
+            filled = []
+            for group, parameters in zip(groups, signatures, strict=True):
+                filled.append(group(**{name: values[name] for name in parameters}))
+            command(*filled)
+
+        fields = itertools.chain.from_iterable(parameters.values() for parameters in signatures)
+        flat.__signature__ = inspect.Signature(list(fields))  # type: ignore[attr-defined]
+        return flat
+
+    return flattened
+
+
+@dataclass
+class Model:
+    """What searches: BM25, a model, or a published checkpoint."""
+
+    system: Annotated[str | None, typer.Argument(help="bm25; or name a model or a checkpoint.")] = None
+    model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None
+    architecture: Annotated[
+        str | None, typer.Option(help="Of --model: dense, sparse, multivector, cross or prebuilt (Lucene, Pyserini).")
+    ] = None
+    checkpoint: Annotated[str | None, typer.Option(help="A published checkpoint; --list shows them.")] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Of the architecture, such as index=hnsw or pooling=cls; repeatable."),
+    ] = None
+    show_list: Annotated[bool, typer.Option("--list", help="Show the published checkpoints, and do nothing.")] = False
+
+    @property
+    def source(self) -> str:
+        """The system, model or checkpoint that was named.
+
+        Raises:
+            UserError: none was, or more than one.
+        """
+        named = {"the system": self.system, "--model": self.model, "--checkpoint": self.checkpoint}
+        given = [option for option, value in named.items() if value is not None]
+        if len(given) != 1:
+            raise UserError(f"name one of {', '.join(named)}; given: {' and '.join(given) or 'none'}")
+        if (self.model is None) != (self.architecture is None):
+            raise UserError("--model and --architecture go together")
+        if self.system not in (None, "bm25"):
+            raise UserError(f"only bm25 is searched without a model, not {self.system!r}; name one by --model")
+        return str(named[given[0]])
+
+
+@dataclass
+class Texts:
+    """What is searched, and what for: of a release, or of files."""
+
+    release: ReleaseOption = None
+    test_set: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only the queries of this test set; repeatable.")
+    ] = None
+    passages: Annotated[Path | None, typer.Option(metavar="TSV", help="Passages (id, tab, text) instead.")] = None
+    queries: Annotated[Path | None, typer.Option(metavar="TSV", help="Queries (id, tab, text) instead.")] = None
+
+
+@dataclass
+class Output:
+    """The run."""
+
+    depth: Annotated[int, typer.Option(min=1, help="Passages a query.")] = 1000
+    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None
+    out: Annotated[Path, typer.Option(help="Folder for the run and its index.")] = Path("runs")
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write what was measured as JSON ('-': to the screen)."),
+    ] = None
+
+
+@app.command()
+@takes(Model, Texts, Output)
+def search(model: Model, texts: Texts, output: Output) -> None:
+    """Search with BM25, a model, a published checkpoint or a prebuilt index, and write one run."""
+    if model.show_list:
+        _show_checkpoints(output.json_file)
+        return
+    source = model.source
+    if texts.test_set and texts.queries is not None:
+        raise UserError("--test-set is of a release, and --queries names a file instead")
+
+    from rich.console import Console
+
+    from baselines.search import latency_ms, make_run
+    from eval_kit.console import refuse_overwriting, write_json
+
+    retriever = _retriever(model)
+    name = output.name or Path(source).resolve().name
+    run = output.out / f"{name}.trec"
+    refuse_overwriting([path for path in (texts.passages, texts.queries) if path is not None], [run, output.json_file])
+    collection, queries = _read(texts)
+    index = output.out / f"{name}.{'lucene' if model.system else 'index'}"
+    if model.system is not None:
+        shutil.rmtree(index, ignore_errors=True)
+    measured = make_run(retriever, collection, queries, run, index, Console(stderr=True), output.depth)
+    if output.json_file is not None:
+        measured["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
+    if not write_json({"name": name, **measured}, output.json_file):
+        typer.echo(str(run))
+
+
+def _retriever(model: Model) -> Any:
+    from baselines import architectures, checkpoints
+    from baselines.systems.bm25 import Bm25
+
+    options = _parsed(model.option or [])
+    if model.system is not None:
+        _refuse_unfit(options, {field.name: field.type for field in dataclasses.fields(Bm25)}, "bm25")
+        return Bm25(**options)
+    architecture, name = model.architecture or "", model.model or ""
+    if model.checkpoint is not None:
+        checkpoint = checkpoints.named(model.checkpoint)
+        architecture, name, options = checkpoint.architecture, checkpoint.model, checkpoint.options | options
+    if architecture in architectures.ARCHITECTURES:
+        _refuse_unfit(options, architectures.options_of(architecture), architecture)
+    return architectures.retriever(architecture, name, options)
+
+
+def _read(texts: Texts) -> Any:
+    from baselines.search import of_file, of_release, only
+    from eval_kit.files.formats import read_queries
+    from eval_kit.release import open_release
+
+    if texts.passages is not None and texts.queries is not None:
+        return of_file(texts.passages), read_queries(texts.queries)
+    release = open_release(texts.release)
+    queries = only(release, texts.test_set or []) if texts.queries is None else read_queries(texts.queries)
+    return of_release(release) if texts.passages is None else of_file(texts.passages), queries
+
+
+def _refuse_unfit(options: dict[str, Any], known: dict[str, Any], owner: str) -> None:
+    for key, value in options.items():
+        if key not in known:
+            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(known)}")
+        expected = known[key]
+        if not isinstance(value, int | float if expected is float else expected):
+            type_name = getattr(expected, "__name__", str(expected))
+            raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
+
+
+def _parsed(options: list[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` pairs; a value that reads as a number, ``true`` or ``false`` is one."""
+    parsed: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not key or not equals:
+            raise UserError(f"--option {option}: expected KEY=VALUE")
+        try:
+            parsed[key] = json.loads(value)
+        except ValueError:
+            parsed[key] = value
+    return parsed
+
+
+def _show_checkpoints(json_file: Path | None) -> None:
+    from rich.table import Table
+
+    from baselines import checkpoints
+    from eval_kit.console import screen, write_json
+
+    entries = checkpoints.load().values()
+    if write_json([dataclasses.asdict(entry) for entry in entries], json_file):
+        return
+    listed = Table("name", "what", "architecture", "model", "published figures")
+    for entry in entries:
+        rows = ", ".join(dict.fromkeys(row["table"] for row in entry.rows)) or "–"
+        listed.add_row(entry.name, entry.title, entry.architecture, entry.model, rows)
+    screen().print(listed)
 
 
 def main() -> None:

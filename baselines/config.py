@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import faults_of
 from eval_kit.files.text import read_utf8
@@ -39,7 +40,7 @@ def chosen(config: str | Path, systems: Sequence[str] | None) -> dict[str, dict[
         UserError: as :func:`load`, or the config lacks a system.
     """
     options = load(config)
-    if unknown := [one for one in systems or () if one not in options]:
+    if unknown := [system for system in systems or () if system not in options]:
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
     return {name: options[name] for name in systems or options}
 
@@ -74,10 +75,10 @@ def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
     """
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
         shared = document.get("neural", {})
-        systems = {
-            name: {**shared, **own} if name != "bm25" and isinstance(own, dict) and isinstance(shared, dict) else own
-            for name, own in document["systems"].items()
-        }
+        systems = dict(document["systems"])
+        for name, own in systems.items():
+            if is_trained(name) and isinstance(own, dict) and isinstance(shared, dict):
+                systems[name] = {**shared, **own}
         document = document | {"systems": systems}
     if faults := faults_of("config", document):
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""

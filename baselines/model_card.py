@@ -30,7 +30,7 @@ def render(facts: Mapping[str, Any]) -> str:
             name=_name(facts),
             facts=facts,
             config=json.dumps(facts["config"], indent=1, sort_keys=True, ensure_ascii=False),
-            measures=list(dict.fromkeys(one["measure"] for one in facts["figures"])),
+            measures=list(dict.fromkeys(figure["measure"] for figure in facts["figures"])),
             figures=_by_test_set(facts),
         )
     )
@@ -48,20 +48,20 @@ def _card_data(facts: Mapping[str, Any]) -> Any:
         library_name="sentence-transformers",
         license="apache-2.0" if synthetic else "other",
         license_name=None if synthetic else "see-card",
-        metrics=list(dict.fromkeys(one["measure"] for one in facts["figures"])) or None,
+        metrics=list(dict.fromkeys(figure["measure"] for figure in facts["figures"])) or None,
         tags=["information-retrieval", "distribution-shift", "ms-marco-shift", facts["system"]],
         eval_results=[
             EvalResult(
                 task_type="text-retrieval",
                 dataset_type="ms-marco-shift",
-                dataset_name=f"ms-marco-shift {one['test_set']}",
-                dataset_config=one["test_set"],  # what tells results apart
+                dataset_name=f"ms-marco-shift {figure['test_set']}",
+                dataset_config=figure["test_set"],  # what tells results apart
                 dataset_revision=f"v{facts['release']['version']}",
-                metric_type=one["measure"],
-                metric_value=one["value"],
-                metric_args={"queries": one["queries"]},
+                metric_type=figure["measure"],
+                metric_value=figure["value"],
+                metric_args={"queries": figure["queries"]},
             )
-            for one in facts["figures"]
+            for figure in facts["figures"]
         ]
         or None,
     )
@@ -70,9 +70,10 @@ def _card_data(facts: Mapping[str, Any]) -> Any:
 def _by_test_set(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """One row a test set, in the order given: its name, side (In, Out or neither), queries and figures by measure."""
     rows: dict[str, dict[str, Any]] = {}
-    for one in facts["figures"]:
-        row = rows.setdefault(one["test_set"], {**one, "side": _side(facts, one["test_set"]), "figures": {}})
-        row["figures"][one["measure"]] = one["value"]
+    for figure in facts["figures"]:
+        test_set = figure["test_set"]
+        row = rows.setdefault(test_set, {**figure, "side": _side(facts, test_set), "figures": {}})
+        row["figures"][figure["measure"]] = figure["value"]
     return list(rows.values())
 
 

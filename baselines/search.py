@@ -14,10 +14,10 @@ from baselines.systems.bm25 import Bm25
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.runs import writer as run_files
+from eval_kit.runs import writer
 from search import shards
 from search.passages import how_many, passages
-from search.retriever import Passages, Retriever
+from search.retriever import Passages, Retriever, lines
 
 DEPTH = 1000
 LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
@@ -52,22 +52,21 @@ def make_run(
         collection = counted(collection, "indexing passages", "passages")
     retriever.index(collection, index)
     indexed = time.monotonic()
-    lines = 0
+    count = 0
 
-    def rows() -> Iterator[tuple[str, str, int, float]]:
-        nonlocal lines
-        for query, hits in retriever.search(queries, index, depth):
-            for rank, (passage, score) in enumerate(hits, start=1):
-                lines += 1
-                yield query, passage, rank, score
+    def counting() -> Iterator[tuple[str, str, int, float]]:
+        nonlocal count
+        for line in lines(retriever.search(queries, index, depth)):
+            count += 1
+            yield line
 
     with progress.status(f"searching {queries.height:,} queries"):
-        run_files.write(rows(), run, tag=run.stem)
+        writer.write(counting(), run, tag=run.stem)
     searched = time.monotonic()
     return {
         "run": str(run),
         "queries": queries.height,
-        "lines": lines,
+        "lines": count,
         "depth": depth,
         "index_seconds": round(indexed - begun, 3),
         "search_seconds": round(searched - indexed, 3),
@@ -127,7 +126,7 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
 
 def test_queries(release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of every query of a test set, each once."""
-    tables = {(one["config"], one["split"]) for one in release.manifest["test_sets"]}
+    tables = {(test_set["config"], test_set["split"]) for test_set in release.manifest["test_sets"]}
     texts = [release.table(*table).select("query_id", "text") for table in sorted(tables)]
     return pl.concat(texts).unique("query_id", maintain_order=True)
 
@@ -144,8 +143,8 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
     for name in test_sets:
         if name not in release.test_sets:
             raise UserError(f"{release.folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
-    wanted = pl.concat([release.test_sets[name].queries for name in test_sets])
-    return queries.filter(pl.col("query_id").is_in(wanted.implode()))
+    chosen = pl.concat([release.test_sets[name].queries for name in test_sets])
+    return queries.filter(pl.col("query_id").is_in(chosen.implode()))
 
 
 def _encoding(index: Path) -> dict[str, Any]:

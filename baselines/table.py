@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.protocols.grid import Protocols, protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import load, published
-from eval_kit.runs import names as cells
+from eval_kit.runs.names import cell_of, grid, named, run_name
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables.table import Cell, Column, Table
 
 CIKM_SYSTEMS = {
     "bm25": "bm25",
@@ -29,7 +29,6 @@ CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
-UNTRAINED = "bm25"
 
 
 @dataclass(frozen=True)
@@ -119,16 +118,16 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
     Raises:
         UserError: no runs, not one complete grid, or a run that cannot be used.
     """
-    runs = sorted(run for run in folder.glob("*.trec*") if cells.cell_of(run))
+    runs = sorted(run for run in folder.glob("*.trec*") if cell_of(run))
     if not runs:
         raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Path]] = {}
-    for run, cell in cells.named(runs).items():
+    for run, cell in named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
     incomplete = []
     for key, members in list(groups.items()):
         try:
-            cells.grid(cells.named(members).values(), release)
+            grid(named(members).values(), release)
         except UserError as error:
             incomplete.append(str(error))
             del groups[key]
@@ -176,18 +175,20 @@ def compared(found: Protocols, shift: str) -> Iterator[Comparison]:
 
 
 def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed: int) -> Protocols:
-    """The protocols; BM25, which learns nothing, has a row of its own where others are trained, as in ECIR 2023."""
-    untrained = [
-        runs[0]
-        for (shift, system), runs in groups.items()
-        if system == UNTRAINED
-        and SHIFTS[shift].clustered
-        and any(one == shift and two != UNTRAINED for one, two in groups)
-    ]
-    trained = [run for runs in groups.values() if runs[0] not in untrained for run in runs]
-    found = protocols(trained, release, untrained, seed)
-    sets = {name: values for one in found.untrained.values() for name, values in one.items()}
-    return dataclasses.replace(found, untrained={UNTRAINED: sets} if sets else {})
+    """The protocols; what learns nothing, as BM25, has a row of its own where others are trained, as in ECIR 2023."""
+    with_trained = {shift for shift, system in groups if is_trained(system)}
+    trained: list[Path] = []
+    untrained: dict[Path, str] = {}
+    for (shift, system), runs in groups.items():
+        if is_trained(system) or not SHIFTS[shift].clustered or shift not in with_trained:
+            trained += runs
+        else:
+            untrained[runs[0]] = system
+    figures = protocols(trained, release, list(untrained), seed)
+    rows: dict[str, dict[str, Any]] = {}
+    for run, system in untrained.items():
+        rows.setdefault(system, {}).update(figures.untrained[run_name(run)])
+    return dataclasses.replace(figures, untrained=rows)
 
 
 def _part(cell: dict[str, Any]) -> str:
@@ -200,31 +201,28 @@ def _beside(rows: Sequence[Comparison]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
     figures = [figure for figure in ("in", "out", "loss") if any(one.figure in (figure, "value") for one in rows)]
     reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
-    table = Table(
-        title=f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})",
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-    )
-    for name in ("system", "part", "measure"):
-        table.add_column(name, no_wrap=True)
+    columns = [Column(name, wrap="never") for name in ("system", "part", "measure")]
     for figure in figures:
-        for name in (figure, "paper", "difference", ""):
-            table.add_column(name, justify="right", no_wrap=True)
+        columns += [Column(name, "number", wrap="never") for name in (figure, "paper", "difference", "")]
     by_row: dict[tuple[str, str, str], dict[str, Comparison]] = {}
-    for one in rows:
-        figure = "in" if one.figure == "value" else one.figure
-        by_row.setdefault((one.system, one.part, one.measure), {})[figure] = one
-    for key, row in by_row.items():
-        table.add_row(*map(Text, key), *[text for figure in figures for text in _cells(row.get(figure))])
-    return table
+    for row in rows:
+        figure = "in" if row.figure == "value" else row.figure
+        by_row.setdefault((row.system, row.part, row.measure), {})[figure] = row
+    lines = []
+    for names, compared_figures in by_row.items():
+        line: list[Cell | str] = [*names]
+        for figure in figures:
+            line += _cells(compared_figures.get(figure))
+        lines.append(line)
+    title = f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})"
+    return Table(columns, [lines], title)
 
 
-def _cells(one: Comparison | None) -> list[Text]:
-    if one is None:
-        return [Text("")] * 4
-    style = "{:.1%}" if one.figure == "loss" else "{:.3f}"
-    difference = "-" if one.difference is None else style.replace(":", ":+").format(one.difference)
-    mark = {True: Text("✓", "green"), False: Text("✗", "red"), None: Text("")}[one.inside]
-    ours = "-" if one.ours is None else style.format(one.ours)
-    return [Text(ours), Text(style.format(one.paper), "dim"), Text(difference), mark]
+def _cells(comparison: Comparison | None) -> list[Cell | str]:
+    if comparison is None:
+        return [""] * 4
+    style = "{:.1%}" if comparison.figure == "loss" else "{:.3f}"
+    difference = "-" if comparison.difference is None else style.replace(":", ":+").format(comparison.difference)
+    marks = {True: Cell("✓", style="green"), False: Cell("✗", style="red"), None: Cell("")}
+    ours = "-" if comparison.ours is None else style.format(comparison.ours)
+    return [ours, Cell(style.format(comparison.paper), style="dim"), difference, marks[comparison.inside]]

@@ -2,19 +2,17 @@
 
 Every figure of ours stands beside a peer's, taken in turn with it on one thread: the same training in a plain trainer
 of sentence-transformers, its ``encode``, and faiss, scipy, torch, Pyserini and maxsim on the same vectors and queries.
-``--gpu`` instead measures a paper's trainings and encodings on this machine's GPU, for ``baselines cost``.
-Writes ``bench/results/baselines.json``, with ``--gpu`` ``bench/results/throughput.<device>.<config>.json``.
+Writes ``bench/results/baselines.json``.
 """
 
 import argparse
 import json
 import os
 import platform
-import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-CONFIGS = ("paper", "paper-cikm2022")
 PARTS = ("training", "slice", "synthetic")
 LIBRARIES = ("torch", "sentence-transformers", "transformers", "faiss-cpu", "scipy", "pyserini")
 
@@ -35,21 +32,14 @@ def main() -> None:
     parser.add_argument("--slice", type=Path, default=Path("../shared/real-slice"), help="folder of the real slice")
     parser.add_argument("--folder", type=Path, help="keep what is encoded of the slice there, for the next time")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--gpu", action="store_true", help="measure trainings on a GPU")
-    parser.add_argument("--config", default="paper", choices=CONFIGS, help="whose trainings, with --gpu")
-    parser.add_argument("--steps", type=int, default=300, help="of each training, with --gpu")
-    parser.add_argument("--peak-tflops", type=float, help="of the GPU, if its name is not known here")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     given = parser.parse_args()
     os.environ["TQDM_DISABLE"] = "1"
-    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    if given.gpu and not given.quick and not _has_gpu():
-        parser.exit(2, "bench.baselines: --gpu needs a GPU, and torch finds none\n")
     with tempfile.TemporaryDirectory() as temporary:
-        (_gpu if given.gpu else _here)(given, Path(temporary), Console())
+        _measure(given, Path(temporary), Console())
 
 
-def _here(given: argparse.Namespace, temporary: Path, console: Console) -> None:
+def _measure(given: argparse.Namespace, temporary: Path, console: Console) -> None:
     _one_thread()
     out = given.out or (None if given.quick else RESULTS / "baselines.json")
     document = json.loads(out.read_text(encoding="utf-8")) if out and out.is_file() else {}
@@ -65,8 +55,7 @@ def _here(given: argparse.Namespace, temporary: Path, console: Console) -> None:
 
 
 def _measures(given: argparse.Namespace, folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
-    from bench import baselines_search as search
-    from bench import baselines_training as training
+    from bench import baselines_search, baselines_training
 
     quick, repeats = given.quick, given.repeats
 
@@ -74,53 +63,35 @@ def _measures(given: argparse.Namespace, folder: Path) -> dict[str, Callable[[],
         if not (given.slice / "collection.tsv").is_file():
             return {"rows": [], "remark": f"{given.slice} is not there; it was not searched"}
         sizes = (60, 2) if quick else (30_005, 20)
-        return search.real_slice(given.slice, given.folder or folder, repeats, *sizes)
+        return baselines_search.real_slice(given.slice, given.folder or folder, repeats, *sizes)
 
     return {
-        "training": lambda: training.measure(folder, quick, repeats),
+        "training": lambda: baselines_training.measure(folder, quick, repeats),
         "slice": real_slice,
-        "synthetic": lambda: search.synthetic(folder, repeats, 10_000 if quick else search.SYNTHETIC),
+        "synthetic": lambda: baselines_search.synthetic(
+            folder, repeats, 10_000 if quick else baselines_search.SYNTHETIC
+        ),
     }
-
-
-def _gpu(given: argparse.Namespace, temporary: Path, console: Console) -> None:
-    from bench import baselines_gpu as gpu
-    from eval_kit.files.schemas import validate
-
-    _quiet()
-    sizes = replace(gpu.TINY if given.quick else gpu.Sizes(steps=given.steps), config=given.config)
-    with console.status("measuring") as status:
-        document = gpu.throughput(temporary, sizes, given.peak_tflops, lambda name: status.update(f"measuring: {name}"))
-    validate("throughput", document)
-    named = re.sub(r"[^a-z0-9]+", "-", document["device"].lower())
-    _write(document, given.out or (None if given.quick else RESULTS / f"throughput.{named}.{given.config}.json"))
-    table = _table(f"{document['device']}, a second", "samples", "tokens", "TFLOPs", "of peak", "passages", "queries")
-    for name, one in document["systems"].items():
-        share = f"{one['share_of_peak']:.1%}" if one["share_of_peak"] else ""
-        encoded = f"{one['passages_per_second']:,.0f}" if "passages_per_second" in one else ""
-        speeds = [f"{one[key]:,.0f}" for key in ("samples_per_second", "tokens_per_second")]
-        table.add_row(name, *speeds, f"{one['tflops']:.3g}", share, encoded, f"{one['queries_per_second']:.3g}")
-    console.print(table)
 
 
 def _show_training(measured: dict[str, Any], console: Console) -> None:
     columns = "samples/s", "plain", "wall", "CPU", "outside s", "plain", "weights differ by"
     table = _table("Training beside the library's plain trainer", *columns)
-    for name, one in measured["training"].items():
-        mine, theirs = one["ours"], one["peer"]
-        speeds = [f"{which['samples_per_second']:.1f}" for which in (mine, theirs)]
-        outside = [f"{which['outside_s']:.1f}" for which in (mine, theirs)]
-        difference = f"{one['largest_weight_difference']:.2g}"
-        table.add_row(name, *speeds, *_overheads(one["overhead"]), *outside, difference)
+    for name, figures in measured["training"].items():
+        both = figures["ours"], figures["peer"]
+        speeds = [f"{times['samples_per_second']:.1f}" for times in both]
+        outside = [f"{times['outside_s']:.1f}" for times in both]
+        difference = f"{figures['largest_weight_difference']:.2g}"
+        table.add_row(name, *speeds, *_overheads(figures["overhead"]), *outside, difference)
     console.print(table)
     _show_encoding(measured["encoding"], console)
 
 
 def _show_encoding(measured: dict[str, Any], console: Console) -> None:
     table = _table("Encoding beside the library's encode", "passages/s", "plain", "wall", "CPU")
-    for name, one in measured.items():
-        speeds = [f"{one[which]['passages_per_second']:,.0f}" for which in ("ours", "peer")]
-        table.add_row(name, *speeds, *_overheads(one["overhead"]))
+    for name, figures in measured.items():
+        speeds = [f"{figures[which]['passages_per_second']:,.0f}" for which in ("ours", "peer")]
+        table.add_row(name, *speeds, *_overheads(figures["overhead"]))
     console.print(table)
 
 
@@ -130,11 +101,10 @@ def _show_search(measured: dict[str, Any], console: Console) -> None:
     columns = "passages", "one by one", "plain", "at once", "plain", "bytes each", "plain", "same top"
     table = _table("Search: ms a query on one thread, and index bytes a passage", *columns)
     for row in measured["rows"]:
-        ways = [
-            f"{row[way][which]['ms']:.2f}" for way in ("one_at_a_time", "in_one_call") for which in ("ours", "peer")
-        ]
+        ways = product(("one_at_a_time", "in_one_call"), ("ours", "peer"))
+        times = [f"{row[way][which]['ms']:.2f}" for way, which in ways]
         sizes = [f"{row['bytes_per_passage'][which]:,.0f}" for which in ("ours", "peer")]
-        table.add_row(row["name"], f"{row['passages']:,}", *ways, *sizes, f"{row['same_top_10']:.3f}")
+        table.add_row(row["name"], f"{row['passages']:,}", *times, *sizes, f"{row['same_top_10']:.3f}")
     console.print(table)
     if "encoding" in measured:
         _show_encoding({"MiniLM": measured["encoding"]}, console)
@@ -185,12 +155,6 @@ def _quiet() -> None:
 
     datasets.disable_progress_bars()
     transformers_logging.disable_progress_bar()
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
 
 
 if __name__ == "__main__":

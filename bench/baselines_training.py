@@ -18,7 +18,7 @@ from baselines.training.trainer import Parts
 from bench.baselines_data import mini_release
 from bench.turns import Figures, in_turn, medians, overhead, timed
 from eval_kit.release import Release
-from eval_kit.runs import names as cells
+from eval_kit.runs import names
 from search.passages import passages
 from search.retriever import Retriever
 
@@ -66,7 +66,7 @@ def ours(cell: Cell) -> Figures:
     shutil.rmtree(cell.folder, ignore_errors=True)
     clock = Clock(cell.options["steps"])
     began = time.perf_counter()
-    systems.system(cell.place.system).train(cell, lambda told: clock(told["step"]))
+    systems.system(cell.place.system).train(cell, lambda progress: clock(progress["step"]))
     whole = time.perf_counter() - began
     figures = clock.figures(cell.options["batch_size"])
     return figures | {"outside_s": whole - figures["wall_s"]}
@@ -149,7 +149,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
 
 def training(release: Release, root: Path, repeats: int, most_steps: int) -> dict[str, Any]:
     """Each neural system of the mini config, trained by us and by the plain trainer in turn."""
-    found = {}
+    figures = {}
     for system in NEURAL:
         cell = _mini_cell(system, release, root, most_steps)
         warm = _mini_cell(system, release, root, WARM_UP_STEPS)
@@ -159,7 +159,7 @@ def training(release: Release, root: Path, repeats: int, most_steps: int) -> dic
             ours(warm)
             peer(warm, plain)
         turns = in_turn(calls, repeats)
-        found[system] = {
+        figures[system] = {
             "steps": cell.options["steps"],
             "batch_size": cell.options["batch_size"],
             "checkpoint_every": CHECKPOINT_EVERY,
@@ -167,7 +167,7 @@ def training(release: Release, root: Path, repeats: int, most_steps: int) -> dic
             "overhead": overhead(turns),
             "largest_weight_difference": weight_difference(cell.model, plain / "model"),
         }
-    return found
+    return figures
 
 
 def encoding(release: Release, root: Path, repeats: int, most_steps: int, count: int) -> dict[str, Any]:
@@ -175,13 +175,13 @@ def encoding(release: Release, root: Path, repeats: int, most_steps: int, count:
     import sentence_transformers
 
     texts = list(itertools.islice(passages(release), count))
-    found = {}
+    figures = {}
     for system, kind in ENCODERS.items():
         cell = _mini_cell(system, release, root, most_steps)
         loaded = getattr(sentence_transformers, kind)(str(cell.model))
         retriever = systems.system(system).retriever(cell.model, cell.options)
-        found[system] = encoded(retriever, loaded, texts, cell.options["encode_batch"], root, repeats)
-    return found
+        figures[system] = encoded(retriever, loaded, texts, cell.options["encode_batch"], root, repeats)
+    return figures
 
 
 def encoded(
@@ -191,19 +191,21 @@ def encoded(
     numbers = itertools.count()
     texts = [text for _, text in pairs]
 
-    def mine(some: list[tuple[str, str]] = pairs) -> Figures:
+    def index(passages: list[tuple[str, str]] = pairs) -> Figures:
         folder = root / f"shards-{next(numbers)}"
-        seconds = timed(lambda: retriever.index(some, folder))
+        seconds = timed(lambda: retriever.index(passages, folder))
         shutil.rmtree(folder)
         return seconds
 
-    def theirs(some: list[str] = texts) -> Figures:
-        return timed(lambda: loaded.encode_document(some, batch_size=batch, show_progress_bar=False))
+    def encode(passages: list[str] = texts) -> Figures:
+        return timed(lambda: loaded.encode_document(passages, batch_size=batch, show_progress_bar=False))
 
-    mine(pairs[:64])
-    theirs(texts[:64])
-    turns = in_turn({"ours": mine, "peer": theirs}, repeats)
-    speeds = {name: one | {"passages_per_second": len(pairs) / one["wall_s"]} for name, one in medians(turns).items()}
+    index(pairs[:64])
+    encode(texts[:64])
+    turns = in_turn({"ours": index, "peer": encode}, repeats)
+    speeds = {
+        name: times | {"passages_per_second": len(pairs) / times["wall_s"]} for name, times in medians(turns).items()
+    }
     return {"passages": len(pairs), **speeds, "overhead": overhead(turns)}
 
 
@@ -218,7 +220,7 @@ def measure(root: Path, quick: bool, repeats: int) -> dict[str, Any]:
 def cell_of(system: str, release: Release, options: dict[str, Any], root: Path) -> Cell:
     """A cell of the topic shift, its options checked."""
     checked = config.checked({"systems": {system: options}}, "bench")[system]
-    return Cell(cells.Cell(system, *PLACE), release, checked, root)
+    return Cell(names.Cell(system, *PLACE), release, checked, root)
 
 
 def _mini_cell(system: str, release: Release, root: Path, most_steps: int) -> Cell:
@@ -227,10 +229,12 @@ def _mini_cell(system: str, release: Release, root: Path, most_steps: int) -> Ce
     return cell_of(system, release, options | fewer, root)
 
 
-def weight_difference(one: Path, other: Path) -> float:
+def weight_difference(model: Path, peer: Path) -> float:
     """The greatest difference between weights of two saved models; 0 if both trainings did the same."""
     from safetensors.numpy import load_file
 
-    files = sorted(path.relative_to(one) for path in one.rglob("*.safetensors"))
-    pairs = [(load_file(one / file), load_file(other / file)) for file in files]
-    return max(float(np.abs(a[name] - b[name]).max()) for a, b in pairs for name in a)
+    differences = []
+    for path in sorted(model.rglob("*.safetensors")):
+        weights, weights_of_peer = load_file(path), load_file(peer / path.relative_to(model))
+        differences += [float(np.abs(weights[name] - weights_of_peer[name]).max()) for name in weights]
+    return max(differences)

@@ -80,11 +80,11 @@ def ours(path: Path, count: int) -> dict[str, float]:
         lambda: (Vectors("random", ids[:count], vectors[:count]), Vectors("random", ids[count:], vectors[-TESTS:])),
     )
     share = count / FULL
-    parameters = topic.Parameters(size=round(25_000 * share), iterations=ITERATIONS)
+    parameters = topic.TopicParameters(size=round(25_000 * share), iterations=ITERATIONS)
     timed("topic", lambda: topic.assign(train, parameters, THREADS))
     sizes = {"14k": round(14_000 * share), "45k": round(45_000 * share), "200k": round(200_000 * share)}
-    timed("restrain", lambda: restrain.assign(train, tests, restrain.Parameters(sizes), THREADS))
-    timed("resttest", lambda: resttest.assign({"train": train, "test": tests}, resttest.Parameters(), THREADS))
+    timed("restrain", lambda: restrain.assign(train, tests, restrain.RestrainParameters(sizes), THREADS))
+    timed("resttest", lambda: resttest.assign({"train": train, "test": tests}, resttest.ResttestParameters(), THREADS))
     return seconds
 
 

@@ -1,10 +1,11 @@
 """Time ours and a peer in turn, so that whatever else the machine does falls on both."""
 
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 type Figures = dict[str, float]
 
@@ -18,30 +19,22 @@ def timed(call: Callable[[], Any]) -> Figures:
 
 def in_turn(calls: Mapping[str, Callable[[], Figures]], repeats: int) -> dict[str, list[Figures]]:
     """Figures of each call, ``repeats`` times; every other time in the opposite order."""
-    found: dict[str, list[Figures]] = {name: [] for name in calls}
+    turns: dict[str, list[Figures]] = {name: [] for name in calls}
     for turn in range(repeats):
         for name in list(calls)[:: -1 if turn % 2 else 1]:
-            found[name].append(calls[name]())
-    return found
+            turns[name].append(calls[name]())
+    return turns
 
 
-def medians(found: Mapping[str, list[Figures]]) -> dict[str, Figures]:
+def medians(turns: Mapping[str, list[Figures]]) -> dict[str, Figures]:
     """The median of each figure."""
-    return {
-        name: {figure: statistics.median(one[figure] for one in figures) for figure in figures[0]}
-        for name, figures in found.items()
-    }
+    return {name: pl.DataFrame(figures).median().row(0, named=True) for name, figures in turns.items()}
 
 
-def overhead(found: Mapping[str, list[Figures]]) -> Figures:
+def overhead(turns: Mapping[str, list[Figures]]) -> Figures:
     """By how much ``ours`` takes longer than ``peer``: the median over the turns of the quotients, less 1."""
-    return {
-        name: statistics.median(
-            mine[name] / theirs[name] for mine, theirs in zip(found["ours"], found["peer"], strict=True)
-        )
-        - 1
-        for name in ("wall_s", "cpu_s")
-    }
+    times = pl.DataFrame(turns["ours"]) / pl.DataFrame(turns["peer"])
+    return (times.select("wall_s", "cpu_s").median() - 1).row(0, named=True)
 
 
 def folder_bytes(folder: Path) -> int:

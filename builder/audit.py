@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.table import Table
 
 from builder.encode import encode
 from builder.encoders import by_name, public_name
@@ -28,6 +27,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS, TREC_DL
+from eval_kit.tables.table import Column, Table
 
 EXAMPLES = 5
 ROUNDING = 1e-9
@@ -72,31 +72,24 @@ def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Pat
     """
     if not 0 < near <= 1:
         raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
-    found = list(pairs(release))
-    if not found:
+    to_compare = list(pairs(release))
+    if not to_compare:
         raise UserError(f"{release.folder}: holds no two sets of queries to compare")
-    queries = _queries(release, found)
-    vectors, named = _vectors(queries["text"].drop_nulls(), encoder, cache)
-    with counting(
-        "comparing queries", "queries", sum(_with_text(queries, pair.train).height for pair in found)
-    ) as advance:
-        looked = []
-        for pair in found:
+    queries = _queries(release, to_compare)
+    vectors, described = _vectors(queries["text"].drop_nulls(), encoder, cache)
+    trained = sum(_with_text(queries, pair.train).height for pair in to_compare)
+    compared = []
+    with counting("comparing queries", "queries", trained) as advance:
+        for pair in to_compare:
             leaks = [*_texts(queries, pair), _near(queries, vectors, pair, near, advance), *_passages(release, pair)]
-            looked.append(
-                {
-                    "name": pair.name,
-                    "train": _side(queries, pair.train),
-                    "test": _side(queries, pair.test),
-                    "leaks": leaks,
-                }
-            )
+            sides = {"train": _side(queries, pair.train), "test": _side(queries, pair.test)}
+            compared.append({"name": pair.name, **sides, "leaks": leaks})
     document = {
         "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
         "near": near,
-        "encoder": named,
-        "headline": _headline(looked, near, named["name"]),
-        "pairs": looked,
+        "encoder": described,
+        "headline": _headline(compared, near, described["name"]),
+        "pairs": compared,
     }
     validate("audit", document)
     return document
@@ -105,17 +98,17 @@ def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Pat
 def table(document: dict[str, Any]) -> Table:
     """An audit as a table: a row a pair, a column a kind of leak, with the number and share of test queries."""
     levels = sorted({leak["at_least"] for pair in document["pairs"] for leak in pair["leaks"] if "at_least" in leak})
-    columns: list[tuple[str, int | None]] = [(kind, None) for kind in ("equal", "normalised", "near")]
-    columns += [("passages", level) for level in levels]
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    shown.add_column("test queries that leak into training", no_wrap=True)
-    for title in ("train", "test", *(kind if level is None else f"passages ≥ {level}" for kind, level in columns)):
-        shown.add_column(title, justify="right")
+    kinds: list[tuple[str, int | None]] = [(kind, None) for kind in ("equal", "normalised", "near")]
+    kinds += [("passages", level) for level in levels]
+    titles = [kind if level is None else f"passages ≥ {level}" for kind, level in kinds]
+    columns = [Column("test queries that leak into training", wrap="never")]
+    columns += [Column(title, "number") for title in ("train", "test", *titles)]
+    lines = []
     for pair in document["pairs"]:
         leaks = {(leak["kind"], leak.get("at_least")): leak for leak in pair["leaks"]}
-        cells = [_cell(leaks.get(key)) for key in columns]
-        shown.add_row(pair["name"], *(_counts(pair[side]) for side in ("train", "test")), *cells)
-    return shown
+        counts = [_counts(pair[side]) for side in ("train", "test")]
+        lines.append([pair["name"], *counts, *(_cell(leaks.get(kind)) for kind in kinds)])
+    return Table(columns, [lines])
 
 
 def pairs(release: Release) -> Iterator[Pair]:
@@ -130,12 +123,12 @@ def pairs(release: Release) -> Iterator[Pair]:
     for shift in CLUSTERED:
         yield from _held_out(release, shift)
     if "train" in have.get("resttest", []):
-        for split in (one for one in have["resttest"] if one != "train" and one in have["qrels"]):
+        for split in (name for name in have["resttest"] if name != "train" and name in have["qrels"]):
             for bucket, test in _parts(release.table("resttest", split), "bucket"):
                 outside = SHIFTS["resttest"].training(release, bucket).queries
                 yield _pair(release, f"resttest.{bucket} held out, {split}", outside, test, ["train"], split)
     for name in have.get("restrain", []):
-        for split in [one for one in TREC_DL if one in release.test_sets] or [*_whole_splits(release)]:
+        for split in [name for name in TREC_DL if name in release.test_sets] or [*_whole_splits(release)]:
             test_set = release.test_sets[split]
             test, train = test_set.queries.to_frame(), SHIFTS["restrain"].training(release, name).queries
             yield _pair(release, f"restrain.{name}, {split}", train, test, [f"restrain_{name}"], test_set.qrels)
@@ -156,7 +149,7 @@ def normalised(text: str) -> str:
 
 
 def _held_out(release: Release, shift: str) -> Iterator[Pair]:
-    tests = {name: one for name, one in release.test_sets.items() if one.shift == shift}
+    tests = {name: test_set for name, test_set in release.test_sets.items() if test_set.shift == shift}
     trained = SHIFTS[shift].training_tables(release)
     for name, test_set in tests.items():
         cluster = name.removeprefix(f"{shift}.")
@@ -184,21 +177,18 @@ def _parts(table: pl.DataFrame, column: str) -> Iterator[tuple[str, pl.DataFrame
 def _pair(
     release: Release, name: str, train: pl.DataFrame, test: pl.DataFrame, train_qrels: list[str], test_qrels: str
 ) -> Pair:
-    there = [split for split in train_qrels if split in release.configs.get("qrels", [])]
-    return Pair(name, train["query_id"].unique().sort(), test["query_id"].unique().sort(), there, test_qrels)
+    splits = [split for split in train_qrels if split in release.configs.get("qrels", [])]
+    return Pair(name, train["query_id"].unique().sort(), test["query_id"].unique().sort(), splits, test_qrels)
 
 
-def _queries(release: Release, found: Sequence[Pair]) -> pl.DataFrame:
+def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
     """``query_id``, ``text``, ``normal`` and ``row`` (of the vectors) of every query of the pairs; null if unknown."""
-    tables = [
-        release.table(config, split).select("query_id", "text")
-        for config, splits in release.configs.items()
-        for split in splits
-        if {"query_id", "text"} <= set(release.table(config, split).columns)
-    ]
-    wanted = pl.concat([ids for pair in found for ids in (pair.train, pair.test)]).unique().sort()
-    texts = pl.concat(tables).drop_nulls().sort("text").unique("query_id", keep="first")
-    queries = wanted.to_frame().join(texts, on="query_id", how="left", maintain_order="left")
+    tables = [release.table(table["config"], table["split"]) for table in release.manifest["tables"]]
+    with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
+    ids = [*(pair.train for pair in to_compare), *(pair.test for pair in to_compare)]
+    texts = pl.concat(with_text).drop_nulls().sort("text").unique("query_id", keep="first")
+    distinct = pl.concat(ids).unique().sort().to_frame()
+    queries = distinct.join(texts, on="query_id", how="left", maintain_order="left")
     known = pl.col("text").is_not_null()
     return queries.with_columns(
         normal=pl.Series([None if text is None else normalised(text) for text in queries["text"]], dtype=pl.String),
@@ -229,11 +219,11 @@ def _texts(queries: pl.DataFrame, pair: Pair) -> Iterator[dict[str, Any]]:
     names = {"query_id": "train_query_id", "text": "train_text"}
     same_id = test.join(train.select("query_id", **{new: old for old, new in names.items()}), on="query_id")
     for kind, key in (("equal", "text"), ("normalised", "normal")):
-        other = train.select(pl.col(key), *(pl.col(old).alias(new) for old, new in names.items()))
-        same = test.join(other, on=key)
+        renamed = train.select(pl.col(key), *(pl.col(old).alias(new) for old, new in names.items()))
+        same = test.join(renamed, on=key)
         columns = ["query_id", "text", *names.values()]
-        found = pl.concat([same_id.select(columns), same.select(columns)])
-        yield _leak(kind, found, test.height if train.height else 0)
+        leaking = pl.concat([same_id.select(columns), same.select(columns)])
+        yield _leak(kind, leaking, test.height if train.height else 0)
 
 
 def _near(queries: pl.DataFrame, vectors: Rows, pair: Pair, near: float, advance: Any) -> dict[str, Any]:
@@ -242,16 +232,16 @@ def _near(queries: pl.DataFrame, vectors: Rows, pair: Pair, near: float, advance
     if not (train.height and test.height):
         return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
     cosines, rows = nearest(vectors[test["row"].to_numpy()], vectors[train["row"].to_numpy()], advance)
-    other = train[rows]
-    found = test.with_columns(
-        other["query_id"].alias("train_query_id"),
-        other["text"].alias("train_text"),
+    neighbours = train[rows]
+    leaking = test.with_columns(
+        neighbours["query_id"].alias("train_query_id"),
+        neighbours["text"].alias("train_text"),
         pl.Series("cosine", cosines.round(6)),
-        (test["normal"] == other["normal"]).alias("same"),
+        (test["normal"] == neighbours["normal"]).alias("same"),
     ).filter(pl.Series(cosines >= near - ROUNDING))
-    novel = found.filter(~pl.col("same")).sort("cosine", "query_id", descending=[True, False])
+    novel = leaking.filter(~pl.col("same")).sort("cosine", "query_id", descending=[True, False])
     shown = novel.select("query_id", "text", "train_query_id", "train_text", "cosine")
-    return _leak("near", found, test.height) | {"examples": shown.head(EXAMPLES).to_dicts()}
+    return _leak("near", leaking, test.height) | {"examples": shown.head(EXAMPLES).to_dicts()}
 
 
 def _passages(release: Release, pair: Pair) -> Iterator[dict[str, Any]]:
@@ -267,13 +257,13 @@ def _passages(release: Release, pair: Pair) -> Iterator[dict[str, Any]]:
     ]
     shared = judged.filter(pl.col("relevance") >= 1).join(pl.concat([empty, *labelled]), on="passage_id")
     for level in sorted({1, *qrels["relevance"].filter(qrels["relevance"] > 1)}):
-        found = shared.filter(pl.col("relevance") >= level).select("query_id", "train_query_id", "passage_id")
-        yield {"at_least": level} | _leak("passages", found, len(pair.test) if labelled else 0)
+        leaking = shared.filter(pl.col("relevance") >= level).select("query_id", "train_query_id", "passage_id")
+        yield {"at_least": level} | _leak("passages", leaking, len(pair.test) if labelled else 0)
 
 
-def _leak(kind: str, found: pl.DataFrame, of: int) -> dict[str, Any]:
+def _leak(kind: str, leaking: pl.DataFrame, of: int) -> dict[str, Any]:
     """One kind of leak: how many of ``of`` test queries it concerns; ``of`` is 0 where it could not be looked for."""
-    each = found.sort(found.columns).unique("query_id", keep="first", maintain_order=True)
+    each = leaking.sort(leaking.columns).unique("query_id", keep="first", maintain_order=True)
     return {
         "kind": kind,
         "queries": each.height,
@@ -294,7 +284,7 @@ def _cell(leak: dict[str, Any] | None) -> str:
     return "–" if leak["share"] is None else f"{leak['queries']:,} ({leak['share']:.1%})"
 
 
-def _headline(looked: Sequence[dict[str, Any]], near: float, encoder: str) -> str:
+def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> str:
     """The worst share of each kind, over all pairs, in one sentence."""
     words = {
         "equal": "stand in the training queries word for word",
@@ -302,22 +292,22 @@ def _headline(looked: Sequence[dict[str, Any]], near: float, encoder: str) -> st
         "near": f"have a near-duplicate there (cosine of at least {near:g}, {encoder})",
         "passages": "share a relevant passage with one",
     }
-    told = []
+    worst: dict[str, tuple[float, str]] = {}
+    for pair in compared:
+        for leak in pair["leaks"]:
+            kind, share = leak["kind"], leak["share"]
+            if share is not None and (kind not in worst or share > worst[kind][0]):
+                worst[kind] = share, pair["name"]
+    clauses = []
     for kind, text in words.items():
-        shares = [
-            (leak["share"], pair["name"])
-            for pair in looked
-            for leak in pair["leaks"]
-            if leak["kind"] == kind and leak["share"] is not None
-        ]
-        if shares:
-            share, name = max(shares, key=lambda one: one[0])
-            told.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
-    stand_ins = sum(pair["name"].endswith(STAND_IN) for pair in looked)
+        if kind in worst:
+            share, name = worst[kind]
+            clauses.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
+    stand_ins = sum(pair["name"].endswith(STAND_IN) for pair in compared)
     where = f" (in {stand_ins} of them, other test queries stand for training queries, which the release lacks)"
     return (
-        f"In {len(looked)} pairs of training and test queries{where if stand_ins else ''}, of a pair's test queries "
-        + ", ".join(told)
+        f"In {len(compared)} pairs of training and test queries{where if stand_ins else ''}, of a pair's test queries "
+        + ", ".join(clauses)
         + "."
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from builder import reports
-from builder.features import features
+from builder.release import features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import read_manifest
@@ -72,14 +72,7 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
         task_categories=["text-retrieval"],
         tags=["information-retrieval", "distribution-shift", *["ms-marco"] * ms_marco, "evaluation", "benchmark"],
         configs=_config_entries(manifest),
-        dataset_info=[
-            {
-                "config_name": config,
-                "features": features(splits[0]["columns"])._to_yaml_list(),
-                "splits": [{"name": table["split"], "num_bytes": 0, "num_examples": table["rows"]} for table in splits],
-            }
-            for config, splits in configs.items()
-        ],
+        dataset_info=[_dataset_info(config, splits) for config, splits in configs.items()],
     )
 
 
@@ -105,8 +98,8 @@ def check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
     path = folder / CARD
     versions = {config.get("version") for config in yaml_data(path).get("configs") or []}
     if versions != {manifest["version"]}:
-        told = ", ".join(sorted(map(str, versions))) or "none"
-        raise UserError(f"{path}: is of version {told}, the manifest says {manifest['version']}")
+        stated = ", ".join(sorted(map(str, versions))) or "none"
+        raise UserError(f"{path}: is of version {stated}, the manifest says {manifest['version']}")
 
 
 def yaml_data(path: Path) -> dict[str, Any]:
@@ -119,14 +112,14 @@ def yaml_data(path: Path) -> dict[str, Any]:
     from huggingface_hub import DatasetCard
 
     try:
-        found: dict[str, Any] = DatasetCard(path.read_text(encoding="utf-8")).data.to_dict()  # type: ignore[no-untyped-call]
+        data: dict[str, Any] = DatasetCard(path.read_text(encoding="utf-8")).data.to_dict()  # type: ignore[no-untyped-call]
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; {AGAIN.format(path.parent)}") from error
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise UserError(
             f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {AGAIN.format(path.parent)}"
         ) from error
-    return found
+    return data
 
 
 def sample(folder: Path, tables: Sequence[Mapping[str, Any]]) -> str:
@@ -148,16 +141,22 @@ def _cut(value: Any) -> Any:
     return value
 
 
+def _dataset_info(config: str, splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "config_name": config,
+        "features": features(splits[0]["columns"])._to_yaml_list(),
+        "splits": [{"name": table["split"], "num_bytes": 0, "num_examples": table["rows"]} for table in splits],
+    }
+
+
 def _config_entries(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "config_name": config,
-            "version": manifest["version"],
-            "description": "sha256:" + ",".join(table["digest"][:16] for table in splits),
-            "data_files": [{"split": table["split"], "path": table["path"]} for table in splits],
-        }
-        for config, splits in _configs(manifest).items()
-    ]
+    entries = []
+    for config, splits in _configs(manifest).items():
+        digests = ",".join(table["digest"][:16] for table in splits)
+        files = [{"split": table["split"], "path": table["path"]} for table in splits]
+        content = {"version": manifest["version"], "description": f"sha256:{digests}"}
+        entries.append({"config_name": config, **content, "data_files": files})
+    return entries
 
 
 def _configs(manifest: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:

@@ -1,8 +1,7 @@
 """What changed between two releases: which queries entered, left, or moved, table by table."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -24,9 +23,14 @@ class TableDiff:
     moved: list[str] = field(default_factory=list)
     whole: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain JSON values."""
-        return asdict(self)
+    def lines(self) -> list[str]:
+        """The changes for people: a headline, then one line for each query."""
+        counts = f"{len(self.entered)} entered, {len(self.left)} left, {len(self.moved)} moved"
+        signed = {"+": self.entered, "-": self.left, "~": self.moved}
+        lines = [f"{self.config}/{self.split}: {self.whole or counts}"]
+        for sign, rows in signed.items():
+            lines += [f"  {sign} {row}" for row in rows]
+        return lines
 
 
 def diff(old: Release, new: Release) -> list[TableDiff]:
@@ -50,7 +54,8 @@ def _tables(old: Release, new: Release) -> Iterator[TableDiff]:
 
 
 def _test_sets(old: Release, new: Release) -> Iterator[TableDiff]:
-    before, after = ({one["name"]: one for one in release.manifest["test_sets"]} for release in (old, new))
+    before = {test_set["name"]: test_set for test_set in old.manifest["test_sets"]}
+    after = {test_set["name"]: test_set for test_set in new.manifest["test_sets"]}
     for name in dict.fromkeys([*before, *after]):
         if name not in after or name not in before:
             yield TableDiff("test_sets", name, whole="entered" if name in after else "left")

@@ -48,8 +48,8 @@ def by_name(name: str) -> Encoder:
 
 def public_name(encoder: Encoder) -> str:
     """An encoder's name as others may read it: of a model in a folder without the way to the folder."""
-    if isinstance(encoder, Model) and Path(encoder.place).is_dir():
-        return Path(encoder.place).resolve().name + encoder.name.removeprefix(encoder.place)
+    if isinstance(encoder, Model) and Path(encoder.source).is_dir():
+        return Path(encoder.source).resolve().name + encoder.name.removeprefix(encoder.source)
     return encoder.name
 
 
@@ -110,25 +110,21 @@ class Model:
 
     Attributes:
         name: Hub id or folder, with or without ``:cls``.
-        wanted: revision on the Hub (branch, tag or commit); None for its default.
-        device: as torch names it; None takes the accelerator there is.
         budget: tokens in a batch, padding included; None for 2,048 on a CPU and 65,536 elsewhere.
     """
 
     name: str
-    wanted: str | None = None
-    device: str | None = None
     budget: int | None = None
 
     @property
-    def place(self) -> str:
+    def source(self) -> str:
         """Hub id or folder."""
         return self.name.removesuffix(":cls")
 
     @cached_property
     def revision(self) -> str:
         """The commit on the Hub, or the digest of a folder's files."""
-        folder = Path(self.place)
+        folder = Path(self.source)
         if folder.is_dir():
             return _folder_digest(folder)
         from huggingface_hub import hf_hub_download
@@ -136,10 +132,10 @@ class Model:
 
         with self._faults():
             try:
-                found = hf_hub_download(self.place, "modules.json", revision=self.wanted)
+                path = hf_hub_download(self.source, "modules.json")
             except EntryNotFoundError:
-                found = hf_hub_download(self.place, "config.json", revision=self.wanted)
-        return Path(found).parent.name
+                path = hf_hub_download(self.source, "config.json")
+        return Path(path).parent.name
 
     def load(self, texts: Sequence[str]) -> Compute:
         """Load the weights; each part is then batched by tokens."""
@@ -151,11 +147,11 @@ class Model:
             order = np.argsort(-lengths, kind="stable")
             vectors: Embeddings | None = None
             for rows in _batches(lengths[order], budget):
-                here = order[rows]
-                batch = [part[i] for i in here]
-                made = np.asarray(model.encode(batch, batch_size=len(batch), show_progress_bar=False), np.float32)
-                vectors = np.empty((len(part), made.shape[1]), np.float32) if vectors is None else vectors
-                vectors[here] = made
+                positions = order[rows]
+                batch = [part[i] for i in positions]
+                encoded = np.asarray(model.encode(batch, batch_size=len(batch), show_progress_bar=False), np.float32)
+                vectors = np.empty((len(part), encoded.shape[1]), np.float32) if vectors is None else vectors
+                vectors[positions] = encoded
             assert vectors is not None
             return vectors
 
@@ -167,19 +163,19 @@ class Model:
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
         from transformers.utils import logging
 
-        commit = None if Path(self.place).is_dir() else self.revision
+        commit = None if Path(self.source).is_dir() else self.revision
         bar = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             with self._faults():
                 if not self.name.endswith(":cls"):
-                    return SentenceTransformer(self.place, revision=commit, device=self.device)
+                    return SentenceTransformer(self.source, revision=commit)
                 pinned = {"revision": commit} if commit else {}
                 transformer = Transformer(
-                    self.place, model_kwargs=pinned, processor_kwargs=pinned, config_kwargs=pinned
+                    self.source, model_kwargs=pinned, processor_kwargs=pinned, config_kwargs=pinned
                 )
                 pooling = Pooling(transformer.get_embedding_dimension(), "cls")
-                return SentenceTransformer(modules=[transformer, pooling], device=self.device)
+                return SentenceTransformer(modules=[transformer, pooling])
         finally:
             if bar:
                 logging.enable_progress_bar()  # type: ignore[no-untyped-call]
@@ -198,8 +194,8 @@ def _token_counts(model: Any, texts: Sequence[str]) -> NDArray[np.int64]:
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         return np.array([len(text) for text in texts])
-    found = tokenizer(list(texts), truncation=True, max_length=model.max_seq_length, return_attention_mask=False)
-    return np.array([len(ids) for ids in found["input_ids"]])
+    tokens = tokenizer(list(texts), truncation=True, max_length=model.max_seq_length, return_attention_mask=False)
+    return np.array([len(ids) for ids in tokens["input_ids"]])
 
 
 def _batches(lengths: NDArray[np.int64], budget: int) -> Iterator[slice]:
@@ -213,11 +209,11 @@ def _batches(lengths: NDArray[np.int64], budget: int) -> Iterator[slice]:
 
 def digest(texts: Iterable[str]) -> str:
     """sha256 of a list of texts."""
-    made = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for text in texts:
         encoded = text.encode()
-        made.update(len(encoded).to_bytes(8, "little") + encoded)
-    return made.hexdigest()
+        sha256.update(len(encoded).to_bytes(8, "little") + encoded)
+    return sha256.hexdigest()
 
 
 def _folder_digest(folder: Path) -> str:

@@ -47,7 +47,7 @@ def _beir(release: Release, test_set: TestSet, folder: Path) -> None:
         files["corpus"] = "corpus.jsonl"
         _corpus(release, folder)
     queries = _queries(release, test_set).iter_rows()
-    _write_lines(folder / files["queries"], (_json(_id=one, text=text) for one, text in queries))
+    _write_lines(folder / files["queries"], (_json(_id=query_id, text=text) for query_id, text in queries))
     judged = _judged(release, test_set)
     rows = ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()])
     _write_lines(folder / "qrels/test.tsv", rows)
@@ -72,7 +72,7 @@ def _corpus(release: Release, folder: Path) -> None:
         except OSError:  # a disk without links
             pass
     passages = release.table("passages", "passages").iter_rows()
-    _write_lines(path, (_json(_id=one, title="", text=text) for one, text in passages))
+    _write_lines(path, (_json(_id=passage_id, title="", text=text) for passage_id, text in passages))
 
 
 def _trec(release: Release, test_set: TestSet, folder: Path) -> None:
@@ -82,7 +82,7 @@ def _trec(release: Release, test_set: TestSet, folder: Path) -> None:
 
 
 def _queries(release: Release, test_set: TestSet) -> pl.DataFrame:
-    entry = next(one for one in release.manifest["test_sets"] if one["name"] == test_set.name)
+    entry = next(entry for entry in release.manifest["test_sets"] if entry["name"] == test_set.name)
     texts = release.table(entry["config"], entry["split"]).select("query_id", "text").unique("query_id")
     return test_set.queries.to_frame("query_id").join(texts, on="query_id", how="left", maintain_order="left")
 

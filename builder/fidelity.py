@@ -11,10 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from builder.fidelity_limits import LIMITS
+from builder.parameters import SHIFTS
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.similarity import by_cluster
+from eval_kit.tables.markdown import to_markdown
+from eval_kit.tables.table import Column, Table
 
 CLUSTERED = {"topic": "cluster", "wh": "cluster", "length": "cluster", "resttest": "bucket"}
 
@@ -91,36 +93,57 @@ class Report:
             "Over the queries that both releases put into a cluster; 1 is the same division, a Rand index of 0 is"
         ]
         lines += ["chance. Each published cluster stands beside the rebuilt one of the best one-to-one match.", ""]
-        lines += _rows(
-            ["shift", "shared queries", "adjusted Rand", "NMI"],
-            [[one.name, f"{one.shared:,}", _figure(one.rand), _figure(one.information)] for one in self.agreements],
-        )
-        matches = [(one.name, match) for one in self.agreements for match in one.matches]
-        lines += _rows(
-            ["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"],
-            [
+        lines.append(
+            _table(
+                ["shift"],
+                ["shared queries", "adjusted Rand", "NMI"],
                 [
-                    name,
-                    match.published,
-                    match.rebuilt or "-",
-                    f"{match.queries:,}",
-                    f"{match.both:,}",
-                    _figure(match.both / match.queries),
-                    _figure(match.jaccard),
-                ]
-                for name, match in matches
-            ],
+                    [division.name, f"{division.shared:,}", _figure(division.rand), _figure(division.information)]
+                    for division in self.agreements
+                ],
+            )
+        )
+        matches = [(division.name, match) for division in self.agreements for match in division.matches]
+        lines.append(
+            _table(
+                ["shift", "published", "rebuilt"],
+                ["shared queries", "in both", "share", "Jaccard"],
+                [
+                    [
+                        name,
+                        match.published,
+                        match.rebuilt or "-",
+                        f"{match.queries:,}",
+                        f"{match.both:,}",
+                        _figure(match.both / match.queries),
+                        _figure(match.jaccard),
+                    ]
+                    for name, match in matches
+                ],
+            )
         )
         lines += ["## Sizes", ""]
-        lines += _rows(
-            ["table", "cluster", "published", "rebuilt"],
-            [[row["table"], row["cluster"], _count(row["published"]), _count(row["rebuilt"])] for row in self.sizes],
+        lines.append(
+            _table(
+                ["table", "cluster"],
+                ["published", "rebuilt"],
+                [
+                    [row["table"], row["cluster"], _count(row["published"]), _count(row["rebuilt"])]
+                    for row in self.sizes
+                ],
+            )
         )
         lines += ["## Weighted Jaccard of each cluster's test queries to the others'", ""]
         lines += ["Clusters are numbered by each release for itself: c0 of one need not be c0 of the other.", ""]
-        lines += _rows(
-            ["shift", "cluster", "published", "rebuilt"],
-            [[r["shift"], r["cluster"], _figure(r["published"]), _figure(r["rebuilt"])] for r in self.jaccard],
+        lines.append(
+            _table(
+                ["shift", "cluster"],
+                ["published", "rebuilt"],
+                [
+                    [row["shift"], row["cluster"], _figure(row["published"]), _figure(row["rebuilt"])]
+                    for row in self.jaccard
+                ],
+            )
         )
         lines += ["## What cannot be reproduced, and why", ""]
         for shift, reasons in self.limits.items():
@@ -134,18 +157,18 @@ def compare(rebuilt: Release, published: Release) -> Report:
     Raises:
         UserError: they have none in common.
     """
-    mine, theirs = (dict(_divisions(release)) for release in (rebuilt, published))
-    common = [name for name in theirs if name in mine]
+    ours, authors = dict(_divisions(rebuilt)), dict(_divisions(published))
+    common = [name for name in authors if name in ours]
     if not common:
         raise UserError(f"{rebuilt.folder} and {published.folder} have no shift in common")
     shifts = list(dict.fromkeys(name.partition(".")[0] for name in common))
     return Report(
         rebuilt=_named(rebuilt),
         published=_named(published),
-        agreements=[agreement(name, mine[name], theirs[name]) for name in common],
+        agreements=[agreement(name, ours[name], authors[name]) for name in common],
         sizes=list(_sizes(rebuilt, published, shifts)),
         jaccard=list(_jaccard(rebuilt, published, shifts)),
-        limits={shift: LIMITS[shift] for shift in shifts},
+        limits={shift: SHIFTS[shift].limits for shift in shifts},
     )
 
 
@@ -160,34 +183,34 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> Agre
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
-    theirs = published.join(rebuilt, on="query_id", how="semi")
-    mine = rebuilt.join(published, on="query_id", how="semi")
-    if not theirs.height:
+    authors = published.join(rebuilt, on="query_id", how="semi")
+    ours = rebuilt.join(published, on="query_id", how="semi")
+    if not authors.height:
         return Agreement(name, 0, None, None, [])
-    rows, columns = (sorted(side["cluster"].unique()) for side in (theirs, mine))
-    overlaps = theirs.join(mine, on="query_id", suffix="_rebuilt").group_by("cluster", "cluster_rebuilt").len()
+    rows, columns = sorted(authors["cluster"].unique()), sorted(ours["cluster"].unique())
+    overlaps = authors.join(ours, on="query_id", suffix="_rebuilt").group_by("cluster", "cluster_rebuilt").len()
     counts = np.zeros((len(rows), len(columns)), np.int64)
-    for one, other, count in overlaps.iter_rows():
-        counts[rows.index(one), columns.index(other)] = count
-    matched = dict(zip(*(side.tolist() for side in linear_sum_assignment(counts, maximize=True)), strict=True))
+    for cluster, rebuilt_cluster, count in overlaps.iter_rows():
+        counts[rows.index(cluster), columns.index(rebuilt_cluster)] = count
+    matched = dict(zip(*linear_sum_assignment(counts, maximize=True), strict=True))
     matches = []
     for row, cluster in enumerate(rows):
-        own, other = int((theirs["cluster"] == cluster).sum()), None
-        both, either = 0, own
+        size, partner = int((authors["cluster"] == cluster).sum()), None
+        both, either = 0, size
         if row in matched:
-            other = columns[matched[row]]
+            partner = columns[matched[row]]
             both = int(counts[row, matched[row]])
-            either = own + int((mine["cluster"] == other).sum()) - both
-        matches.append(Match(cluster, other, own, both, both / either))
-    return Agreement(name, theirs["query_id"].n_unique(), *_indices(theirs, mine), matches)
+            either = size + int((ours["cluster"] == partner).sum()) - both
+        matches.append(Match(cluster, partner, size, both, both / either))
+    return Agreement(name, authors["query_id"].n_unique(), *_indices(authors, ours), matches)
 
 
-def _indices(theirs: pl.DataFrame, mine: pl.DataFrame) -> tuple[float | None, float | None]:
+def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, float | None]:
     """Adjusted Rand and NMI of the queries that are in a single cluster on both sides."""
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-    once = [side.filter(pl.col("query_id").is_unique()) for side in (theirs, mine)]
-    both = once[0].join(once[1], on="query_id", suffix="_rebuilt")
+    single = [side.filter(pl.col("query_id").is_unique()) for side in (authors, ours)]
+    both = single[0].join(single[1], on="query_id", suffix="_rebuilt")
     if not both.height:
         return None, None
     labels = both["cluster"].to_list(), both["cluster_rebuilt"].to_list()
@@ -214,15 +237,15 @@ def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _sizes(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
-    mine, theirs = (_counts(release, shifts) for release in (rebuilt, published))
-    for key in [*theirs, *(key for key in mine if key not in theirs)]:
-        table, cluster = key
-        yield {"table": table, "cluster": cluster, "published": theirs.get(key), "rebuilt": mine.get(key)}
+    ours, authors = _counts(rebuilt, shifts), _counts(published, shifts)
+    for table, cluster in dict.fromkeys([*authors, *ours]):
+        sizes = {"published": authors.get((table, cluster)), "rebuilt": ours.get((table, cluster))}
+        yield {"table": table, "cluster": cluster, **sizes}
 
 
 def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
     """(``config/split``, cluster) -> rows."""
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for shift in shifts:
         for split in release.configs[shift]:
             table, name = release.table(shift, split), f"{shift}/{split}"
@@ -230,32 +253,31 @@ def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
             for label in labels:
                 for cluster, count in table.group_by(label).len().sort(label).iter_rows():
                     shown = f"{cluster} ({label.removeprefix('level_')} %)" if shift == "chameleons" else cluster
-                    found[name, shown] = count
+                    counts[name, shown] = count
             if not labels:
-                found[name, "all"] = table.height
-    return found
+                counts[name, "all"] = table.height
+    return counts
 
 
 def _jaccard(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
     for shift in ("topic", "wh", "length"):
         if shift in shifts and all("test" in release.configs[shift] for release in (rebuilt, published)):
-            mine, theirs = (
-                dict(by_cluster(release, shift).select("cluster", "jaccard").iter_rows())
-                for release in (rebuilt, published)
-            )
-            for cluster in dict.fromkeys([*theirs, *mine]):
+            ours, authors = _similarity(rebuilt, shift), _similarity(published, shift)
+            for cluster in dict.fromkeys([*authors, *ours]):
                 row = {"shift": shift, "cluster": cluster}
-                yield row | {"published": theirs.get(cluster), "rebuilt": mine.get(cluster)}
+                yield row | {"published": authors.get(cluster), "rebuilt": ours.get(cluster)}
+
+
+def _similarity(release: Release, shift: str) -> dict[str, float]:
+    return dict(by_cluster(release, shift).select("cluster", "jaccard").iter_rows())
 
 
 def _named(release: Release) -> str:
     return f"{release.manifest['kind']} release {release.version}, digest {release.digest[:16]}"
 
 
-def _rows(header: list[str], rows: list[list[str]]) -> list[str]:
-    """A Markdown table, and an empty line."""
-    lines = [header, ["---"] * len(header), *rows]
-    return [*(f"| {' | '.join(line)} |" for line in lines), ""]
+def _table(words: list[str], numbers: list[str], rows: list[list[str]]) -> str:
+    return to_markdown(Table([*map(Column, words), *(Column(name, "number") for name in numbers)], [rows]))
 
 
 def _figure(value: float | None) -> str:

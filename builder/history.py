@@ -45,16 +45,16 @@ def write(release: Release, previous: Release) -> None:
         )
     changes = [
         {
-            "config": one.config,
-            "split": one.split,
-            "entered": len(one.entered),
-            "left": len(one.left),
-            "moved": len(one.moved),
-            "whole": one.whole,
+            "config": table.config,
+            "split": table.split,
+            "entered": len(table.entered),
+            "left": len(table.left),
+            "moved": len(table.moved),
+            "whole": table.whole,
         }
-        for one in diff(previous, release)
+        for table in diff(previous, release)
     ]
-    step = {"release": _named(release), "previous": _named(previous), "changes": changes}
+    step = {"release": _named(release.manifest), "previous": _named(previous.manifest), "changes": changes}
     document = {"versions": [step, *read(previous.folder)]}
     validate("history", document)
     path = release.folder / FILE
@@ -64,10 +64,8 @@ def write(release: Release, previous: Release) -> None:
 
 def tells(steps: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
     """Whether the newest step leads to the release of ``manifest`` from that of ``previous``."""
-    return bool(steps) and all(
-        steps[0][name] == {key: one[key] for key in ("version", "digest")}
-        for name, one in (("release", manifest), ("previous", previous))
-    )
+    ends = {"release": _named(manifest), "previous": _named(previous)}
+    return bool(steps) and all(steps[0][name] == end for name, end in ends.items())
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -75,5 +73,5 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _named(release: Release) -> dict[str, str]:
-    return {"version": release.version, "digest": release.digest}
+def _named(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {"version": manifest["version"], "digest": manifest["digest"]}

@@ -13,7 +13,6 @@ from builder.release import Draft, Rule, Table
 from builder.shifts import length, wh
 from builder.sources import mini
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
-from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
 
 VERSION = "1.0.0"
@@ -30,44 +29,44 @@ CHAMELEON_SHARES = {
 """Sizes of the published Chameleons sets as shares of dev-small, by level (CIKM 2021, Table 3)."""
 
 
-def draft(**knobs: float) -> Draft:
+def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft:
     """Generate the mini collection and its planted release.
 
     Args:
-        knobs: ``seed``, ``queries`` and ``strength`` of :class:`builder.sources.mini.Parameters`.
+        seed: as in :class:`builder.sources.mini.MiniParameters`.
+        queries: likewise.
+        strength: likewise.
 
     Raises:
-        UserError: a knob out of its range.
+        UserError: a parameter out of its range.
     """
-    try:
-        parameters = mini.Parameters(**knobs)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    made = mini.generate(parameters)
-    tables = in_order([*_shifts(made), *_benchmarks(made), *_restrain(made), *_qrels(made)])
+    collection = mini.generate(mini.MiniParameters(seed, queries, strength))
+    tables = in_order([*_shifts(collection), *_benchmarks(collection), *_restrain(collection), *_qrels(collection)])
     passages = Rule("synthetic passages", SOURCE)
-    tables.append(Table("passages", "passages", by_id(made.passages, "passage_id"), passages))
+    tables.append(Table("passages", "passages", by_id(collection.passages, "passage_id"), passages))
+    remarks = []
+    for shift, clusters in collection.strengths.items():
+        remarks += [
+            f"planted strength of {shift}.{cluster}: {share:.2f} of its queries ask with words that no other "
+            "cluster of the shift uses"
+            for cluster, share in clusters.items()
+        ]
     return Draft(
         kind="mini",
         version=VERSION,
         collection=None,
-        seed=parameters.seed,
+        seed=seed,
         tables=tables,
         test_sets=test_sets(tables),
-        remarks=[
-            f"planted strength of {shift}.{cluster}: {strength:.2f} of its queries ask with words that no other "
-            "cluster of the shift uses"
-            for shift, clusters in made.strengths.items()
-            for cluster, strength in clusters.items()
-        ],
+        remarks=remarks,
     )
 
 
-def _shifts(made: mini.Mini) -> Iterator[Table]:
+def _shifts(collection: mini.Mini) -> Iterator[Table]:
     """Topic and wh test queries are held-back training queries, as published; length is tested on dev."""
-    train = made.queries.filter(pl.col("population") == "train")
+    train = collection.queries.filter(pl.col("population") == "train")
     parts = {"train": train.filter(~pl.col("test")), "test": train.filter("test")}
-    parameters = {"strengths": made.strengths}
+    parameters = {"strengths": collection.strengths}
     for split, queries in parts.items():
         topics = queries.filter(pl.col("topic").is_not_null()).with_columns(cluster=_label("topic", TOPICS))
         rule = Rule("the planted topic", SOURCE, parameters=parameters)
@@ -79,51 +78,51 @@ def _shifts(made: mini.Mini) -> Iterator[Table]:
             for cluster in wh.CLUSTERS
         )
         yield _table("wh", split, members, "cluster", Rule(wh.RULE, wh.SOURCE, parameters=parameters))
-    parts["test"] = made.queries.filter(pl.col("population") == "dev")
+    parts["test"] = collection.queries.filter(pl.col("population") == "dev")
     for split, queries in parts.items():
         lengths = queries.with_columns(length.cluster(queries["text"]))
         yield _table("length", split, lengths, "cluster", Rule(length.RULE, length.SOURCE, parameters=parameters))
 
 
-def _benchmarks(made: mini.Mini) -> Iterator[Table]:
+def _benchmarks(collection: mini.Mini) -> Iterator[Table]:
     rule = Rule("the bucket of the planted topic; queries of no topic are dealt out in turn", SOURCE)
-    dealt = pl.Series(BUCKETS).gather(np.arange(made.queries.height) % len(BUCKETS))
+    dealt = pl.Series(BUCKETS).gather(np.arange(collection.queries.height) % len(BUCKETS))
     bucket = pl.col("topic").replace_strict(dict(zip(TOPICS, BUCKETS, strict=True)), default=None)
-    queries = made.queries.with_columns(bucket=pl.coalesce(bucket, dealt).cast(pl.Enum(BUCKETS)))
+    queries = collection.queries.with_columns(bucket=pl.coalesce(bucket, dealt).cast(pl.Enum(BUCKETS)))
     for split in ("train", "dev", "dl19", "dl20"):
         yield _table("resttest", split, queries.filter(pl.col("population") == split), "bucket", rule)
 
     rule = Rule("the hardest queries as planted, in sets of the published shares", "CIKM 2021, Table 3")
-    yield _table("chameleons", "dev", _obstinate(made), [f"level_{level}" for level in LEVELS], rule)
+    yield _table("chameleons", "dev", _obstinate(collection), [f"level_{level}" for level in LEVELS], rule)
 
     for split in ("dl19", "dl20"):
-        topics = made.queries.filter(pl.col("population") == split)
+        topics = collection.queries.filter(pl.col("population") == split)
         judged = topics.with_columns(judged=pl.lit("yes", pl.Enum(["no", "yes"])))
         yield _table("trec_dl", split, judged, "judged", Rule("all planted topics are judged", SOURCE))
-    outside = made.queries.filter(pl.col("population") == "validation")
+    outside = collection.queries.filter(pl.col("population") == "validation")
     yield _table("validation", "validation", outside, [], Rule("queries outside every shift", SOURCE))
 
 
-def _obstinate(made: mini.Mini) -> pl.DataFrame:
+def _obstinate(collection: mini.Mini) -> pl.DataFrame:
     """Dev queries by planted hardness, labelled with the strictest set that holds them."""
-    dev = made.queries.filter(pl.col("population") == "dev").sort(
+    dev = collection.queries.filter(pl.col("population") == "dev").sort(
         "hardness", "query_id", descending=[True, False], maintain_order=True
     )
-    place = pl.int_range(pl.len())
+    rank = pl.int_range(pl.len())
     for i, level in enumerate(LEVELS):
         label = pl.lit(OBSTINACY[0])
         for name in CHAMELEON_SETS:
             size = round(CHAMELEON_SHARES[name][i] * dev.height)
-            label = pl.when(place < size).then(pl.lit(name)).otherwise(label)
+            label = pl.when(rank < size).then(pl.lit(name)).otherwise(label)
         dev = dev.with_columns(label.cast(pl.Enum(OBSTINACY)).alias(f"level_{level}"))
     return dev
 
 
-def _restrain(made: mini.Mini) -> Iterator[Table]:
+def _restrain(collection: mini.Mini) -> Iterator[Table]:
     """The nearest training queries to the TREC DL queries, and as many drawn from those that are not near."""
-    train = made.queries.filter(pl.col("population") == "train").sort("nearness", "query_id", descending=True)
+    train = collection.queries.filter(pl.col("population") == "train").sort("nearness", "query_id", descending=True)
     far = train.filter(pl.col("nearness") < NEAR)
-    drawn = np.random.Generator(np.random.PCG64(made.parameters.seed)).permutation(far.height)
+    drawn = np.random.Generator(np.random.PCG64(collection.parameters.seed)).permutation(far.height)
     for size, share in RESTRAIN_SHARES.items():
         count = min(round(share * train.height), far.height)
         rules = {
@@ -134,13 +133,13 @@ def _restrain(made: mini.Mini) -> Iterator[Table]:
         for regime, queries in sets.items():
             yield _table("restrain", f"{regime}_{size}", queries, [], rules[regime])
             ids = queries["query_id"].implode()
-            pairs = made.qrels.filter(pl.col("query_id").is_in(ids))
+            pairs = collection.qrels.filter(pl.col("query_id").is_in(ids))
             yield _qrels_table(f"restrain_{regime}_{size}", pairs)
 
 
-def _qrels(made: mini.Mini) -> Iterator[Table]:
-    population = made.queries.select("query_id", "population", "test", "topic", "wh")
-    pairs = made.qrels.join(population, on="query_id")
+def _qrels(collection: mini.Mini) -> Iterator[Table]:
+    population = collection.queries.select("query_id", "population", "test", "topic", "wh")
+    pairs = collection.qrels.join(population, on="query_id")
     held_back = (pl.col("population") == "train") & pl.col("test")
     splits = {
         "topic_test": held_back & pl.col("topic").is_not_null(),

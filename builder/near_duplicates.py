@@ -27,33 +27,32 @@ def words(texts: Sequence[str]) -> csr_matrix:
     return TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True).fit_transform(texts)
 
 
-def nearest(rows: Rows, others: Rows, advance: Callable[[int], object] = lambda count: None) -> tuple[Floats, Ints]:
-    """The nearest of the ``others`` to each of the ``rows``.
+def nearest(rows: Rows, candidates: Rows, advance: Callable[[int], object] = lambda count: None) -> tuple[Floats, Ints]:
+    """The nearest of the ``candidates`` to each of the ``rows``.
 
     Args:
         rows: (n, d).
-        others: (m, d), m at least 1. A vector of zeros has a cosine of 0 with all others.
-        advance: told how many of the ``others`` were looked at.
+        candidates: (m, d), m at least 1. A vector of zeros has a cosine of 0 with all others.
+        advance: takes how many more of the ``candidates`` were looked at.
 
     Returns:
-        The cosines (n,), and the rows of ``others`` (n,); one of the nearest, where several are equally near but for
-        rounding.
+        The cosines (n,), and the rows of ``candidates`` (n,); any of those that are equally near but for rounding.
     """
     best, at = np.full(rows.shape[0], -np.inf), np.zeros(rows.shape[0], np.int64)
-    for there in _parts(others):
-        some = _unit(others[there])
-        for here in _parts(rows):
-            cosines = _unit(rows[here]) @ some.T
+    for candidate_rows in _parts(candidates):
+        block = _unit(candidates[candidate_rows])
+        for part in _parts(rows):
+            cosines = _unit(rows[part]) @ block.T
             if issparse(cosines):
                 cosines = cosines.toarray()
             top = cosines.argmax(axis=1)
             value = cosines[np.arange(len(top)), top]
-            better = value > best[here]
-            best[here][better], at[here][better] = value[better], there.start + top[better]
-        advance(some.shape[0])
-    for here in _parts(rows):  # once more, free of a block's rounding
-        pairs = (_unit(side.astype(np.float64)) for side in (rows[here], others[at[here]]))
-        best[here] = _dots(*pairs)
+            better = value > best[part]
+            best[part][better], at[part][better] = value[better], candidate_rows.start + top[better]
+        advance(block.shape[0])
+    for part in _parts(rows):  # once more, free of a block's rounding
+        pairs = (_unit(side.astype(np.float64)) for side in (rows[part], candidates[at[part]]))
+        best[part] = _dots(*pairs)
     return best, at
 
 

@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
-from builder.features import features
-from builder.release import Rule, Table, add_table
+from builder.release import Rule, Table, add_table, features
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -36,7 +35,7 @@ CHECKED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
-class Parameters:
+class NegativeParameters:
     """How many passages BM25 ranks, how many of them are drawn (the paper's number), and the seed of the draw."""
 
     depth: int = 1_000
@@ -44,7 +43,9 @@ class Parameters:
     seed: int = 13
 
 
-def add(folder: Path, parameters: Parameters | None = None, cache: Path | None = None, threads: int = 2) -> Release:
+def add(
+    folder: Path, parameters: NegativeParameters | None = None, cache: Path | None = None, threads: int = 2
+) -> Release:
     """Draw the negatives of every training query of the release in ``folder``, and add them to it as a table.
 
     A shard of queries is on the disk before the next begins, so a run that is killed goes on where it stopped, to the
@@ -66,7 +67,7 @@ def add(folder: Path, parameters: Parameters | None = None, cache: Path | None =
     """
     from builder.sources.fetch import cache_folder
 
-    parameters = parameters or Parameters()
+    parameters = parameters or NegativeParameters()
     if not 0 < parameters.sample <= parameters.depth:
         raise UserError(f"cannot draw {parameters.sample:,} of {parameters.depth:,} passages")
     job = _Job(Release(folder, verified_manifest(folder)), parameters, cache or cache_folder())
@@ -113,8 +114,8 @@ def draw(query_id: str, candidates: Sequence[str], sample: int, seed: int) -> li
     if len(candidates) <= sample:
         return list(candidates)
     own_seed = int.from_bytes(hashlib.sha256(f"{seed}\t{query_id}".encode()).digest())
-    places = np.random.Generator(np.random.PCG64(own_seed)).permutation(len(candidates))[:sample]
-    return [candidates[place] for place in np.sort(places)]
+    ranks = np.random.Generator(np.random.PCG64(own_seed)).permutation(len(candidates))[:sample]
+    return [candidates[rank] for rank in np.sort(ranks)]
 
 
 def fault(release: Release) -> str:
@@ -149,7 +150,7 @@ class _Job:
     """The negatives of one release by one set of parameters, in a folder of their own in the cache."""
 
     release: Release
-    parameters: Parameters
+    parameters: NegativeParameters
     cache: Path
 
     @property
@@ -212,7 +213,7 @@ class _Job:
                 rows = []
                 for query_id, candidates in islice(ranked, len(ids)):
                     own = {passage_id for (passage_id,) in relevant.get(query_id, [])}
-                    rest = [one for one in candidates if one not in own]
+                    rest = [passage_id for passage_id in candidates if passage_id not in own]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
                     advance(1)
                 with atomic.whole(_shard(shards, start)) as part:
@@ -220,10 +221,10 @@ class _Job:
 
 
 def _query_tables(release: Release) -> list[tuple[str, str]]:
+    tables = [(table["config"], table["split"]) for table in release.manifest["tables"]]
     return [
         (config, split)
-        for config, splits in release.configs.items()
-        for split in splits
+        for config, split in tables
         if config in ("restrain", "validation") or (split == "train" and config not in ("qrels", CONFIG))
     ]
 

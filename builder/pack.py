@@ -37,11 +37,11 @@ def pack(folder: Path, out: Path) -> Packed:
     kind = "" if manifest["kind"] == "published" else f"-{manifest['kind']}"
     target = out / f"{NAME}{kind}-{manifest['version']}.tar.gz"
     try:
-        with TemporaryDirectory(dir=out, prefix=f".{target.name}.") as place:
-            made = Path(place, target.name)
-            _write(folder, names, made)
-            sha256 = file_sha256(made)
-            made.replace(target)
+        with TemporaryDirectory(dir=out, prefix=f".{target.name}.") as staging:
+            archive = Path(staging, target.name)
+            _write(folder, names, archive)
+            sha256 = file_sha256(archive)
+            archive.replace(target)
     except OSError as error:
         raise UserError(f"{target}: cannot be written: {error.strerror or error}") from error
     atomic.write_text(target.with_name(f"{target.name}.sha256"), f"{sha256}  {target.name}\n")

@@ -1,38 +1,66 @@
-"""The parameters of all shifts together, and how a user sets one: ``topic.k=20``."""
+"""The shifts that can be rebuilt, and their parameters: how a user sets one (``topic.k=20``)."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_hints
 
+from builder.assembly import Build, ShiftResult
 from builder.mini import RESTRAIN_SHARES
-from builder.shifts.chameleons import Parameters as Chameleons
-from builder.shifts.length import Parameters as Length
-from builder.shifts.restrain import Parameters as Restrain
-from builder.shifts.resttest import Parameters as Resttest
-from builder.shifts.topic import Parameters as Topic
-from builder.shifts.wh import Parameters as Wh
+from builder.shifts import chameleons, length, restrain, resttest, topic, wh
+from builder.shifts.chameleons import ChameleonParameters
+from builder.shifts.length import LengthParameters
+from builder.shifts.restrain import RestrainParameters
+from builder.shifts.resttest import ResttestParameters
+from builder.shifts.topic import TopicParameters
+from builder.shifts.wh import WhParameters
 from builder.sources.collection import SPLIT
 from builder.sources.mini import TOPIC_SHARES
 from eval_kit.errors import UserError
 
-SHIFTS = ("topic", "wh", "length", "resttest", "restrain", "chameleons")
 SEED = "seed"
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Rebuildable:
+    """A shift whose algorithm can be run on any collection.
+
+    Attributes:
+        rebuild: makes its tables, by its parameters.
+        limits: what no rebuilding can reproduce of the published lists, and why.
+        encodes: whether it needs the queries' vectors.
+        lacking: what a collection lacks for it; empty if nothing.
+    """
+
+    rebuild: Callable[[Build, Any], ShiftResult]
+    limits: tuple[str, ...]
+    encodes: bool = False
+    lacking: Callable[[Build], str] = lambda build: ""
+
+
+SHIFTS = {
+    "topic": Rebuildable(topic.rebuild, topic.LIMITS, encodes=True),
+    "wh": Rebuildable(wh.rebuild, wh.LIMITS),
+    "length": Rebuildable(length.rebuild, length.LIMITS),
+    "resttest": Rebuildable(resttest.rebuild, resttest.LIMITS, encodes=True),
+    "restrain": Rebuildable(restrain.rebuild, restrain.LIMITS, encodes=True, lacking=restrain.lacking),
+    "chameleons": Rebuildable(chameleons.rebuild, chameleons.LIMITS, lacking=chameleons.lacking),
+}
+
+
+@dataclass(frozen=True)
+class ShiftParameters:
     """Each shift's own, by default its paper's."""
 
-    topic: Topic = field(default_factory=Topic)
-    wh: Wh = field(default_factory=Wh)
-    length: Length = field(default_factory=Length)
-    resttest: Resttest = field(default_factory=Resttest)
-    restrain: Restrain = field(default_factory=Restrain)
-    chameleons: Chameleons = field(default_factory=Chameleons)
+    topic: TopicParameters = field(default_factory=TopicParameters)
+    wh: WhParameters = field(default_factory=WhParameters)
+    length: LengthParameters = field(default_factory=LengthParameters)
+    resttest: ResttestParameters = field(default_factory=ResttestParameters)
+    restrain: RestrainParameters = field(default_factory=RestrainParameters)
+    chameleons: ChameleonParameters = field(default_factory=ChameleonParameters)
 
-    def seeded(self, seed: int) -> "Parameters":
+    def seeded(self, seed: int) -> "ShiftParameters":
         """The same with one seed for all shifts that draw."""
         drawing = {
             shift: dataclasses.replace(getattr(self, shift), seed=seed)
@@ -41,52 +69,45 @@ class Parameters:
         }
         return dataclasses.replace(self, **drawing)
 
-    def changed(self, settings: Sequence[str]) -> "Parameters":
+    def changed(self, settings: Sequence[str]) -> "ShiftParameters":
         """The same with ``settings`` such as ``topic.k=20``, ``wh.rule=token`` or ``restrain.sizes=a:100,b:300``.
 
         Raises:
             UserError: an unknown name, or a value that is not of its kind.
         """
-        found = self
+        changed = self
         for setting in settings:
             name, equals, text = setting.partition("=")
             shift, _, parameter = name.partition(".")
             names = _names()
             if not equals or name not in names:
                 raise UserError(f"--set {setting}: expected name=value with one of {', '.join(names)}")
-            one = getattr(found, shift)
-            kind = get_type_hints(type(one))[parameter]
+            parameters = getattr(changed, shift)
+            kind = get_type_hints(type(parameters))[parameter]
             try:
                 value = _value(kind, text)
             except ValueError:
                 raise UserError(f"--set {setting}: {text!r} is not {_described(kind)}") from None
-            found = dataclasses.replace(found, **{shift: dataclasses.replace(one, **{parameter: value})})
-        return found
-
-    def described(self, shift: str) -> dict[str, Any]:
-        """One shift's parameters as plain JSON values, for the manifest."""
-        one = getattr(self, shift)
-        values = {entry.name: getattr(one, entry.name) for entry in dataclasses.fields(one)}
-        return {name: _plain(value) for name, value in values.items()}
+            changed = dataclasses.replace(changed, **{shift: dataclasses.replace(parameters, **{parameter: value})})
+        return changed
 
 
-def for_mini(training: int) -> Parameters:
+def for_mini(training: int) -> ShiftParameters:
     """What suits the mini collection with so many training queries: topics and ReSTrain sets of the planted shares."""
     sizes = {name: round(share * training) for name, share in RESTRAIN_SHARES.items()}
-    return Parameters(
-        topic=Topic(k=20, size=round(TOPIC_SHARES[0] * training)),
-        restrain=Restrain(MappingProxyType(sizes)),
+    return ShiftParameters(
+        topic=TopicParameters(k=20, size=round(TOPIC_SHARES[0] * training)),
+        restrain=RestrainParameters(MappingProxyType(sizes)),
     )
 
 
 def _names() -> list[str]:
     """All names that can be set; the seed is one for all, and no parameter of its own."""
-    return [
-        f"{shift.name}.{entry.name}"
-        for shift in dataclasses.fields(Parameters)
-        for entry in dataclasses.fields(getattr(Parameters(), shift.name))
-        if entry.name != SEED
-    ]
+    names = []
+    for shift in SHIFTS:
+        entries = dataclasses.fields(getattr(ShiftParameters(), shift))
+        names += [f"{shift}.{entry.name}" for entry in entries if entry.name != SEED]
+    return names
 
 
 def _value(kind: Any, text: str) -> Any:
@@ -114,9 +135,3 @@ def _described(kind: Any) -> str:
     kind = kind.__value__ if isinstance(kind, TypeAliasType) else kind
     words = {int: "a whole number", float: "a number", Mapping: "name:number,name:number", Sequence: "number,number"}
     return words.get(get_origin(kind) or kind, f"one of {', '.join(map(str, get_args(kind)))}")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value

@@ -1,8 +1,7 @@
 """How alike the clusters of a shift are, in a table and a heatmap (arXiv:2205.02870, Figure 1), and where they lie."""
 
 import json
-from collections.abc import Iterator
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -83,36 +82,38 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
     for shift, split in _tables(release):
         parts = release.table(shift, split).partition_by("cluster", maintain_order=True, as_dict=True)
         texts = {str(name): part["text"] for (name,), part in parts.items()}
-        places = {str(name): _directed(vectors.of(part["query_id"])) for (name,), part in parts.items()}
-        cosines = {pair: mean_cosine(*(places[one] for one in pair)) for pair in permutations(texts, 2)}
-        for one, other in cosines:
+        directions = {str(name): _directed(vectors.of(part["query_id"])) for (name,), part in parts.items()}
+        cosines = {
+            (left, right): mean_cosine(directions[left], directions[right]) for left, right in permutations(texts, 2)
+        }
+        for (left, right), cosine in cosines.items():
             rows.append(
                 {
                     "shift": shift,
                     "split": split,
-                    "cluster": one,
-                    "other": other,
-                    "n": len(texts[one]),
-                    "n_other": len(texts[other]),
-                    "jaccard": weighted_jaccard(texts[one], texts[other]),
-                    "cosine": cosines[one, other],
+                    "cluster": left,
+                    "other": right,
+                    "n": len(texts[left]),
+                    "n_other": len(texts[right]),
+                    "jaccard": weighted_jaccard(texts[left], texts[right]),
+                    "cosine": cosine,
                 }
             )
         for row in by_cluster(release, shift, split=split).iter_rows(named=True):
-            others = {name: len(place) for name, place in places.items() if name != row["cluster"]}
-            total = sum(cosines[row["cluster"], name] * count for name, count in others.items())
-            mean = {"n_other": row.pop("others"), "cosine": total / sum(others.values())}
+            counts = {name: len(rows_of) for name, rows_of in directions.items() if name != row["cluster"]}
+            total = sum(cosines[row["cluster"], name] * count for name, count in counts.items())
+            mean = {"n_other": row.pop("others"), "cosine": total / sum(counts.values())}
             rows.append({"shift": shift, "split": split, "other": OTHERS} | row | mean)
     return pl.DataFrame(rows).select("shift", "split", "cluster", "other", "n", "n_other", "jaccard", "cosine")
 
 
 def _directed(vectors: Matrix) -> Matrix:
-    found: Matrix = vectors[np.linalg.norm(vectors, axis=1) > 0]
-    return found
+    directed: Matrix = vectors[np.linalg.norm(vectors, axis=1) > 0]
+    return directed
 
 
 def _tables(release: Release) -> list[tuple[str, str]]:
-    return [(shift, split) for shift in CLUSTERED for split in SPLITS if split in release.configs.get(shift, [])]
+    return [(shift, split) for shift, split in product(CLUSTERED, SPLITS) if split in release.configs.get(shift, [])]
 
 
 def _queries(release: Release) -> pl.DataFrame:
@@ -134,10 +135,10 @@ def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
     axes = figure.subplots(len(shown), 2, squeeze=False, height_ratios=heights)
     for column, (measure, title) in enumerate(titles.items()):
         limits = (table[measure].min(), table[measure].max())
-        for place, part in enumerate(shown):
+        for row, part in enumerate(shown):
             split = part["split"][0]
-            _heatmap(axes[place][column], part, measure, limits)
-            axes[place][column].set_title(f"{part['shift'][0]} ({split}): {title}", fontsize=11)
+            _heatmap(axes[row][column], part, measure, limits)
+            axes[row][column].set_title(f"{part['shift'][0]} ({split}): {title}", fontsize=11)
     _save(figure, path)
 
 
@@ -146,26 +147,22 @@ def _heatmap(axes: Any, part: pl.DataFrame, measure: str, limits: tuple[Any, Any
     sizes = dict(part.select("cluster", "n").iter_rows())
     values = {(row["cluster"], row["other"]): row[measure] for row in part.iter_rows(named=True)}
     columns = [*clusters, OTHERS]
-    grid = [[values.get((one, other), float("nan")) for other in columns] for one in clusters]
+    grid = np.full((len(clusters), len(columns)), np.nan)
+    for y, x in np.ndindex(grid.shape):
+        grid[y, x] = values.get((clusters[y], columns[x]), np.nan)
     image = axes.imshow(grid, cmap="cividis", vmin=limits[0], vmax=limits[1], aspect="equal")
-    for (y, x), value in _cells(grid):
+    for y, x in np.argwhere(~np.isnan(grid)):  # a cluster beside itself has no value
+        value = grid[y, x]
         dark = image.norm(value) < 0.5
         axes.text(x, y, f"{value:.3f}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(clusters)), [f"{name} (n = {sizes[name]:,})" for name in clusters])
-    for place in range(1, len(clusters)):
-        axes.axhline(place - 0.5, color="white", linewidth=1)
-        axes.axvline(place - 0.5, color="white", linewidth=1)
+    for border in np.arange(1, len(clusters)) - 0.5:
+        axes.axhline(border, color="white", linewidth=1)
+        axes.axvline(border, color="white", linewidth=1)
     axes.axvline(len(clusters) - 0.5, color="white", linewidth=5)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-
-
-def _cells(grid: list[list[float]]) -> Iterator[tuple[tuple[int, int], float]]:
-    for y, row in enumerate(grid):
-        for x, value in enumerate(row):
-            if value == value:  # a cluster beside itself has none
-                yield (y, x), value
 
 
 def _topics(release: Release, vectors: Vectors, path: Path) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.filesize import decimal
+
 from builder import history, reports
 from builder.card import CARD, check_card
 from builder.diff import TableDiff, diff
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 HUB_FILES = {".gitattributes"}  # the Hub's own; neither ours to delete nor a difference
-TIMEOUT_SECONDS = 120.0
 
 UNCHANGED = "nothing was changed"
 COMMITTING = "main is as it was, or holds the whole release, and nothing is tagged; the same command again finishes"
@@ -70,6 +71,34 @@ class Publication:
     tables: Sequence[TableDiff] = ()
     remarks: Sequence[str] = ()
 
+    def lines(self, dry_run: bool) -> list[str]:
+        """What happened, or in a dry run what would happen, for people."""
+        if self.done:
+            outcome = [f"{self.repo_id}: {self.tag} is published already; nothing to do"]
+        else:
+            outcome = self._plan() if dry_run else [self._outcome()]
+        return [*outcome, *(f"  remark: {remark}" for remark in self.remarks)]
+
+    def _outcome(self) -> str:
+        size, rate = decimal(self.uploaded_bytes), decimal(int(self.uploaded_bytes / self.seconds))
+        sent = f"{len(self.changes.uploads)} files, {size} in {self.seconds:.1f} s ({rate}/s)"
+        removed = f", {len(self.changes.removed)} removed" if self.changes.removed else ""
+        what = sent + removed if self.changes else "nothing to upload"
+        return f"{self.repo_id}: published {self.tag} at commit {self.commit}: {what}; checksums agree"
+
+    def _plan(self) -> list[str]:
+        lines = [f"{self.repo_id}: would create the dataset"] if self.creates else []
+        files = [
+            *(f"  + {path}" for path in self.changes.added),
+            *(f"  ~ {path}" for path in self.changes.changed),
+            *(f"  - {path}" for path in self.changes.removed),
+        ]
+        what = f"commit {len(files)} files ({decimal(self.uploaded_bytes)} to upload) and tag" if files else "tag main"
+        lines += [f"{self.repo_id}: would {what} {self.tag}", *files]
+        for table in self.tables:
+            lines += table.lines()
+        return lines
+
 
 def publish(
     folder: Path,
@@ -79,7 +108,7 @@ def publish(
     dry_run: bool = False,
     private: bool = False,
     allow_partial: bool = False,
-    timeout: float = TIMEOUT_SECONDS,
+    timeout: float,
 ) -> Publication:
     """Put the release in ``folder`` on the Hub as dataset ``repo_id``, and ``tag`` it.
 
@@ -154,11 +183,11 @@ def check_folder(folder: Path, tag: str, allow_partial: bool) -> dict[str, Any]:
 
 def compare(api: "HfApi", folder: Path, repo_id: str, revision: str) -> Changes:
     """How the folder differs from what the Hub holds, by the checksums of both."""
-    found = api.verify_repo_checksums(repo_id, repo_type="dataset", revision=revision, local_dir=folder)
+    checksums = api.verify_repo_checksums(repo_id, repo_type="dataset", revision=revision, local_dir=folder)
     return Changes(
-        added=found.extra_paths,
-        changed=sorted(one["path"] for one in found.mismatches),
-        removed=[path for path in found.missing_paths if path not in HUB_FILES],
+        added=checksums.extra_paths,
+        changed=sorted(mismatch["path"] for mismatch in checksums.mismatches),
+        removed=[path for path in checksums.missing_paths if path not in HUB_FILES],
     )
 
 
@@ -189,11 +218,11 @@ def _plan(
             raise
         added = files(folder, manifest)
         return Publication(repo_id, tag, None, Changes(added=added), uploaded_bytes=_size(folder, added), creates=True)
-    tags = {one.name: one.target_commit for one in refs.tags}
+    tags = {ref.name: ref.target_commit for ref in refs.tags}
     if tag in tags:
         remark = _settled(api, folder, repo_id, tag, tags[tag], manifest)
         return Publication(repo_id, tag, tags[tag], done=True, remarks=[remark] if remark else [])
-    head = next(one.target_commit for one in refs.branches if one.name == "main")
+    head = next(branch.target_commit for branch in refs.branches if branch.name == "main")
     changes = compare(api, folder, repo_id, head)
     _refuse_to_replace(api, folder, repo_id, head, changes, manifest)
     return Publication(repo_id, tag, head, changes, uploaded_bytes=_size(folder, changes.uploads))
@@ -226,9 +255,9 @@ def _refuse_to_replace(
     """
     published = _remote_manifest(api, repo_id, head)
     if published is None:
-        if others := [path for path in changes.removed if path != CARD]:
+        if foreign := [path for path in changes.removed if path != CARD]:
             raise UserError(
-                f"{repo_id}: holds something else ({_some(others)}) that publishing would remove; "
+                f"{repo_id}: holds something else ({_some(foreign)}) that publishing would remove; "
                 f"name another dataset; {UNCHANGED}"
             )
         return
@@ -309,9 +338,9 @@ def _api(timeout: float) -> "HfApi":
     from huggingface_hub.utils._http import default_client_factory
 
     def client() -> Any:
-        made = default_client_factory()
-        made.timeout = timeout
-        return made
+        default = default_client_factory()
+        default.timeout = timeout
+        return default
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its notices of retries show signed addresses
     set_client_factory(client)

@@ -4,16 +4,16 @@ The validation queries are drawn first and stand outside everything else. Each s
 wh test queries are training queries held back from that shift's training, length is tested on dev, as published.
 """
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-
-import polars as pl
 
 from builder.assembly import DL, Build
 from builder.encoders import Encoder, Lsa
-from builder.parameters import SHIFTS, Parameters
-from builder.release import Draft, Table
-from builder.shifts import topic, wh
+from builder.parameters import SHIFTS, ShiftParameters
+from builder.release import Draft
+from builder.shifts import restrain
 from builder.sources.collection import Collection
 from builder.test_sets import in_order, test_sets
 from eval_kit.errors import UserError
@@ -25,7 +25,7 @@ def draft(
     collection: Collection,
     shifts: Sequence[str] | None = None,
     encoder: Encoder | None = None,
-    parameters: Parameters | None = None,
+    parameters: ShiftParameters | None = None,
     seed: int = 13,
     runs: Mapping[str, Path] | None = None,
     cache: Path | None = None,
@@ -46,20 +46,29 @@ def draft(
     Raises:
         UserError: a shift that is unknown or cannot be built from what there is, and whatever the shifts refuse.
     """
-    build = Build(collection, encoder or Lsa(), (parameters or Parameters()).seeded(seed), seed, runs or {}, cache)
+    build = Build(collection, encoder or Lsa(), seed, runs or {}, cache, threads)
+    seeded = (parameters or ShiftParameters()).seeded(seed)
     chosen, left_out = _chosen(shifts, build)
-    tables = list(build.tables(chosen, threads))
-    remarks = [*collection.remarks, *_remarks(build, chosen), *left_out]
+    quick_first = sorted(chosen, key=lambda shift: SHIFTS[shift].encodes)  # their mistakes show before the encoding
+    results = [SHIFTS[shift].rebuild(build, getattr(seeded, shift)) for shift in quick_first]
+    tables = in_order([*chain.from_iterable(result.tables for result in results), *build.shared_tables()])
+    remarks = [
+        *collection.remarks,
+        f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
+        *chain.from_iterable(result.remarks for result in results),
+    ]
+    if "restrain" in chosen and "resttest" not in chosen and not set(DL) & set(restrain.test_splits(build)):
+        remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
     return Draft(
         kind="rebuilt",
         version=VERSION,
         collection=collection.irds,
         seed=seed,
-        tables=in_order(tables),
-        test_sets=test_sets(in_order(tables)),
+        tables=tables,
+        test_sets=test_sets(tables),
         inputs=collection.inputs,
-        remarks=remarks,
-        reports=_reports(tables, seed),
+        remarks=[*remarks, *left_out],
+        reports=ChainMap(*(dict(result.reports) for result in results)),
     )
 
 
@@ -68,42 +77,13 @@ def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
     for name in shifts or ():
         if name not in SHIFTS:
             raise UserError(f"there is no shift {name!r}; there are {', '.join(SHIFTS)}")
-    lacking = build.lacking()
-    for name, what in lacking.items():
-        if shifts is not None and name in shifts:
-            raise UserError(f"{name} cannot be built: {what}")
-    if shifts is not None and "chameleons" not in shifts and build.runs:
+    lacking = {name: shift.lacking(build) for name, shift in SHIFTS.items()}
+    if shifts is None:
+        left_out = [f"no {name}: {what}" for name, what in lacking.items() if what]
+        return [name for name, what in lacking.items() if not what], left_out
+    for name in SHIFTS:
+        if name in shifts and lacking[name]:
+            raise UserError(f"{name} cannot be built: {lacking[name]}")
+    if "chameleons" not in shifts and build.runs:
         raise UserError("runs are for the shift chameleons, which is not asked for")
-    if shifts is not None:
-        return [name for name in SHIFTS if name in shifts], []
-    return [name for name in SHIFTS if name not in lacking], [f"no {name}: {what}" for name, what in lacking.items()]
-
-
-def _remarks(build: Build, shifts: Sequence[str]) -> list[str]:
-    """What a reader of the manifest should know."""
-    found = [
-        f"queries and judgements from {build.collection.source}; training queries are those with a relevant passage"
-    ]
-    if "wh" in shifts:
-        changes = ", ".join(
-            f"{cluster} +{gained:,} -{lost:,}"
-            for cluster, (gained, lost) in wh.differences(build.train["text"]).items()
-        )
-        found.append(
-            f"wh is built by the {build.parameters.wh.rule} rule; against the substring rule the token rule "
-            f"changes the members among all {build.train.height:,} training queries by {changes}"
-        )
-    if "restrain" in shifts and not {"resttest"} & set(shifts) and not set(DL) & set(build.restrain_tests):
-        found.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
-    return found
-
-
-def _reports(tables: Sequence[Table], seed: int) -> dict[str, str]:
-    """What the topics are about, as the paper's Table 1."""
-    topics = [table.frame for table in tables if table.config == "topic"]
-    if not topics:
-        return {}
-    members = pl.concat(topics)
-    found = topic.described(members, members.select("query_id", "cluster"), seed=seed)
-    joined = found.with_columns(pl.col("terms").list.join(" "), pl.col("samples").list.join(" | "))
-    return {"topics.tsv": joined.write_csv(separator="\t")}
+    return [name for name in SHIFTS if name in shifts], []

@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from builder.features import features
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -103,6 +102,16 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
         return _fill(staging, draft)
 
 
+def summary(out: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """What was written to ``out``, for people."""
+    return [
+        f"{out}: {manifest['kind']} release {manifest['version']}, {len(manifest['tables'])} tables, "
+        f"{len(manifest['test_sets'])} test sets, digest {manifest['digest'][:16]}",
+        *(f"  remark: {remark}" for remark in manifest["remarks"]),
+        *(f"  missing: {part['what']}: {part['because']}" for part in manifest["missing"]),
+    ]
+
+
 def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Add a table to the release in ``folder``, or put it in the place of the one it has, whole or not at all.
 
@@ -123,7 +132,8 @@ def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, A
     with _replacing(folder) as staging:
         manifest = verified_manifest(folder)
         entry = {**entry, "sha256": file_sha256(file)}
-        manifest["tables"] = [one for one in manifest["tables"] if (one["config"], one["split"]) != key] + [entry]
+        kept = [table for table in manifest["tables"] if (table["config"], table["split"]) != key]
+        manifest["tables"] = [*kept, entry]
         manifest["digest"] = release_digest(manifest)
         shutil.copytree(folder, staging, dirs_exist_ok=True)
         (staging / entry["path"]).parent.mkdir(parents=True, exist_ok=True)
@@ -139,13 +149,13 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
         UserError: something else lies in the folder, or a hidden file in ``reports/``.
     """
     own = {"README.md", MANIFEST, *(table["path"] for table in manifest["tables"])}
-    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    strangers = [name for name in found if name not in own and (not name.startswith("reports/") or "/." in name)]
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    strangers = [name for name in names if name not in own and (not name.startswith("reports/") or "/." in name)]
     if strangers:
         raise UserError(
             f"{folder / strangers[0]}: is no part of the release; remove it (and {len(strangers) - 1} more)"
         )
-    return found
+    return names
 
 
 def describe(draft: Draft) -> dict[str, Any]:
@@ -177,9 +187,9 @@ def describe(draft: Draft) -> dict[str, Any]:
         "code_version": __version__,
         "seed": draft.seed,
         "tables": tables,
-        "test_sets": [_test_set(one, frames[one.config, one.split]) for one in draft.test_sets],
-        "inputs": [dict(one) for one in draft.inputs],
-        "missing": [dict(one) for one in draft.missing],
+        "test_sets": [_test_set(test_set, frames[test_set.config, test_set.split]) for test_set in draft.test_sets],
+        "inputs": [dict(record) for record in draft.inputs],
+        "missing": [dict(part) for part in draft.missing],
         "remarks": list(draft.remarks),
     }
     manifest["digest"] = release_digest(manifest)
@@ -250,6 +260,19 @@ def _column(name: str, dtype: pl.DataType) -> dict[str, Any]:
         return {"name": name, "type": "label", "labels": dtype.categories.to_list()}
     kinds = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
     return {"name": name, "type": kinds[dtype]}
+
+
+def features(columns: Sequence[Mapping[str, Any]]) -> Any:
+    """The ``datasets.Features`` of the manifest's columns: ClassLabel for labels, so that they keep their names."""
+    from datasets import ClassLabel, Features, List, Value
+
+    kinds = {"string": Value("string"), "int64": Value("int64"), "list<string>": List(Value("string"))}
+    return Features(
+        {
+            column["name"]: ClassLabel(names=column["labels"]) if column["type"] == "label" else kinds[column["type"]]
+            for column in columns
+        }
+    )
 
 
 def _kind(out: Path) -> str:

@@ -5,9 +5,8 @@ neither whether they are training queries nor how they were chosen, and the auth
 training queries, since every dev query is a test query of the length shift.
 """
 
+import numpy as np
 import polars as pl
-
-from builder.draws import drawn
 
 COUNT = 1_600
 """The paper's number."""
@@ -33,6 +32,22 @@ def draw_outside(train: pl.DataFrame, listed: pl.Series) -> pl.DataFrame:
     """The validation queries among the training queries whose ids are not ``listed``, in their order."""
     outside = train.filter(~pl.col("query_id").is_in(listed.implode()))
     return _rows(outside, drawn(outside["query_id"], COUNT, PUBLISHED_SEED, CONFIG))
+
+
+def drawn(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Series:
+    """``count`` of the distinct ``query_ids``, or all of them if there are no more.
+
+    Only the ids and the seed decide, never their order.
+
+    Args:
+        query_ids: from which; an id that stands in it more than once counts once.
+        count: how many.
+        seed: of the release.
+        purpose: what the draw is for; draws for different purposes are independent.
+    """
+    ordered = query_ids.unique().sort()
+    rng = np.random.Generator(np.random.PCG64([seed, *purpose.encode()]))
+    return ordered.gather(rng.permutation(len(ordered))[:count])
 
 
 def _rows(queries: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:

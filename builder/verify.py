@@ -163,10 +163,10 @@ def _validation_inside(release: Release) -> str:
 
 def _regimes_overlap(release: Release, splits: list[str]) -> str:
     ids = {split: set(release.table("restrain", split)["query_id"]) for split in splits}
-    for one, other in combinations(splits, 2):
-        same_size = one.split("_", 1)[1] == other.split("_", 1)[1]
-        if same_size and (shared := ids[one] & ids[other]):
-            return f"{one} and {other} share {len(shared)}, first {min(shared)}"
+    for first, second in combinations(splits, 2):
+        same_size = first.split("_", 1)[1] == second.split("_", 1)[1]
+        if same_size and (shared := ids[first] & ids[second]):
+            return f"{first} and {second} share {len(shared)}, first {min(shared)}"
     return ""
 
 

@@ -17,6 +17,13 @@ def best_first(hits: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     return sorted(hits, key=lambda hit: (hit[1], hit[0]), reverse=True)
 
 
+def lines(hits: Hits) -> Iterator[tuple[str, str, int, float]]:
+    """``(query id, passage id, rank from 1, score)``, as the lines of a run."""
+    for query, passages in hits:
+        for rank, (passage, score) in enumerate(passages, start=1):
+            yield query, passage, rank, score
+
+
 class Retriever(Protocol):
     """A model with its way of searching."""
 

@@ -33,14 +33,14 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any]) 
     if architecture not in ARCHITECTURES:
         raise UserError(f"there is no architecture {architecture!r}; there are {', '.join(ARCHITECTURES)}")
     known = options_of(architecture)
-    made: Retriever = _class(architecture)(str(model), **{key: options[key] for key in options if key in known})
-    return made
+    loaded: Retriever = _class(architecture)(str(model), **{key: options[key] for key in options if key in known})
+    return loaded
 
 
 def options_of(architecture: str) -> dict[str, Any]:
     """The options that an architecture knows, with their types."""
     parameters = inspect.signature(_class(architecture), eval_str=True).parameters.values()
-    return {one.name: one.annotation for one in parameters if one.name != "model"}
+    return {parameter.name: parameter.annotation for parameter in parameters if parameter.name != "model"}
 
 
 def _class(architecture: str) -> Any:

@@ -46,12 +46,12 @@ def check(model: str, architecture: str, revision: str | None = None, pooled: bo
         UserError: naming what it is and what was wanted; or nothing is there.
     """
     accepted = {"sparse": {"masked"}, "dense": {"masked", "transformer"} if pooled else set()}
-    found = kind(model, revision)
-    if found == architecture or found in accepted.get(architecture, set()):
+    actual = kind(model, revision)
+    if actual == architecture or actual in accepted.get(architecture, set()):
         return
-    could_be_pooled = architecture == "dense" and found in ("masked", "transformer")
+    could_be_pooled = architecture == "dense" and actual in ("masked", "transformer")
     hint = "; name its pooling to take it as one" if could_be_pooled else ""
-    raise UserError(f"{model}: is {_WORDS[found]}, not {_WORDS[architecture]}{hint}")
+    raise UserError(f"{model}: is {_WORDS[actual]}, not {_WORDS[architecture]}{hint}")
 
 
 def kind(model: str, revision: str | None = None) -> str:
@@ -85,12 +85,12 @@ def digest(model: str, revision: str | None = None) -> str:
     """What the weights are: the commit of a model on the Hub, the sha256 of a folder's files (but for its card)."""
     folder = Path(model)
     if not folder.is_dir():
-        found = _file(model, "config.json", revision) or _file(model, "modules.json", revision)
-        if found is None:
+        path = _file(model, "config.json", revision) or _file(model, "modules.json", revision)
+        if path is None:
             raise _absent(model)
-        return found.parent.name
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".md")
-    parts = [f"{path.relative_to(folder).as_posix()} {file_sha256(path)}" for path in files]
+        return path.parent.name
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".md")
+    parts = [f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -148,13 +148,13 @@ def _is_path(model: str) -> bool:
 
 
 def _json(model: str, name: str, revision: str | None) -> dict[str, Any]:
-    found = _file(model, name, revision)
-    if found is None:
+    path = _file(model, name, revision)
+    if path is None:
         return {}
     try:
-        document = json.loads(found.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{found}: not readable JSON: {error}") from error
+        raise UserError(f"{path}: not readable JSON: {error}") from error
     return document if isinstance(document, dict) else {}
 
 

@@ -2,7 +2,7 @@
 
 import json
 from functools import cached_property
-from itertools import batched
+from itertools import batched, chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from search import bm25
-from search import texts as passage_texts
 from search.retriever import Hits, Passages, best_first
+from search.texts import PassageTexts, write
 
 QUERIES_AT_ONCE = 32
 """Queries whose pairs are scored together, ordered by length."""
@@ -63,11 +63,11 @@ class Cross:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             reading = counted(passages, "reading passages", "passages")
-            texts = passage_texts.write(reading, folder / "texts.arrow")
+            texts = write(reading, folder / "texts.arrow")
             if _indexed(folder) == texts:
                 return
             (folder / "bm25.json").unlink(missing_ok=True)
-            kept = passage_texts.PassageTexts(folder / "texts.arrow")
+            kept = PassageTexts(folder / "texts.arrow")
             bm25.index(counted(kept, "indexing passages", "passages"), folder / "bm25")
             atomic.write_text(folder / "bm25.json", json.dumps(texts) + "\n")
 
@@ -75,24 +75,24 @@ class Cross:
         """BM25's candidates in the order of the model's raw scores."""
         if _indexed(folder) is None:
             raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
-        texts = passage_texts.PassageTexts(folder / "texts.arrow")
-        asked = dict(queries.select("query_id", "text").iter_rows())
-        ranked = bm25.ranked(asked.items(), folder / "bm25", self._candidates, k1=self._k1, b=self._b)
-        for some in batched(ranked, QUERIES_AT_ONCE):
-            yield from self._ranked(asked, dict(some), texts, depth)
+        texts = PassageTexts(folder / "texts.arrow")
+        query_texts = dict(queries.select("query_id", "text").iter_rows())
+        ranked = bm25.ranked(query_texts.items(), folder / "bm25", self._candidates, k1=self._k1, b=self._b)
+        for batch in batched(ranked, QUERIES_AT_ONCE):
+            yield from self._ranked(query_texts, dict(batch), texts, depth)
 
     def scores(self, pairs: list[tuple[str, str]]) -> Any:
         """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""
         from torch.nn import Identity
 
         model = self._model
-        made = self._batch.of(
+        scores = self._batch.of(
             model.device,
             lambda size: model.predict(
                 pairs, batch_size=size, activation_fn=Identity(), show_progress_bar=False, convert_to_tensor=True
             ),
         )
-        values = np.asarray(made.float().cpu().numpy(), np.float32)
+        values = np.asarray(scores.float().cpu().numpy(), np.float32)
         if values.ndim != 1:
             raise UserError(f"{self.model}: gives {values.shape[1]} scores a pair; a re-ranker gives one")
         if not np.isfinite(values).all():
@@ -108,14 +108,13 @@ class Cross:
         return _with_exact_head(to_precision(loaded, self._precision))
 
     def _ranked(
-        self, asked: dict[str, str], found: dict[str, list[str]], texts: passage_texts.PassageTexts, depth: int
+        self, query_texts: dict[str, str], candidates: dict[str, list[str]], texts: PassageTexts, depth: int
     ) -> Hits:
-        ids = [one for candidates in found.values() for one in candidates]
-        words = iter(texts.of(ids)) if ids else iter(())
-        pairs = [(asked[query_id], next(words)) for query_id, candidates in found.items() for _ in candidates]
-        values = iter(self.scores(pairs).tolist()) if pairs else iter(())
-        for query_id, candidates in found.items():
-            yield query_id, best_first((one, next(values)) for one in candidates)[:depth]
+        ids = list(chain.from_iterable(candidates.values()))
+        queries = chain.from_iterable(repeat(query_texts[query], len(candidates[query])) for query in candidates)
+        scores = iter(self.scores(list(zip(queries, texts.of(ids), strict=True))).tolist() if ids else ())
+        for query, passages in candidates.items():
+            yield query, best_first((passage, next(scores)) for passage in passages)[:depth]
 
 
 def _with_exact_head(model: Any) -> Any:

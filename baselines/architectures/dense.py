@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from baselines.architectures import bare, checkpoint
 from baselines.architectures.encoding import Batch, set_lengths, to_precision
 from eval_kit.errors import UserError
-from search import dense as engine
-from search import shards
+from search import dense, shards
 from search.retriever import Hits, Passages
 
 SIMILARITIES = {"dot": False, "cosine": True}
@@ -60,7 +59,7 @@ class Dense:
         store: str = "float32",
         revision: str | None = None,
     ) -> None:
-        engine.check_kind(index)
+        dense.check_kind(index)
         if similarity is not None and similarity not in SIMILARITIES:
             raise UserError(f"there is no similarity {similarity!r}; there are {', '.join(SIMILARITIES)}")
         if store not in STORES:
@@ -72,8 +71,8 @@ class Dense:
         self._tokenizer, self._batch, self._precision = tokenizer, Batch(encode_batch), encode_precision
         self._store, self._revision = store, revision
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
-        for one in {self.model, self.query_model}:
-            checkpoint.check(one, "dense", revision, pooled=pooling is not None)
+        for encoder in {self.model, self.query_model}:
+            checkpoint.check(encoder, "dense", revision, pooled=pooling is not None)
 
     @cached_property
     def identity(self) -> str:
@@ -85,25 +84,25 @@ class Dense:
         """``vectors``: (n, d), in the order of the texts."""
         return {"vectors": self._encode(self._passages, texts, "document").astype(self._store, copy=False)}
 
-    def encode_queries(self, texts: list[str]) -> engine.Vectors:
+    def encode_queries(self, texts: list[str]) -> dense.Vectors:
         """(n, d) float32, in the order of the texts."""
         return self._encode(self._queries, texts, "query")
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make its faiss index, if one is wanted."""
         self._opened.clear()
-        made = shards.write(passages, folder, self.encode_passages, self.identity)
-        engine.build(made, self._kind, folder)
+        encoded = shards.write(passages, folder, self.encode_passages, self.identity)
+        dense.build(encoded, self._kind, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest similarity."""
         encoded, index = self._open(folder)
         vectors = self.encode_queries(queries["text"].to_list())
         if index is None:
-            found = engine.exact(vectors, encoded, depth)
+            hits = dense.exact(vectors, encoded, depth)
         else:
-            found = engine.approximate(vectors, index, encoded, depth)
-        yield from zip(queries["query_id"].to_list(), found, strict=True)
+            hits = dense.approximate(vectors, index, encoded, depth)
+        yield from zip(queries["query_id"].to_list(), hits, strict=True)
 
     @property
     def _unit(self) -> bool:
@@ -160,6 +159,6 @@ class Dense:
     def _open(self, folder: Path) -> tuple[shards.Shards, Any]:
         if folder not in self._opened:
             encoded = shards.read(folder)
-            index = None if self._kind == "flat" else engine.load(encoded, self._kind, folder)
+            index = None if self._kind == "flat" else dense.load(encoded, self._kind, folder)
             self._opened = {folder: (encoded, index)}
         return self._opened[folder]

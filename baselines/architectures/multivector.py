@@ -66,29 +66,29 @@ class MultiVector:
 
         vectors = self._encode(texts, "document")
         tokens = torch.cat(vectors).float().cpu().numpy().astype(self._store, copy=False)
-        return {"tokens": tokens, "lengths": np.array([len(one) for one in vectors], np.int32)}
+        return {"tokens": tokens, "lengths": np.array(list(map(len, vectors)), np.int32)}
 
     def encode_queries(self, texts: list[str]) -> late.Tokens:
         """For each text its vectors, (tokens, d) float32."""
-        return [one.float().cpu().numpy() for one in self._encode(texts, "query")]
+        return [tokens.float().cpu().numpy() for tokens in self._encode(texts, "query")]
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
         self._opened.clear()
-        made = shards.write(passages, folder, self.encode_passages, self.identity)
-        late.build(made, self._engine, folder)
+        encoded = shards.write(passages, folder, self.encode_passages, self.identity)
+        late.build(encoded, self._engine, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest MaxSim."""
         encoded, index = self._open(folder)
         tokens = self.encode_queries(queries["text"].to_list())
         if self._engine == "exact":
-            found = late.exact(tokens, encoded, depth)
+            hits = late.exact(tokens, encoded, depth)
         elif self._engine == "plaid":
-            found = late.plaid(tokens, index, encoded, depth)
+            hits = late.plaid(tokens, index, encoded, depth)
         else:
-            found = late.by_tokens(tokens, index, encoded, depth)
-        yield from zip(queries["query_id"].to_list(), found, strict=True)
+            hits = late.by_tokens(tokens, index, encoded, depth)
+        yield from zip(queries["query_id"].to_list(), hits, strict=True)
 
     @cached_property
     def _model(self) -> Any:

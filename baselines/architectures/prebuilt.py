@@ -43,11 +43,11 @@ class Prebuilt:
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages that Lucene ranks highest."""
-        for some in queries.iter_slices(GROUP):
-            ids = some["query_id"].to_list()
-            found = self._searcher.batch_search(some["text"].to_list(), ids, k=depth, threads=os.cpu_count() or 1)
+        for group in queries.iter_slices(GROUP):
+            ids = group["query_id"].to_list()
+            hits = self._searcher.batch_search(group["text"].to_list(), ids, k=depth, threads=os.cpu_count() or 1)
             for query_id in ids:
-                yield query_id, best_first((hit.docid, hit.score) for hit in found.get(query_id, []))
+                yield query_id, best_first((hit.docid, hit.score) for hit in hits.get(query_id, []))
 
     @cached_property
     def _searcher(self) -> Any:
@@ -76,7 +76,9 @@ class Prebuilt:
         if self.model not in TF_INDEX_INFO and self.model not in IMPACT_INDEX_INFO:
             raise UserError(f"{self.model}: there is no such folder, and no such inverted index among Pyserini's")
         if self.model in IMPACT_INDEX_INFO and self._encoder is None:
-            raise UserError(f"{self.model}: is an index of impacts; name what weighs the queries with --query-encoder")
+            raise UserError(
+                f"{self.model}: is an index of impacts; name what weighs the queries with --option query_encoder=..."
+            )
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 folder: str = download_prebuilt_index(self.model)

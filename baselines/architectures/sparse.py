@@ -11,8 +11,7 @@ import polars as pl
 from baselines.architectures import checkpoint
 from baselines.architectures.encoding import Batch, set_lengths, to_precision
 from eval_kit.errors import UserError
-from search import impact, shards
-from search import sparse as engine
+from search import impact, shards, sparse
 from search.retriever import Hits, Passages
 
 ENGINES = ("csr", "lucene")
@@ -59,7 +58,7 @@ class Sparse:
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """The postings of the terms in the texts, which are numbered in their order."""
-        return engine.arrays_of(self._encode(texts, "document"))
+        return sparse.arrays_of(self._encode(texts, "document"))
 
     def encode_queries(self, texts: list[str]) -> Any:
         """A scipy CSR matrix (n, terms) of float32, in the order of the texts."""
@@ -68,16 +67,16 @@ class Sparse:
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the Lucene index, if one is wanted."""
         self._opened.clear()
-        made = shards.write(passages, folder, self.encode_passages, self.identity)
+        encoded = shards.write(passages, folder, self.encode_passages, self.identity)
         if self._engine == "lucene":
-            impact.build(made, folder)
+            impact.build(encoded, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest inner product, among those that share a term with the query."""
         encoded, searcher = self._open(folder)
         weights = self.encode_queries(queries["text"].to_list())
-        found = impact.search(weights, searcher, depth) if searcher else engine.exact(weights, encoded, depth)
-        yield from zip(queries["query_id"].to_list(), found, strict=True)
+        hits = impact.search(weights, searcher, depth) if searcher else sparse.exact(weights, encoded, depth)
+        yield from zip(queries["query_id"].to_list(), hits, strict=True)
 
     @cached_property
     def _model(self) -> Any:
@@ -100,15 +99,15 @@ class Sparse:
         parts = []
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            made = encode(
+            dense = encode(
                 [texts[row] for row in rows],
                 batch_size=batch,
                 show_progress_bar=False,
                 convert_to_sparse_tensor=False,
             )
-            places = made.nonzero(as_tuple=True)
-            weights = made[places].float().cpu().numpy()
-            parts.append(csr_matrix((weights, [place.cpu().numpy() for place in places]), shape=tuple(made.shape)))
+            nonzero = dense.nonzero(as_tuple=True)
+            weights = dense[nonzero].float().cpu().numpy()
+            parts.append(csr_matrix((weights, [axis.cpu().numpy() for axis in nonzero]), shape=tuple(dense.shape)))
         return vstack(parts, format="csr", dtype=np.float32)[np.argsort(order, kind="stable")]
 
     def _open(self, folder: Path) -> tuple[shards.Shards, Any]:

@@ -14,12 +14,8 @@ import polars as pl
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.runs import names as cells
+from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
-from search.passages import collection_key
-
-SHARED_INDEX = ("bm25", "monobert")
-"""Systems that index passages without a model; monoBERT searches BM25's candidates."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Cell:
         root: folder of the grid; the cell's own lies below it, named by its digest.
     """
 
-    place: cells.Cell
+    place: names.Cell
     release: Release
     options: Mapping[str, Any]
     root: Path
@@ -55,12 +51,9 @@ class Cell:
         return self.folder / "model"
 
     @property
-    def index(self) -> Path:
-        """What the system has made of the passages; where no training decides it, the cells of a grid share it."""
-        if self.place.system not in SHARED_INDEX:
-            return self.folder / "index"
-        key = hashlib.sha256(collection_key(self.release).encode()).hexdigest()
-        return self.root / "indexes" / f"{self.place.system}-{key[:16]}"
+    def own_index(self) -> Path:
+        """What the trained model has made of the passages."""
+        return self.folder / "index"
 
     @property
     def run(self) -> Path:

@@ -26,7 +26,7 @@ def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Out
 
     def picture() -> Group:
         standings = [of_cell(cell.folder) for cell in cells if (cell.folder / "cell.json").is_file()]
-        running = [one for one in standings if one.state in STAGES]
+        running = [standing for standing in standings if standing.state in STAGES]
         return Group(layout(running) if running else "", Text(summary(standings), "dim"))
 
     with Live(get_renderable=picture, console=console, refresh_per_second=2, transient=True):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal
 from baselines.model_card import render
@@ -24,12 +25,6 @@ LIBRARIES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "faiss-cpu", "fast-plaid", "pyserini", "numpy",
     "scipy", "polars",
 )  # fmt: skip
-ARCHITECTURES = {
-    "biencoder": "bi-encoder, the [CLS] vectors of query and passage compared by dot product",
-    "splade": "SPLADE-max, weights of the vocabulary's terms compared by dot product",
-    "colbert": "ColBERT, a vector of each token compared by late interaction",
-    "monobert": "monoBERT, a cross-encoder that re-ranks what BM25 found",
-}
 
 
 def describe(cell: Cell) -> None:
@@ -63,8 +58,8 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
             "queries": source["queries"],
         },
         "figures": [
-            {"test_set": one.test_set, "measure": one.measure, "value": one.value, "queries": one.queries}
-            for one in scores.figures
+            {"test_set": figure.test_set, "measure": figure.measure, "value": figure.value, "queries": figure.queries}
+            for figure in scores.figures
         ],
         "device": _device(),
         "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
@@ -94,7 +89,7 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
     card = render(
         facts
         | {
-            "architecture": ARCHITECTURES[cell.place.system],
+            "architecture": systems.system(cell.place.system).TITLE,
             "backbone": backbone if pretrained else None,
             "config": done["options"],
             "train_seconds": done["seconds"]["training"],
@@ -121,5 +116,5 @@ def _device() -> str:
 
 def _libraries() -> dict[str, str]:
     """Name and version of the installed libraries that can change a result."""
-    found = {one.metadata["Name"].lower(): one.version for one in importlib.metadata.distributions()}
-    return {"python": platform.python_version()} | {name: found[name] for name in LIBRARIES if name in found}
+    installed = {library.metadata["Name"].lower(): library.version for library in importlib.metadata.distributions()}
+    return {"python": platform.python_version()} | {name: installed[name] for name in LIBRARIES if name in installed}

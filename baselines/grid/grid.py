@@ -1,5 +1,6 @@
 """The grid: every system on every part of every shift, done by as many processes and machines as a runner has."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, publish
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.runs import names as places
+from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -39,17 +40,15 @@ def cells(
     Raises:
         UserError: the release does not hold a shift.
     """
-    wanted = shifts or [shift for shift in SHIFTS if shift in release.configs]
-    return [
-        Cell(places.Cell(system, shift, part, seed), release, options[system], root)
-        for seed in seeds
-        for shift in wanted
-        for part in SHIFTS[shift].parts(release)
-        for system in options
-    ]
+    chosen = shifts or [shift for shift in SHIFTS if shift in release.configs]
+    grid = []
+    for seed, shift in itertools.product(seeds, chosen):
+        for part, system in itertools.product(SHIFTS[shift].parts(release), options):
+            grid.append(Cell(names.Cell(system, shift, part, seed), release, options[system], root))
+    return grid
 
 
-def run(wanted: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
+def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
     """Do what is left of a grid, and yield how each cell ended: ``done`` or ``failed``.
 
     Cells that another grid run has at the moment are waited for; if it dies, they go on here.
@@ -57,9 +56,9 @@ def run(wanted: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
     Raises:
         UserError: the grid's folder cannot be made.
     """
-    for cell in wanted:
+    for cell in grid:
         describe(cell)
-    waiting = {cell.place: cell for cell in wanted}
+    waiting = {cell.place: cell for cell in grid}
     while waiting:
         for place, cell in list(waiting.items()):
             if cell.finished:

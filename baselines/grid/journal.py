@@ -84,16 +84,16 @@ def read(folder: Path) -> dict[str, Any]:
 @contextmanager
 def lock(folder: Path) -> Iterator[bool]:
     """Have the cell for oneself, or yield False at once: somebody else has it. A killed owner's lock is free."""
-    mine = FileLock(folder / ".lock")
+    file_lock = FileLock(folder / ".lock")
     try:
-        mine.acquire(blocking=False)
+        file_lock.acquire(blocking=False)
     except Timeout:
         yield False
         return
     try:
         yield True
     finally:
-        mine.release()
+        file_lock.release()
 
 
 def in_use(folder: Path) -> bool:

@@ -18,10 +18,9 @@ from baselines.training import torchrun
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.measures.score import score
-from eval_kit.runs import names as cells
-from eval_kit.runs import writer as run_files
+from eval_kit.runs import names, writer
 from search.passages import passages
-from search.retriever import Retriever
+from search.retriever import Retriever, lines
 from search.shards import index_bytes
 
 QUERIES_AT_ONCE = 4_000
@@ -32,7 +31,7 @@ QUERIES_AT_ONCE = 4_000
 class Outcome:
     """How an attempt at a cell ended: ``done`` (what was asked), ``failed`` for a ``reason``, or ``in use``."""
 
-    place: cells.Cell
+    place: names.Cell
     state: str
     reason: str | None = None
 
@@ -48,8 +47,8 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
     An error ends only this cell: its one sentence is in ``state.json``, where it came from in ``traceback.txt``.
     """
     describe(cell)
-    with lock(cell.folder) as mine:
-        if not mine:
+    with lock(cell.folder) as free:
+        if not free:
             return Outcome(cell.place, "in use")
         if not cell.finished:
             journal = Journal(cell.folder)
@@ -80,10 +79,11 @@ def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
 
 def index(cell: Cell, journal: Journal, make: Callable[[], None]) -> None:
     """Have the cell's index made; where several cells share one, the others wait."""
-    cell.index.parent.mkdir(parents=True, exist_ok=True)
-    with journal.stage("indexing"), FileLock(f"{cell.index}.lock"):
+    folder = systems.index_folder(cell)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with journal.stage("indexing"), FileLock(f"{folder}.lock"):
         make()
-        journal.facts["indexing"] = {"bytes": index_bytes(cell.index)}
+        journal.facts["indexing"] = {"bytes": index_bytes(folder)}
 
 
 def search(cell: Cell, retriever: Retriever, report: Report) -> None:
@@ -97,14 +97,9 @@ def search(cell: Cell, retriever: Retriever, report: Report) -> None:
     for start in range(0, queries.height, QUERIES_AT_ONCE):
         parts.append(folder / f"{start:09d}.trec")
         if not parts[-1].is_file():
-            some = queries[start : start + QUERIES_AT_ONCE]
-            hits = retriever.search(some, cell.index, cell.options["depth"])
-            rows = (
-                (query, passage, rank, score)
-                for query, found in hits
-                for rank, (passage, score) in enumerate(found, start=1)
-            )
-            run_files.write(rows, parts[-1], tag=cell.place.system)
+            part = queries[start : start + QUERIES_AT_ONCE]
+            hits = retriever.search(part, systems.index_folder(cell), cell.options["depth"])
+            writer.write(lines(hits), parts[-1], tag=cell.place.system)
         report({"step": min(start + QUERIES_AT_ONCE, queries.height), "steps": queries.height})
     _join(parts, cell.run)
     shutil.rmtree(folder)
@@ -126,7 +121,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     train(cell, journal, processes)
     if not cell.run.is_file():
         retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
-        index(cell, journal, lambda: retriever.index(passages(cell.release), cell.index))
+        index(cell, journal, lambda: retriever.index(passages(cell.release), systems.index_folder(cell)))
         with journal.stage("searching") as report:
             search(cell, retriever, report)
     with journal.stage("scoring"):
@@ -135,8 +130,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     if "backbone" in cell.options:
         write_card(cell, done)
     publish(cell)
-    if cell.index.is_relative_to(cell.folder):
-        shutil.rmtree(cell.index, ignore_errors=True)
+    shutil.rmtree(cell.own_index, ignore_errors=True)
     journal.finished()
     conclude(cell, done)
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from baselines.grid.journal import STAGES, in_use, read
 from eval_kit.errors import UserError
-from eval_kit.runs import names as cells
+from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables.table import Cell, Column, Row, Table
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
@@ -36,7 +34,7 @@ class Standing:
         reason: why it failed.
     """
 
-    place: cells.Cell
+    place: names.Cell
     digest: str
     state: str
     attempts: int
@@ -56,7 +54,7 @@ class Standing:
 def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
     described = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
-    place = cells.Cell(**described["place"])
+    place = names.Cell(**described["place"])
     journal = read(folder)
     state = journal["state"]
     if state in STAGES and not in_use(folder):
@@ -83,31 +81,30 @@ def of_grid(root: Path) -> list[Standing]:
     Raises:
         UserError: there is no grid.
     """
-    found = [of_cell(path.parent) for path in root.glob("*/cell.json")]
-    if not found:
+    standings = [of_cell(path.parent) for path in root.glob("*/cell.json")]
+    if not standings:
         raise UserError(f"{root}: holds no grid; 'python -m baselines grid run --out {root}' makes one")
-    return sorted(found, key=_order)
+    return sorted(standings, key=_order)
 
 
 def layout(standings: Iterable[Standing]) -> Table:
     """One row a cell."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("shift", "held out", "system", "seed", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("seconds", "loss"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for one in standings:
-        state = Text(one.state, STYLES.get(one.state, "bold"))
-        seconds = f"{sum(one.seconds.values()):,.1f}" if one.seconds else ""
-        place = (one.place.shift, one.place.held_out, one.place.system, str(one.place.seed))
-        table.add_row(*place, state, seconds, _losses(one), one.reason or _progress(one))
-    return table
+    columns = [Column(name, wrap="never") for name in ("shift", "held out", "system", "seed", "state")]
+    columns += [Column(name, "number", wrap="never") for name in ("seconds", "loss")]
+    columns.append(Column("", wrap="anywhere"))
+    lines: list[Row] = []
+    for standing in standings:
+        cell = standing.place
+        state = Cell(standing.state, style=STYLES.get(standing.state, "bold"))
+        seconds = f"{sum(standing.seconds.values()):,.1f}" if standing.seconds else ""
+        names = [cell.shift, cell.held_out, cell.system, str(cell.seed)]
+        lines.append([*names, state, seconds, _losses(standing), standing.reason or _progress(standing)])
+    return Table(columns, [lines])
 
 
 def summary(standings: Iterable[Standing]) -> str:
     """How many cells there are in each state."""
-    count = Counter(one.state for one in standings)
+    count = Counter(standing.state for standing in standings)
     return ", ".join(f"{count[state]:,} {state}" for state in STATES if count[state])
 
 
@@ -122,5 +119,5 @@ def _progress(one: Standing) -> str:
     return f"{one.progress['step']:,} of {one.progress['steps']:,}" if "steps" in one.progress else ""
 
 
-def _order(one: Standing) -> tuple[int, cells.Cell]:
-    return list(SHIFTS).index(one.place.shift), one.place
+def _order(standing: Standing) -> tuple[int, names.Cell]:
+    return list(SHIFTS).index(standing.place.shift), standing.place

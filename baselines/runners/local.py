@@ -75,11 +75,12 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
 def gpus() -> list[str]:
     """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [one for one in visible.split(",") if one]
+        return [gpu for gpu in visible.split(",") if gpu]
     if not shutil.which("nvidia-smi"):
         return []
     listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
-    return [str(i) for i, _ in enumerate(line for line in listed.splitlines() if line.startswith("GPU "))]
+    lines = [line for line in listed.splitlines() if line.startswith("GPU ")]
+    return [str(number) for number in range(len(lines))]
 
 
 def most_workers(threads: int, processes: int = 1) -> int:
@@ -100,12 +101,12 @@ def _hire(number: int, shares: Sequence[Sequence[str]], threads: int, processes:
     if shares:
         own["CUDA_VISIBLE_DEVICES"] = ",".join(shares[number % len(shares)])
     spawning = multiprocessing.get_context("spawn")
-    mine, its = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(its, processes))
+    connection, of_worker = spawning.Pipe()
+    process = spawning.Process(target=_serve, args=(of_worker, processes))
     with _environment(own):
         process.start()
-    its.close()
-    return _Worker(number, process, mine)
+    of_worker.close()
+    return _Worker(number, process, connection)
 
 
 def _outcome(worker: _Worker) -> Outcome:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.stages import Outcome, attempt, run_cell, train
 from baselines.runners.local import environment
@@ -56,10 +57,11 @@ def run(
 
     def steps(cell: Cell) -> list[Any]:
         """What begins each task of the cell, one after the other."""
-        if cell.place.system == "bm25":
+        system = systems.system(cell.place.system)
+        if not system.IS_TRAINED:
             return [partial(begin, cell, run_cell, threads, 0)]
         together = threads * processes, gpu * processes, processes
-        if not spread or cell.place.system == "monobert":
+        if not spread or system.SHARES_INDEX:
             return [partial(begin, cell, run_cell, *together)]
         training = partial(begin, cell, train_cell, *together)
         encoding = partial(begin, cell, encode_cell, 0, 0, gpu, threads)

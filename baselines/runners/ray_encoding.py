@@ -24,7 +24,8 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
 
     def work(cell: Cell, journal: Journal) -> None:
         trained = (cell.place.system, str(cell.model), cell.options)
-        index(cell, journal, lambda: encode_with_ray(passages(cell.release), cell.index, *trained, gpus, threads))
+        folder = systems.index_folder(cell)
+        index(cell, journal, lambda: encode_with_ray(passages(cell.release), folder, *trained, gpus, threads))
 
     return attempt(cell, work)
 
@@ -52,8 +53,8 @@ def encode_with_ray(
     for number, batch in enumerate(itertools.batched(passages, shards.SHARD)):
         ids, texts = zip(*batch, strict=True)
         blocks.append(cluster.put(pa.table({"shard": [number] * len(batch), "id": ids, "text": texts})))
-    there = cluster.cluster_resources()
-    most = int(there.get("GPU", 0) / gpus if gpus else there["CPU"] / threads)
+    resources = cluster.cluster_resources()
+    most = int(resources.get("GPU", 0) / gpus if gpus else resources["CPU"] / threads)
     cluster.data.from_arrow_refs(blocks).map_batches(
         _Encoder,
         fn_constructor_args=(folder, system, model, dict(options)),

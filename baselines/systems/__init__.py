@@ -1,5 +1,6 @@
-"""One module a system, each with ``train`` and ``retriever``."""
+"""One module a system; each is a :class:`System`."""
 
+import hashlib
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,13 +9,24 @@ from typing import Any, Protocol, cast
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from eval_kit.errors import UserError
+from search.passages import collection_key
 from search.retriever import Retriever
 
 SYSTEMS = ("bm25", "biencoder", "splade", "colbert", "monobert")
 
 
 class System(Protocol):
-    """A way of training and searching."""
+    """A way of training and searching.
+
+    Attributes:
+        TITLE: what it is, for the card of a trained model.
+        IS_TRAINED: whether it learns from the training queries of a cell.
+        SHARES_INDEX: whether passages are indexed without the trained model, so that all cells of a grid use one index.
+    """
+
+    TITLE: str
+    IS_TRAINED: bool
+    SHARES_INDEX: bool
 
     def train(self, cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         """Put the trained model in ``cell.model`` and return what is worth knowing of the training.
@@ -35,3 +47,16 @@ def system(name: str) -> System:
     if name not in SYSTEMS:
         raise UserError(f"there is no system {name!r}; there are {', '.join(SYSTEMS)}")
     return cast(System, importlib.import_module(f"baselines.systems.{name}"))
+
+
+def is_trained(name: str) -> bool:
+    """Whether a system learns from training queries, as all do that are not of the kit."""
+    return name not in SYSTEMS or system(name).IS_TRAINED
+
+
+def index_folder(cell: Cell) -> Path:
+    """Where the index of a cell's passages is: in its own folder, or in that of the grid if its system shares it."""
+    if not system(cell.place.system).SHARES_INDEX:
+        return cell.own_index
+    key = hashlib.sha256(collection_key(cell.release).encode()).hexdigest()
+    return cell.root / "indexes" / f"{cell.place.system}-{key[:16]}"

@@ -11,12 +11,16 @@ from filelock import FileLock
 
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
+from baselines.systems import index_folder
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from search import bm25
 from search.passages import passages
 from search.retriever import Hits, Passages, Retriever, best_first
 
+TITLE = "BM25, weights of terms by their frequency"
+IS_TRAINED = False
+SHARES_INDEX = True
 K1 = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
 B = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 PARAMETERS = "bm25.json"
@@ -50,8 +54,8 @@ class Bm25:
             pairs, folder / self._kind, depth, k1=self.k1, b=self.b, rm3=self.rm3
         ):
             hits[query].append((passage, score))
-        for query, found in hits.items():
-            yield query, best_first(found)
+        for query, ranked in hits.items():
+            yield query, best_first(ranked)
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
@@ -62,10 +66,11 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """
     if not cell.options.get("tune", False):
         return {}
-    cell.index.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{cell.index}.lock"):
-        Bm25().index(passages(cell.release), cell.index)
-    k1, b = tune(cell.release, cell.index, progress)
+    folder = index_folder(cell)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        Bm25().index(passages(cell.release), folder)
+    k1, b = tune(cell.release, folder, progress)
     cell.model.mkdir(parents=True, exist_ok=True)
     atomic.write_text(cell.model / PARAMETERS, json.dumps({"k1": k1, "b": b}) + "\n")
     return {"k1": k1, "b": b}
@@ -98,11 +103,11 @@ def tune(release: Release, folder: Path, progress: Report | None = None) -> tupl
     for k1 in K1:
         for b in B:
             hits = Bm25(k1, b).search(queries, folder, CUTOFF)
-            figures[k1, b] = sum(_reciprocal_rank(found, relevant.get(query, ())) for query, found in hits)
+            figures[k1, b] = sum(_reciprocal_rank(ranked, relevant.get(query, ())) for query, ranked in hits)
             if progress is not None:
                 progress({"step": len(figures), "steps": len(K1) * len(B)})
     return max(figures, key=lambda point: figures[point])
 
 
-def _reciprocal_rank(found: list[tuple[str, float]], relevant: list[str] | tuple[()]) -> float:
-    return next((1 / rank for rank, (passage, _) in enumerate(found, start=1) if passage in relevant), 0.0)
+def _reciprocal_rank(ranked: list[tuple[str, float]], relevant: list[str] | tuple[()]) -> float:
+    return next((1 / rank for rank, (passage, _) in enumerate(ranked, start=1) if passage in relevant), 0.0)

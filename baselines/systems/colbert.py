@@ -14,6 +14,10 @@ from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
 from search.retriever import Retriever
 
+TITLE = "ColBERT, a vector of each token compared by late interaction"
+IS_TRAINED = True
+SHARES_INDEX = False
+
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.training.trainer.fit`."""

@@ -13,6 +13,10 @@ from baselines.training.session import Session
 from baselines.training.trainer import Parts
 from search.retriever import Retriever
 
+TITLE = "monoBERT, a cross-encoder that re-ranks what BM25 found"
+IS_TRAINED = True
+SHARES_INDEX = True
+
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train to tell the relevant passage from negatives by cross-entropy."""

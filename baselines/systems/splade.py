@@ -15,6 +15,9 @@ from baselines.training.trainer import Parts, across_gpus
 from search.retriever import Retriever
 
 FLOPS_WARMUP = 1 / 3
+TITLE = "SPLADE-max, weights of the vocabulary's terms compared by dot product"
+IS_TRAINED = True
+SHARES_INDEX = False
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:

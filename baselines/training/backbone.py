@@ -13,6 +13,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,11 @@ def backbone(cell: Cell, texts: Iterable[str]) -> str:
     """
     from baselines.architectures import checkpoint
 
-    wanted = cell.options["backbone"]
-    if isinstance(wanted, str):
-        checkpoint.kind(wanted)  # says so if there is none
-        return _bare(cell, wanted) if cell.options.get("random_weights", False) else wanted
-    return _with_words(_small(cell, wanted), texts, _own_folder(cell))
+    chosen = cell.options["backbone"]
+    if isinstance(chosen, str):
+        checkpoint.kind(chosen)  # says so if there is none
+        return _bare(cell, chosen) if cell.options.get("random_weights", False) else chosen
+    return _with_words(_small(cell, chosen), texts, _own_folder(cell))
 
 
 @contextlib.contextmanager
@@ -86,7 +87,7 @@ def _small(cell: Cell, sizes: Mapping[str, Any]) -> Path:
 
 
 def _words(texts: Iterable[str]) -> list[str]:
-    return sorted({word for text in texts for word in text.lower().split()})
+    return sorted(set(chain.from_iterable(text.lower().split() for text in texts)))
 
 
 def _tokenizer(words: Iterable[str]) -> Any:
@@ -99,7 +100,7 @@ def _tokenizer(words: Iterable[str]) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     words = list(words)
-    letters = sorted({letter for word in words for letter in word})
+    letters = sorted(set(chain.from_iterable(words)))
     vocabulary = dict.fromkeys([*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *words])
     numbers = {token: number for number, token in enumerate(vocabulary)}
     tokenizer = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))

@@ -5,7 +5,10 @@
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from baselines.training.queries import Teacher
 from eval_kit.errors import UserError
@@ -36,7 +39,7 @@ def in_batch(loss: type) -> Any:
     class InBatch(loss):  # type: ignore[misc]
         def compute_loss_from_embeddings(self, embeddings: list[Any], labels: Any) -> Any:
             query, *passages = embeddings
-            every = [one.expand_as(query) for column in passages for one in column]
+            every = [passage.expand_as(query) for passage in chain.from_iterable(passages)]
             return super().compute_loss_from_embeddings([query, *every], labels)
 
     return InBatch
@@ -49,7 +52,8 @@ def _margins(model: str) -> Teacher:
 
     def labels(queries: list[str], columns: list[list[str]]) -> list[list[float]]:
         scores = [cross.scores(list(zip(queries, column, strict=True))) for column in columns]
-        return [[float(scores[0][row] - column[row]) for column in scores[1:]] for row in range(len(queries))]
+        margins: list[list[float]] = (scores[0] - np.stack(scores[1:])).T.tolist()
+        return margins
 
     return labels
 
@@ -63,10 +67,10 @@ def _scores(model: str) -> Teacher:
     late = MultiVector(model)
 
     def labels(queries: list[str], columns: list[list[str]]) -> list[list[float]]:
-        asked = [torch.from_numpy(tokens) for tokens in late.encode_queries(queries)]
-        made = late.encode_passages([text for column in columns for text in column])
-        passages = torch.from_numpy(made["tokens"]).float().split(made["lengths"].tolist())  # type: ignore[no-untyped-call]
-        scores: list[list[float]] = maxsim(asked, list(passages)).tolist()
+        query_tokens = [torch.from_numpy(tokens) for tokens in late.encode_queries(queries)]
+        encoded = late.encode_passages(list(chain.from_iterable(columns)))
+        passages = torch.from_numpy(encoded["tokens"]).float().split(encoded["lengths"].tolist())  # type: ignore[no-untyped-call]
+        scores: list[list[float]] = maxsim(query_tokens, list(passages)).tolist()
         return scores
 
     return labels

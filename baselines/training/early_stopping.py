@@ -4,6 +4,7 @@ Those are the passages judged relevant to any validation query and the negatives
 (ECIR 2023 §4: "an approximated early stopping relying on a validation set composed of 1600 queries").
 """
 
+from itertools import chain
 from typing import Any
 
 from baselines.grid.cell import Cell
@@ -59,4 +60,4 @@ def reranking(evaluator: type, cell: Cell) -> Any:
 
 
 def _passages(judged: Judged) -> set[str]:
-    return {one for lists in (judged.positives, judged.negatives) for ids in lists.values() for one in ids}
+    return set(chain.from_iterable(chain(judged.positives.values(), judged.negatives.values())))

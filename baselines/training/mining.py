@@ -50,15 +50,15 @@ def miner(cell: Cell, judged: Judged, lookup: Lookup, opened: Open) -> Any:
             folder = Path(args.output_dir)
             path = _path(folder, state.global_step)
             if rank() == 0 and not path.exists():
-                found = _mine(cell, judged, getattr(model, "module", model), folder / "mining", opened)
-                atomic.write_text(path, json.dumps(found))
+                mined = _negatives(cell, judged, getattr(model, "module", model), folder / "mining", opened)
+                atomic.write_text(path, json.dumps(mined))
             _together()
             lookup.mined = _read(folder, state.global_step)
 
     return Miner()
 
 
-def _mine(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Open) -> dict[str, list[str]]:
+def _negatives(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Open) -> dict[str, list[str]]:
     import torch
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -68,12 +68,11 @@ def _mine(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Open) ->
         model.save_pretrained(str(folder / "model"), create_model_card=False)
         retriever = opened(folder / "model")
         retriever.index(passages(cell.release), folder / "index")
-        found = {
-            query: [one for one, _ in hits if one not in judged.positives[query]]
-            for query, hits in retriever.search(queries, folder / "index", depth)
-        }
+        mined = {}
+        for query, hits in retriever.search(queries, folder / "index", depth):
+            mined[query] = [passage for passage, _ in hits if passage not in judged.positives[query]]
     shutil.rmtree(folder)
-    return found
+    return mined
 
 
 def _read(folder: Path, step: int) -> Mined | None:

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,7 +130,7 @@ class Lookup:
         texts: of the passages.
         teacher: gives the labels.
         mined: take the place of a query's negatives.
-        mined_next: are ``mined`` from the next batch but one on.
+        mined_next: replaces ``mined`` two batches from now, because the loader has already made the next batch.
     """
 
     queries: Mapping[str, str]
@@ -141,18 +141,18 @@ class Lookup:
 
     def __call__(self, batch: dict[str, list[str]]) -> dict[str, list[Any]]:
         """``query``, ``positive``, ``negative_0`` ... as ids → the same as texts, with ``label``."""
-        ids = [one.removeprefix(QUERY) for one in batch["query"]]
-        made: dict[str, list[Any]] = {"query": [self.queries[one] for one in ids]}
+        ids = [query.removeprefix(QUERY) for query in batch["query"]]
+        columns: dict[str, list[Any]] = {"query": [self.queries[query] for query in ids]}
         passages = {name: column for name, column in batch.items() if name != "query"}
         if self.mined is not None:
             passages = self._with_mined(self.mined, ids, passages)
         if self.mined_next is not None:
             self.mined, self.mined_next = self.mined_next, None
         for name, column in passages.items():
-            made[name] = self.texts.of(column)
+            columns[name] = self.texts.of(column)
         if self.teacher is not None:
-            made["label"] = self.teacher(made["query"], [made[name] for name in passages])
-        return made
+            columns["label"] = self.teacher(columns["query"], [columns[name] for name in passages])
+        return columns
 
     @staticmethod
     def _with_mined(mined: Mined, ids: list[str], passages: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -160,22 +160,22 @@ class Lookup:
         replaced = {"positive": passages["positive"], **{name: list(passages[name]) for name in names}}
         for row, query in enumerate(ids):
             old = [passages[name][row] for name in names]
-            found = mined.get(query, ())
-            order = _rng(query, *old).permutation(len(found))[: len(names)]
-            for name, place in zip(names, order, strict=False):
-                replaced[name][row] = found[place]
+            new = mined.get(query, ())
+            order = _rng(query, *old).permutation(len(new))[: len(names)]
+            for name, number in zip(names, order, strict=False):
+                replaced[name][row] = new[number]
         return replaced
 
 
 def _columns(cell: Cell, judged: Judged, texts: PassageTexts, count: int) -> dict[str, list[str]]:
     width, seed = cell.options["negatives"], cell.place.seed
     random = cell.options.get("negatives_from") == "random"
-    few = bool(width) and (random or any(len(one) < width for one in judged.negatives.values()))
-    ids = [one for one, _ in texts] if few else []
-    pairs = [(query, positive) for query in judged.texts for positive in judged.positives[query]]
+    few = bool(width) and (random or min(map(len, judged.negatives.values())) < width)
+    ids = [passage for passage, _ in texts] if few else []
+    pairs = list(chain.from_iterable(product([query], judged.positives[query]) for query in judged.texts))
     rounds = -(-count // len(pairs)) if width else 1
     if not random and width:
-        rounds = min(rounds, max(1, max(len(one) for one in judged.negatives.values()) // width))
+        rounds = min(rounds, max(1, max(map(len, judged.negatives.values())) // width))
     names = [f"negative_{i}" for i in range(width)]
     columns: dict[str, list[str]] = {name: [] for name in ("query", "positive", *names)}
     draws = {query: _Draws(query, judged, ids, seed, random) for query in judged.texts}
@@ -200,15 +200,15 @@ class _Draws:
 
     def __post_init__(self) -> None:
         own = () if self.random else self.judged.negatives[self.query]
-        self._own = [own[place] for place in _rng(self.seed, self.query).permutation(len(own))] if own else []
+        self._own = [own[number] for number in _rng(self.seed, self.query).permutation(len(own))] if own else []
 
     def turn(self, turn: int, width: int) -> list[str]:
         if len(self._own) >= width:
             return [self._own[(turn * width + i) % len(self._own)] for i in range(width)]
         rng, relevant = _rng(self.seed, self.query, turn), self.judged.positives[self.query]
         drawn = (self.ids[int(rng.integers(len(self.ids)))] for _ in iter(int, 1))
-        others = (one for one in drawn if one not in relevant and one not in self._own)
-        return [*self._own, *islice(others, width - len(self._own))]
+        irrelevant = (passage for passage in drawn if passage not in relevant and passage not in self._own)
+        return [*self._own, *islice(irrelevant, width - len(self._own))]
 
 
 def allowed(cell: Cell) -> Training:

@@ -32,7 +32,7 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    here = LaunchConfig(
+    config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=processes,
@@ -43,9 +43,9 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
     )
     free_memory()
     while True:
-        with _hearing(progress) as (connection, said):
+        with _hearing(progress) as (connection, errors):
             try:
-                facts: dict[str, Any] = elastic_launch(here, in_this_process)(cell.portable(), connection)[0]
+                facts: dict[str, Any] = elastic_launch(config, in_this_process)(cell.portable(), connection)[0]
             except ChildFailedError as error:
                 failed = error
             except SignalException as signal:
@@ -53,10 +53,10 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
             else:
                 return facts
         _, first = failed.get_first_failure()
-        if first.exitcode < 0 or not said:  # what the others then said is only that it was gone
+        if first.exitcode < 0 or not errors:  # what the others then said is only that it was gone
             raise UserError(f"{cell.place.file}: one of {processes} processes was ended: {first.message}") from failed
-        if not any(isinstance(one, BatchTooLargeError) for one in said):
-            raise said[0] from failed
+        if not any(isinstance(error, BatchTooLargeError) for error in errors):
+            raise errors[0] from failed
 
 
 def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:
@@ -76,26 +76,26 @@ def _hearing(progress: Report) -> Iterator[tuple[Connection, list[Exception]]]:
     """
     from torch.multiprocessing import Pipe
 
-    ours, theirs = Pipe(duplex=False)
-    said: list[Exception] = []
-    lost: list[Exception] = []
+    receiving, sending = Pipe(duplex=False)
+    errors: list[Exception] = []
+    of_progress: list[Exception] = []
 
     def listen() -> None:
-        while (message := ours.recv()) is not None:
+        while (message := receiving.recv()) is not None:
             if isinstance(message, Exception):
-                said.append(message)
-            elif not lost:
+                errors.append(message)
+            elif not of_progress:
                 try:
                     progress(message)
                 except Exception as error:
-                    lost.append(error)
+                    of_progress.append(error)
 
     listener = Thread(target=listen)
     listener.start()
     try:
-        yield theirs, said
+        yield sending, errors
     finally:
-        theirs.send(None)
+        sending.send(None)
         listener.join()
-    if lost:
-        raise lost[0]
+    if of_progress:
+        raise of_progress[0]

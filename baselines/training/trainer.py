@@ -82,10 +82,10 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Report | N
     """
     import torch
 
-    folder, told = cell.folder / "training", cell.folder / "training.json"
-    if cell.model.is_dir() and told.is_file():
+    folder, finished = cell.folder / "training", cell.folder / "training.json"
+    if cell.model.is_dir() and finished.is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        facts: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(finished.read_text(encoding="utf-8"))
         return facts
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _attempt(
         else:
             trainer.train(resume_from_checkpoint=last)
     samples = batch * trainer.args.gradient_accumulation_steps
-    losses = [(one["step"], one["loss"]) for one in trainer.state.log_history if "loss" in one]
+    losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     facts = {
         "steps": trainer.state.global_step,
         "first_loss": losses[0][1],
@@ -206,7 +206,7 @@ def quiet() -> Iterator[None]:
 
 def last_checkpoint(folder: Path) -> str | None:
     """The newest complete checkpoint; the trainer writes a checkpoint's state last."""
-    for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda one: -int(one.name.rpartition("-")[2])):
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda path: -int(path.name.rpartition("-")[2])):
         try:
             json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import polars as pl
 
+from builder.assembly import Build, ShiftResult
+from builder.test_sets import main_split
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.runs.ranks import rank_judged
@@ -28,27 +30,30 @@ RULE = (
     "by mean average precision over the rankers, then by query id"
 )
 SOURCE = "CIKM 2021 §2.3-3.1"
+LIMITS = (
+    "The rankers' runs are not released with the lists; other runs of the same rankers differ.",
+    "How equal values at the boundary were parted is not given (CIKM 2021 §2.3); here the lower mean over all "
+    "rankers goes first, then the lower id.",
+)
+"""What no rebuilding can reproduce of the published lists, and why."""
 MEASURE = "AP@1000"
 """The paper's (§2.1: "over the top-1000 retrieved documents")."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class ChameleonParameters:
     """The paper's levels, in percent."""
 
     levels: Sequence[int] = (10, 20, 30, 40, 50)
 
 
-def average_precision(
-    runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl.Series, measure: str = MEASURE
-) -> pl.DataFrame:
+def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl.Series) -> pl.DataFrame:
     """The value of each ranker for each query.
 
     Args:
         runs: ranker -> run file (see :mod:`eval_kit.runs.reader`).
         qrels: ``query_id``, ``passage_id``, ``relevance``.
         queries: all query ids; each needs a relevant passage.
-        measure: as :func:`eval_kit.measures.definitions.parse` reads it.
 
     Returns:
         ``query_id`` and a float64 column for each ranker, in the order of ``queries``.
@@ -57,22 +62,22 @@ def average_precision(
         UserError: a run that cannot be read or lacks queries, a query without a relevant passage.
     """
     check_ids(queries)
-    wanted = qrels.filter(pl.col("query_id").is_in(queries.implode()))
-    unjudged = queries.filter(~queries.is_in(wanted.filter(pl.col("relevance") > 0)["query_id"].implode()))
+    pairs = qrels.filter(pl.col("query_id").is_in(queries.implode()))
+    unjudged = queries.filter(~queries.is_in(pairs.filter(pl.col("relevance") > 0)["query_id"].implode()))
     if len(unjudged):
         raise UserError(f"{len(unjudged):,} queries have no relevant passage, {unjudged[0]!r} for one")
     values = {"query_id": queries}
     for ranker, path in runs.items():
-        ranked = rank_judged(path, wanted)
-        lacking = queries.filter(~queries.is_in(ranked.queries["query_id"].implode()))
-        if len(lacking):
-            raise UserError(f"{path}: lacks {len(lacking):,} of {len(queries):,} queries, {lacking[0]!r} for one")
-        judged = wanted.join(ranked.judged, on=["query_id", "passage_id"], how="left")
-        values[ranker] = per_query(parse(measure), judged, queries)
+        ranked = rank_judged(path, pairs)
+        absent = queries.filter(~queries.is_in(ranked.queries["query_id"].implode()))
+        if len(absent):
+            raise UserError(f"{path}: lacks {len(absent):,} of {len(queries):,} queries, {absent[0]!r} for one")
+        judged = pairs.join(ranked.judged, on=["query_id", "passage_id"], how="left")
+        values[ranker] = per_query(parse(MEASURE), judged, queries)
     return pl.DataFrame(values)
 
 
-def assign(values: pl.DataFrame, parameters: Parameters | None = None) -> pl.DataFrame:
+def assign(values: pl.DataFrame, parameters: ChameleonParameters | None = None) -> pl.DataFrame:
     """Which set each query is in, at each level.
 
     Args:
@@ -86,7 +91,7 @@ def assign(values: pl.DataFrame, parameters: Parameters | None = None) -> pl.Dat
     Raises:
         UserError: as :func:`obstinate`; fewer than three rankers.
     """
-    parameters = parameters or Parameters()
+    parameters = parameters or ChameleonParameters()
     rankers = _rankers(values)
     if len(rankers) < len(SETS):
         raise UserError(f"chameleons need three rankers at least, not {len(rankers)}")
@@ -129,11 +134,12 @@ def agreement(values: pl.DataFrame, level: int) -> pl.DataFrame:
     Returns:
         ``ranker`` and a float64 column for each ranker; symmetric, 1 on the diagonal.
     """
-    held = obstinate(values, level)
-    rankers = _rankers(values)
-    ids = {ranker: set(held["query_id"].filter(held[ranker])) for ranker in rankers}
-    columns = {one: [len(ids[one] & ids[other]) / len(ids[one] | ids[other]) for other in rankers] for one in rankers}
-    return pl.DataFrame({"ranker": rankers, **columns})
+    bottom = obstinate(values, level)
+    ids = {ranker: set(bottom["query_id"].filter(bottom[ranker])) for ranker in _rankers(values)}
+    columns = {"ranker": pl.Series(list(ids))}
+    for ranker, queries in ids.items():
+        columns[ranker] = pl.Series([len(queries & rival) / len(queries | rival) for rival in ids.values()])
+    return pl.DataFrame(columns)
 
 
 def members(assigned: pl.DataFrame, name: str, level: int) -> pl.Series:
@@ -172,18 +178,19 @@ def worst(values: pl.DataFrame, levels: Sequence[int] = (10, 20, 30, 40, 50, 100
         ``ranker`` and a float64 column ``level_<x>`` for each level.
     """
     rankers = _rankers(values)
-    held = {level: obstinate(values, level) for level in levels}
-    columns = {
-        f"level_{level}": [values[ranker].filter(held[level][ranker]).mean() for ranker in rankers] for level in levels
-    }
-    return pl.DataFrame({"ranker": rankers, **columns})
+    columns = {"ranker": pl.Series(rankers)}
+    for level in levels:
+        bottom = obstinate(values, level)
+        columns[f"level_{level}"] = pl.Series([values[ranker].filter(bottom[ranker]).mean() for ranker in rankers])
+    return pl.DataFrame(columns)
 
 
 def sizes(assigned: pl.DataFrame) -> pl.DataFrame:
     """Table 3: ``set`` (lesser, pygmy, veiled) and its number of queries at each level, as ``level_<x>``."""
-    levels = _levels(assigned)
-    columns = {f"level_{level}": [len(members(assigned, name, level)) for name in STRICTEST_FIRST] for level in levels}
-    return pl.DataFrame({"set": STRICTEST_FIRST, **columns})
+    columns = {"set": pl.Series(STRICTEST_FIRST)}
+    for level in _levels(assigned):
+        columns[f"level_{level}"] = pl.Series([len(members(assigned, name, level)) for name in STRICTEST_FIRST])
+    return pl.DataFrame(columns)
 
 
 def performance(values: pl.DataFrame, assigned: pl.DataFrame, level: int = 50) -> pl.DataFrame:
@@ -234,6 +241,27 @@ def properties(texts: pl.DataFrame, qrels: pl.DataFrame, assigned: pl.DataFrame,
     return _means(counted, assigned, level)
 
 
+def lacking(build: Build) -> str:
+    """What the collection or the user's runs lack for the Chameleons; empty if nothing."""
+    split = main_split(build.collection.evaluation)
+    if split is None:
+        return f"{build.collection.name} has no dev or test split with judgements"
+    return "" if build.runs else f"no runs over {split} are given (--run, three rankers at least)"
+
+
+def rebuild(build: Build, parameters: ChameleonParameters) -> ShiftResult:
+    """The sets of the dev (else test) queries."""
+    split = main_split(build.collection.evaluation)
+    assert split is not None
+    queries = build.collection.evaluation[split]
+    qrels = build.pairs(split).rename({"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"})
+    values = average_precision(build.runs, qrels, queries["query_id"])
+    assigned = queries.join(assign(values, parameters), on="query_id")
+    levels = [name for name in assigned.columns if name.startswith("level_")]
+    rule = build.rule(RULE, SOURCE, parameters, rankers=list(build.runs))
+    return ShiftResult([build.table("chameleons", split, assigned, levels, rule)])
+
+
 def _means(columns: pl.DataFrame, assigned: pl.DataFrame, level: int) -> pl.DataFrame:
     """The mean of each column over the queries of each set, and over all assigned ones."""
     sets = {name: members(assigned, name, level) for name in STRICTEST_FIRST} | {"all": assigned["query_id"]}
@@ -259,13 +287,13 @@ def _rankers(values: pl.DataFrame) -> list[str]:
         raise UserError("there are no rankers, or no queries, to compare")
     check_ids(values["query_id"])
     for ranker in rankers:
-        lacking = values["query_id"].filter(values[ranker].cast(pl.Float64).is_finite().fill_null(False).not_())
-        if len(lacking):
-            raise UserError(f"{ranker}: lacks {len(lacking):,} of {values.height:,} queries, {lacking[0]!r} for one")
+        absent = values["query_id"].filter(values[ranker].cast(pl.Float64).is_finite().fill_null(False).not_())
+        if len(absent):
+            raise UserError(f"{ranker}: lacks {len(absent):,} of {values.height:,} queries, {absent[0]!r} for one")
     return rankers
 
 
-def _require(held: pl.Series, wanted: pl.Series, what: str) -> None:
-    lacking = wanted.filter(~wanted.is_in(held.implode()))
-    if len(lacking):
-        raise UserError(f"{len(lacking):,} of {len(wanted):,} queries have no {what}, {lacking[0]!r} for one")
+def _require(known: pl.Series, required: pl.Series, what: str) -> None:
+    unknown = required.filter(~required.is_in(known.implode()))
+    if len(unknown):
+        raise UserError(f"{len(unknown):,} of {len(required):,} queries have no {what}, {unknown[0]!r} for one")

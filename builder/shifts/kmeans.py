@@ -76,10 +76,10 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25, threads: in
         labels = np.full(len(vectors), -1)
         with counting(f"k-means (k = {k})", "rounds", iterations + 1) as advance:
             for done in range(iterations + 1):
-                found, sums, inertia = _assign(pool, vectors, centroids, summed=done < iterations)
+                nearest, sums, inertia = _assign(pool, vectors, centroids, summed=done < iterations)
                 advance(1)
-                moved = not np.array_equal(found, labels)
-                labels = found
+                moved = not np.array_equal(nearest, labels)
+                labels = nearest
                 if not moved or done == iterations:
                     return Clusters(labels, centroids, inertia, done)
                 sizes = np.bincount(labels, minlength=k)
@@ -118,10 +118,10 @@ def _assign(
 
     k = len(centroids)
 
-    def one(rows: slice) -> tuple[Ints, Matrix | None, float]:
+    def search(rows: slice) -> tuple[Ints, Matrix | None, float]:
         part = np.ascontiguousarray(vectors[rows], np.float32)
-        distances, found = faiss.knn(part, centroids, 1)
-        labels = found[:, 0]
+        distances, nearest = faiss.knn(part, centroids, 1)
+        labels = nearest[:, 0]
         sums = None
         if summed:
             count = len(part)
@@ -130,8 +130,8 @@ def _assign(
         return labels, sums, float(distances.sum(dtype=np.float64))
 
     labels, sums, inertia = [], np.zeros(centroids.shape), 0.0
-    for found, part_sums, part_inertia in pool.map(one, blocks(len(vectors))):
-        labels.append(found)
+    for part_labels, part_sums, part_inertia in pool.map(search, blocks(len(vectors))):
+        labels.append(part_labels)
         inertia += part_inertia
         if part_sums is not None:
             sums += part_sums

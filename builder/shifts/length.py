@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from builder.draws import drawn
+from builder.assembly import Build, ShiftResult
+from builder.validation import drawn
 from eval_kit.errors import UserError
 
 CLUSTERS = ("short", "long")
@@ -16,10 +17,17 @@ LONGEST_SHORT = 5
 RULE = f"short if len(text.split(' ')) <= {LONGEST_SHORT}, else long"
 DRAWN = "; of a cluster larger than the size a random part (seeded)"
 SOURCE = "ECIR 2023 §3.1; exact on the published EVAL/queries/queries_{short,long}.tsv"
+LIMITS = (
+    "Membership is a rule without exception on the released test sets, and is the same for every query; the test "
+    "queries are dev-small, so nothing is drawn. Which training queries were kept is not stated.",
+    "The paper says 'median length of 6 words'; the released lists have up to 5 words in short, counted between "
+    "single spaces.",
+)
+"""What no rebuilding can reproduce of the published lists, and why."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class LengthParameters:
     """The training sets' size of arXiv 2205.02870 §3.1; our share of test queries where there is no dev split."""
 
     size: int = 100_000
@@ -39,7 +47,7 @@ def cluster(texts: pl.Series) -> pl.Series:
 
 
 def assign(
-    train: pl.DataFrame, dev: pl.DataFrame | None = None, parameters: Parameters | None = None
+    train: pl.DataFrame, dev: pl.DataFrame | None = None, parameters: LengthParameters | None = None
 ) -> dict[str, pl.DataFrame]:
     """Cluster of each query, by split.
 
@@ -54,7 +62,7 @@ def assign(
     Raises:
         UserError: parameters that make no sense.
     """
-    parameters = parameters or Parameters()
+    parameters = parameters or LengthParameters()
     if not 0 < parameters.test_share < 1:
         raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
     if parameters.size < 1:
@@ -65,7 +73,18 @@ def assign(
         train, dev = train.filter(~held_back), train.filter(held_back)
     train, dev = (queries.select("query_id", "text", cluster(queries["text"])) for queries in (train, dev))
     kept = [
-        drawn(train["query_id"].filter(train["cluster"] == one), parameters.size, parameters.seed, f"length {one}")
-        for one in CLUSTERS
+        drawn(train["query_id"].filter(train["cluster"] == name), parameters.size, parameters.seed, f"length {name}")
+        for name in CLUSTERS
     ]
     return {"train": train.filter(pl.col("query_id").is_in(pl.concat(kept).implode())), "test": dev}
+
+
+def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
+    """The shift's tables; where the collection has a dev split, its queries are the test queries."""
+    dev = build.collection.evaluation.get("dev")
+    parts = assign(build.train, dev, parameters)
+    rule = build.rule(RULE + DRAWN, SOURCE, parameters)
+    tables = [build.table("length", split, queries, ["cluster"], rule) for split, queries in parts.items()]
+    if dev is None:
+        tables.append(build.qrels("length_test", "train", parts["test"]))
+    return ShiftResult(tables)

@@ -18,6 +18,7 @@ from types import MappingProxyType
 import numpy as np
 import polars as pl
 
+from builder.assembly import DL, Build, ShiftResult
 from builder.shifts.kmeans import Ints, Matrix, blocks
 from eval_kit.console import counting
 from eval_kit.errors import UserError
@@ -29,6 +30,15 @@ RULE = (
     "among the queries of depth E + 1; similarity is the inner product, equals ranked by training query id"
 )
 SOURCE = "CIKM 2022 §4.1.2"
+LIMITS = (
+    "The encoder of the queries is an 'embedding model' by citation alone (CIKM 2022 §4.1.1).",
+    "I and E are not given ('we can tune I and E'); here they are solved for from the sizes.",
+    "How the extrapolation set was reduced to its size is not given. The released sets are nested, and no query is "
+    "in both regimes at any two sizes, as here: the queries that are farthest, drawn at random among equals.",
+    "The released sets of size 14k, 45k and 200k hold 13,175 to 13,763, 42,725 to 44,747 and 194,113 to 200,137 "
+    "queries, interpolation fewer than extrapolation; here both regimes have the same number.",
+)
+"""What no rebuilding can reproduce of the published lists, and why."""
 REGIMES = ("interpolate", "extrapolate")
 TESTS_AT_ONCE = 64
 TOLERANCE = 0.1
@@ -36,7 +46,7 @@ TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
-class Parameters:
+class RestrainParameters:
     """The paper's three sizes (in queries); the seed is ours."""
 
     sizes: Mapping[str, int] = field(
@@ -56,7 +66,7 @@ class Solved:
 
 
 def assign(
-    train: Vectors, tests: Vectors, parameters: Parameters | None = None, threads: int | None = None
+    train: Vectors, tests: Vectors, parameters: RestrainParameters | None = None, threads: int | None = None
 ) -> pl.DataFrame:
     """The regime of each training query at each size.
 
@@ -73,7 +83,7 @@ def assign(
     Raises:
         UserError: vectors of different width, no test queries, a size that cannot be reached.
     """
-    parameters = parameters or Parameters()
+    parameters = parameters or RestrainParameters()
     depth = depths(train, tests, threads)
     return regimes(train.query_ids, depth, solve(depth, parameters.sizes), parameters.seed)
 
@@ -88,15 +98,15 @@ def regimes(query_ids: pl.Series, depth: Ints, solved: Sequence[Solved], seed: i
         seed: of the sample for extrapolation.
     """
     draw = np.random.Generator(np.random.PCG64(seed)).permutation(len(query_ids))
-    draw = draw[_places(query_ids)]
+    draw = draw[_positions(query_ids)]
     near_to_far = np.argsort(depth, kind="stable")
     far_to_near = np.lexsort((draw, -depth))
     columns: dict[str, pl.Series] = {"query_id": query_ids}
-    for one in solved:
+    for target in solved:
         regime = np.full(len(query_ids), -1)
-        regime[near_to_far[: one.queries]] = 0
-        regime[far_to_near[: one.queries]] = 1
-        columns[f"regime_{one.size}"] = pl.Series([*REGIMES, None]).gather(regime % 3).cast(pl.Enum(REGIMES))
+        regime[near_to_far[: target.queries]] = 0
+        regime[far_to_near[: target.queries]] = 1
+        columns[f"regime_{target.size}"] = pl.Series([*REGIMES, None]).gather(regime % 3).cast(pl.Enum(REGIMES))
     return pl.DataFrame(columns)
 
 
@@ -141,7 +151,7 @@ def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
             f"training and test queries need vectors of one width, not {train.values.shape[1]} and "
             f"{tests.values.shape[1]}"
         )
-    by_id = np.argsort(_places(train.query_ids))
+    by_id = np.argsort(_positions(train.query_ids))
     best = np.full(len(train), len(train))
     ranks = np.arange(1, len(train) + 1)
     with (
@@ -157,17 +167,52 @@ def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
     return best
 
 
+def test_splits(build: Build) -> list[str]:
+    """The splits whose queries the training queries are near to: TREC DL's, else test, else dev."""
+    for candidates in (DL, ("test",), ("dev",)):
+        splits = [split for split in candidates if split in build.collection.evaluation]
+        if splits:
+            return splits
+    return []
+
+
+def lacking(build: Build) -> str:
+    """What the collection lacks for ReSTrain; empty if nothing."""
+    return "" if test_splits(build) else f"{build.collection.name} has no dl19, dl20, test or dev split with judgements"
+
+
+def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
+    """A table of training queries for each regime and size, and its judgements."""
+    train, splits = build.embedded["train"], test_splits(build)
+    parts = [build.embedded[split] for split in splits]
+    query_ids = pl.concat(part.query_ids for part in parts)
+    tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))
+    depth = depths(train, tests, build.threads)
+    solved = solve(depth, parameters.sizes)
+    assigned = regimes(train.query_ids, depth, solved, build.seed)
+    tables = []
+    for target in solved:
+        cut = {"tests": splits, "top_i": target.top_i, "top_e": target.top_e}
+        rule = build.rule(RULE, SOURCE, parameters, encoded=True, **cut)
+        for regime in REGIMES:
+            ids = assigned["query_id"].filter(assigned[f"regime_{target.size}"].cast(pl.String) == regime)
+            queries = build.train.filter(pl.col("query_id").is_in(ids.implode()))
+            tables.append(build.table("restrain", f"{regime}_{target.size}", queries, [], rule))
+            tables.append(build.qrels(f"restrain_{regime}_{target.size}", "train", queries))
+    return ShiftResult(tables)
+
+
 def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Matrix:
     """(tests, n) inner products; blocks of a fixed size, each on one thread, for equal bits on any number of them."""
     scores = np.empty((len(tests), len(train)), np.float32)
 
-    def one(rows: slice) -> None:
+    def fill(rows: slice) -> None:
         scores[:, rows] = np.asarray(tests) @ np.asarray(train[rows]).T
 
-    list(pool.map(one, blocks(len(train))))
+    list(pool.map(fill, blocks(len(train))))
     return scores
 
 
-def _places(ids: pl.Series) -> Ints:
+def _positions(ids: pl.Series) -> Ints:
     """(n,) the place of each id among all, sorted, so that the order of the input does not matter."""
     return ids.rank("ordinal").to_numpy().astype(np.int64) - 1

@@ -9,16 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from builder.assembly import Build, ShiftResult
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
 
 RULE = "the bucket that k-means over the training and test queries together puts the query in, largest bucket first"
 SOURCE = "CIKM 2022 §4.1.3"
+LIMITS = (
+    "The encoder of the queries is an 'embedding model' by citation alone (CIKM 2022 §4.1.1), the seed of k-means "
+    "is not given, and buckets are numbered in no stated order.",
+    "Which training queries were clustered with the test queries is not given.",
+)
+"""What no rebuilding can reproduce of the published lists, and why."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class ResttestParameters:
     """The paper's k; seed and iterations are ours, the paper does not give them."""
 
     k: int = 5
@@ -27,7 +34,7 @@ class Parameters:
 
 
 def assign(
-    splits: Mapping[str, Vectors], parameters: Parameters | None = None, threads: int | None = None
+    splits: Mapping[str, Vectors], parameters: ResttestParameters | None = None, threads: int | None = None
 ) -> dict[str, pl.DataFrame]:
     """The bucket of every query of every split.
 
@@ -42,16 +49,16 @@ def assign(
     Raises:
         UserError: no splits, splits of different width, more buckets than queries.
     """
-    parameters = parameters or Parameters()
+    parameters = parameters or ResttestParameters()
     widths = {queries.values.shape[1] for queries in splits.values()}
     if len(widths) != 1:
         raise UserError(f"the splits {', '.join(splits) or '(none)'} need vectors of one width, not of {len(widths)}")
     vectors = np.concatenate([queries.values for queries in splits.values()])
     clusters = kmeans(vectors, parameters.k, parameters.seed, parameters.iterations, threads)
-    place = np.empty(parameters.k, np.int64)
-    place[np.argsort(-clusters.sizes, kind="stable")] = np.arange(parameters.k)
+    number = np.empty(parameters.k, np.int64)
+    number[np.argsort(-clusters.sizes, kind="stable")] = np.arange(parameters.k)
     names = pl.Series([f"b{i + 1}" for i in range(parameters.k)])
-    buckets = names.gather(place[clusters.labels]).cast(pl.Enum(names))
+    buckets = names.gather(number[clusters.labels]).cast(pl.Enum(names))
     assigned = {}
     start = 0
     for split, queries in splits.items():
@@ -59,3 +66,14 @@ def assign(
         assigned[split] = pl.DataFrame(columns)
         start += len(queries)
     return assigned
+
+
+def rebuild(build: Build, parameters: ResttestParameters) -> ShiftResult:
+    """The buckets of the training queries and of every evaluation split."""
+    assigned = assign(build.embedded, parameters, build.threads)
+    rule = build.rule(RULE, SOURCE, parameters, encoded=True)
+    tables = []
+    for split, queries in build.splits.items():
+        members = queries.join(assigned[split], on="query_id", maintain_order="left")
+        tables.append(build.table("resttest", split, members, ["bucket"], rule))
+    return ShiftResult(tables)

@@ -10,12 +10,12 @@ says 30k, split 26,000/6,200; the released test sets (5,868 to 6,595 queries, ab
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from builder.assembly import Build, ShiftResult
 from builder.shifts.kmeans import Clusters, Ints, Matrix, kmeans
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
@@ -29,14 +29,35 @@ RULE = (
     "is then split at random (seeded)"
 )
 SOURCE = "ECIR 2023 §3.1"
+LIMITS = (
+    "The seed of k-means, its initialisation and its number of iterations are not given (ECIR 2023 §3.1); another "
+    "seed finds other clusters.",
+    "The encoder is 'a pre-trained DistilBERT that has not been fine-tuned' (footnote 4): neither its checkpoint "
+    "(cased or uncased, revision) nor the length at which queries were cut is given.",
+    "Which queries were clustered is not given: all training queries, or those with judgements. arXiv 2205.02870 "
+    "§3.1 speaks of 'the entire set of 400k queries', ECIR 2023 of 500k; the released list has 398,792 rows.",
+    "In which order topics join clusters, from which centroid 'nearest' is measured and when a topic stops is not "
+    "said ('until we have groups of about 25k queries'). Here they take turns, from the native centroid, until "
+    "another cluster would bring the topic no nearer to the size.",
+    "The size is 25k in ECIR 2023 and 30k, split 26,000 to 6,200, in arXiv 2205.02870; the released test sets "
+    "(5,868 to 6,595 queries, 31,244 in all) fit the latter, as a fifth of about 31,250 queries a topic.",
+    "The draw of test queries has no seed; only their share, about a fifth, can be the same.",
+    "Topics are numbered in no stated order; here the largest native cluster comes first.",
+)
+"""What no rebuilding can reproduce of the published lists, and why."""
 SPLITS = ("train", "test")
 TOLERANCE = 0.25
 """How far, as a share of it, a topic may stay from the target size."""
 ROUNDING = 1e-9
+DESCRIBED_BY = 10
+"""Words, and queries, that say what a topic is about."""
+DRAWN_POINTS = 5_000
+"""Queries in the picture of the topics, at most."""
+PICTURE_SEED = 13
 
 
 @dataclass(frozen=True)
-class Parameters:
+class TopicParameters:
     """The paper's numbers of clusters, topics and queries; the released lists' share of test queries; our seed."""
 
     k: int = 100
@@ -47,7 +68,7 @@ class Parameters:
     iterations: int = 25
 
 
-def assign(queries: Vectors, parameters: Parameters | None = None, threads: int | None = None) -> pl.DataFrame:
+def assign(queries: Vectors, parameters: TopicParameters | None = None, threads: int | None = None) -> pl.DataFrame:
     """Topic and split of the queries that are in a topic.
 
     Args:
@@ -62,7 +83,7 @@ def assign(queries: Vectors, parameters: Parameters | None = None, threads: int 
     Raises:
         UserError: parameters that make no sense, k larger than the number of queries, a size that cannot be reached.
     """
-    parameters = parameters or Parameters()
+    parameters = parameters or TopicParameters()
     if not 2 <= parameters.topics <= parameters.k:
         raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
     if not 0 < parameters.test_share < 1:
@@ -86,18 +107,18 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     Raises:
         UserError: a topic that stays more than 25 % from ``size``, or fewer non-empty clusters than topics.
     """
-    held = np.flatnonzero(clusters.sizes)
-    if len(held) < count:
-        raise UserError(f"there are only {len(held)} distinct clusters for {count} topics: the vectors are too alike")
+    filled = np.flatnonzero(clusters.sizes)
+    if len(filled) < count:
+        raise UserError(f"there are only {len(filled)} distinct clusters for {count} topics: the vectors are too alike")
     distances = _distances(clusters.centroids)
-    native = held[list(farthest(distances[np.ix_(held, held)], count))]
+    native = filled[list(farthest(distances[np.ix_(filled, filled)], count))]
     native = native[np.argsort(-clusters.sizes[native], kind="stable")]
     topic = expanded(distances[native], clusters.sizes, native, size)
-    got = np.bincount(topic[topic >= 0], weights=clusters.sizes[topic >= 0], minlength=count).astype(int)
-    worst = int(np.abs(got - size).argmax())
-    if abs(got[worst] - size) > TOLERANCE * size:
+    reached = np.bincount(topic[topic >= 0], weights=clusters.sizes[topic >= 0], minlength=count).astype(int)
+    worst = int(np.abs(reached - size).argmax())
+    if abs(reached[worst] - size) > TOLERANCE * size:
         raise UserError(
-            f"topics of about {size:,} queries cannot be reached: c{worst} would have {got[worst]:,} of the "
+            f"topics of about {size:,} queries cannot be reached: c{worst} would have {reached[worst]:,} of the "
             f"{len(clusters.labels):,} queries; another size or k is needed"
         )
     return topic
@@ -141,8 +162,8 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
             pairs = np.triu(distances[first:, first:] + near[:, None] + near[None, :], 1)
             at = int(pairs.argmax())
             if total + pairs.flat[at] > best_total:
-                one, two = divmod(at, k - first)
-                best, best_total = (*prefix, first + one, first + two), float(total + pairs.flat[at])
+                row, column = divmod(at, k - first)
+                best, best_total = (*prefix, first + row, first + column), float(total + pairs.flat[at])
             return
         margin = ROUNDING * best_total
         for point in range(first, k - left + 1):
@@ -178,23 +199,23 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
     """
     topic = np.full(len(sizes), -1)
     topic[native] = np.arange(len(native))
-    got = sizes[native].copy()
+    reached = sizes[native].copy()
     growing = list(range(len(native)))
     while growing:
-        for one in list(growing):
-            off = abs(got[one] - size)
-            free = np.where((topic < 0) & (sizes > 0), distances[one], np.inf)
-            better = np.where(abs(got[one] + sizes - size) < off, free, np.inf)
+        for number in list(growing):
+            off = abs(reached[number] - size)
+            free = np.where((topic < 0) & (sizes > 0), distances[number], np.inf)
+            better = np.where(abs(reached[number] + sizes - size) < off, free, np.inf)
             nearest = int((free if off <= TOLERANCE * size else better).argmin())
             if np.isinf(better[nearest]):
-                growing.remove(one)
+                growing.remove(number)
                 continue
-            topic[nearest] = one
-            got[one] += sizes[nearest]
+            topic[nearest] = number
+            reached[number] += sizes[nearest]
     return topic
 
 
-def described(texts: pl.DataFrame, assigned: pl.DataFrame, count: int = 10, seed: int = 13) -> pl.DataFrame:
+def described(texts: pl.DataFrame, assigned: pl.DataFrame, seed: int = 13) -> pl.DataFrame:
     """What the topics are about (Table 1): the words that set each apart, and queries drawn from it.
 
     A word's weight in a topic is its share of the topic's words times the log of (1 + the mean number of words of a
@@ -203,7 +224,6 @@ def described(texts: pl.DataFrame, assigned: pl.DataFrame, count: int = 10, seed
     Args:
         texts: ``query_id``, ``text``.
         assigned: ``query_id``, ``cluster``, as from :func:`assign`.
-        count: how many words, and how many queries.
         seed: of the draw.
 
     Returns:
@@ -221,33 +241,23 @@ def described(texts: pl.DataFrame, assigned: pl.DataFrame, count: int = 10, seed
     words = vectorizer.get_feature_names_out()
     per_topic = counts.sum(axis=1, keepdims=True)
     weight = counts / np.maximum(per_topic, 1) * np.log1p(per_topic.mean() / counts.sum(axis=0))
-    terms = [words[row[:count]].tolist() for row in np.argsort(-weight, axis=1, kind="stable")]
-    drawn = []
-    for place, held in enumerate(by_topic["text"]):
-        rng = np.random.Generator(np.random.PCG64([seed, place]))
-        drawn.append(held.gather(rng.permutation(len(held))[:count]).to_list())
+    terms = [words[row[:DESCRIBED_BY]].tolist() for row in np.argsort(-weight, axis=1, kind="stable")]
+    samples = []
+    for number, queries in enumerate(by_topic["text"]):
+        rng = np.random.Generator(np.random.PCG64([seed, number]))
+        samples.append(queries.gather(rng.permutation(len(queries))[:DESCRIBED_BY]).to_list())
     return by_topic.select("cluster", pl.col("queries").cast(pl.Int64)).with_columns(
-        terms=pl.Series(terms, dtype=pl.List(pl.String)), samples=pl.Series(drawn, dtype=pl.List(pl.String))
+        terms=pl.Series(terms, dtype=pl.List(pl.String)), samples=pl.Series(samples, dtype=pl.List(pl.String))
     )
 
 
-def picture(
-    queries: Vectors,
-    assigned: pl.DataFrame,
-    path: Path,
-    method: Literal["pca", "tsne"] = "tsne",
-    points: int = 5_000,
-    seed: int = 13,
-) -> None:
-    """Draw the topics in two dimensions (Figure 1) as a PNG.
+def picture(queries: Vectors, assigned: pl.DataFrame, path: Path) -> None:
+    """Draw the topics in two dimensions (Figure 1) as a PNG: t-SNE on the first 50 principal components.
 
     Args:
         queries: with their vectors.
         assigned: ``query_id``, ``cluster``.
         path: the file to write.
-        method: t-SNE on the first 50 principal components, as the paper's figure, or the first two.
-        points: at most so many queries are drawn, at random (seeded).
-        seed: of the draw and of t-SNE.
 
     Raises:
         UserError: no assigned query among ``queries``; a file that cannot be written.
@@ -256,27 +266,35 @@ def picture(
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
-    held = queries.query_ids.to_frame("query_id").with_row_index("row").join(assigned, on="query_id")
-    held = held.sample(min(points, held.height), seed=seed, shuffle=True)
-    if held.height < 3:
+    clustered = queries.query_ids.to_frame("query_id").with_row_index("row").join(assigned, on="query_id")
+    drawn = clustered.sample(min(DRAWN_POINTS, clustered.height), seed=PICTURE_SEED, shuffle=True)
+    if drawn.height < 3:
         raise UserError("a picture of the topics needs three queries at least")
-    vectors = np.asarray(queries.values[np.sort(held["row"].to_numpy())])
-    labels = held.sort("row")["cluster"]
-    kept = 2 if method == "pca" else min(50, *vectors.shape)
-    flat = PCA(kept, random_state=seed).fit_transform(vectors)
-    if method == "tsne":
-        flat = TSNE(random_state=seed, perplexity=min(30, (len(flat) - 1) / 3)).fit_transform(flat)
+    vectors = np.asarray(queries.values[np.sort(drawn["row"].to_numpy())])
+    labels = drawn.sort("row")["cluster"]
+    components = PCA(min(50, *vectors.shape), random_state=PICTURE_SEED).fit_transform(vectors)
+    perplexity = min(30, (len(components) - 1) / 3)
+    points = TSNE(random_state=PICTURE_SEED, perplexity=perplexity).fit_transform(components)
     figure = Figure(figsize=(6, 6), layout="constrained")
     axes = figure.subplots()
     for name in labels.unique().sort():
-        here = (labels == name).to_numpy()
-        axes.scatter(flat[here, 0], flat[here, 1], s=3, linewidths=0, label=str(name))
-    axes.set(xticks=[], yticks=[], title=f"Query topics ({'t-SNE' if method == 'tsne' else 'PCA'})")
+        members = (labels == name).to_numpy()
+        axes.scatter(points[members, 0], points[members, 1], s=3, linewidths=0, label=str(name))
+    axes.set(xticks=[], yticks=[], title="Query topics (t-SNE)")
     axes.legend(markerscale=4, frameon=False)
     try:
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
+    """The shift's tables, and what the topics are about (Table 1)."""
+    assigned = assign(build.embedded["train"], parameters, build.threads)
+    tables = build.held_back("topic", assigned, build.rule(RULE, SOURCE, parameters, encoded=True))
+    table_1 = described(build.train, assigned, build.seed)
+    joined = table_1.with_columns(pl.col("terms").list.join(" "), pl.col("samples").list.join(" | "))
+    return ShiftResult(tables, reports={"topics.tsv": joined.write_csv(separator="\t")})
 
 
 def _distances(centroids: Matrix) -> Floats:
@@ -298,13 +316,13 @@ def _good_choice(distances: Floats, count: int) -> tuple[int, ...]:
     improved = True
     while improved:
         improved = False
-        for place in range(count):
-            rest = [*chosen[:place], *chosen[place + 1 :]]
+        for position in range(count):
+            rest = [*chosen[:position], *chosen[position + 1 :]]
             gain = distances[rest].sum(axis=0)
             gain[rest] = -np.inf
             better = int(gain.argmax())
-            if gain[better] > gain[chosen[place]] * (1 + ROUNDING):
-                chosen[place] = better
+            if gain[better] > gain[chosen[position]] * (1 + ROUNDING):
+                chosen[position] = better
                 improved = True
     return tuple(sorted(chosen))
 
@@ -313,13 +331,13 @@ def _total(distances: Floats, chosen: tuple[int, ...]) -> float:
     return float(distances[np.ix_(chosen, chosen)].sum() / 2)
 
 
-def _test(query_ids: pl.Series, topic: Ints, parameters: Parameters) -> NDArray[np.bool_]:
+def _test(query_ids: pl.Series, topic: Ints, parameters: TopicParameters) -> NDArray[np.bool_]:
     """Which queries are test queries: the same share of each topic, drawn by id, whatever the order of the input."""
     by_id = query_ids.arg_sort().to_numpy()
     test = np.zeros(len(topic), np.bool_)
-    for one in range(parameters.topics):
-        members = by_id[topic[by_id] == one]
-        rng = np.random.Generator(np.random.PCG64([parameters.seed, one]))
+    for number in range(parameters.topics):
+        members = by_id[topic[by_id] == number]
+        rng = np.random.Generator(np.random.PCG64([parameters.seed, number]))
         drawn = rng.permutation(len(members))[: round(parameters.test_share * len(members))]
         test[members[drawn]] = True
     return test

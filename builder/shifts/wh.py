@@ -13,26 +13,30 @@ from typing import Literal
 
 import polars as pl
 
-from builder.draws import drawn
+from builder.assembly import Build, ShiftResult
+from builder.validation import drawn
 from eval_kit.errors import UserError
+from eval_kit.shifts import WH_TERMS
 
 type WhRule = Literal["substring", "token"]
 
-TERMS = {
-    "wha": ("what", "definition"),
-    "how": ("how",),
-    "who": ("who", "when", "where", "which"),
-}
-CLUSTERS = tuple(TERMS)
+CLUSTERS = tuple(WH_TERMS)
 RULE = "in a cluster if the lower-cased text contains one of its terms as a substring; may be in several"
 TOKEN_RULE = "in a cluster if the lower-cased text contains one of its terms as a whole word; may be in several"
 RULES: dict[WhRule, str] = {"substring": RULE, "token": TOKEN_RULE}
 DRAWN = "; of a cluster larger than the size a random part (seeded), split into train and test by query at random"
 SOURCE = "ECIR 2023 §3.1; exact on the published EVAL/queries/queries_{wha,how,who}.tsv"
+LIMITS = (
+    "Membership is a rule without exception on the released test sets, and is the same for every query. Which "
+    "queries of a cluster were kept (48,500 train and 6,500 test, arXiv 2205.02870 §3.1), and which of them test, "
+    "was drawn without a stated seed.",
+    "The token rule is this project's variant; it cannot give the published sets, which are by substring.",
+)
+"""What no rebuilding can reproduce of the published lists, and why."""
 
 
 @dataclass(frozen=True)
-class Parameters:
+class WhParameters:
     """The published rule; the sizes of arXiv 2205.02870 §3.1 (48,500 train and 6,500 test queries); our seed."""
 
     rule: WhRule = "substring"
@@ -45,14 +49,14 @@ def member(texts: pl.Series, cluster: str, rule: WhRule = "substring") -> pl.Ser
     """Whether each query text is in ``cluster`` (boolean)."""
     lowered = texts.str.to_lowercase()
     if rule == "token":
-        return lowered.str.contains(rf"\b(?:{'|'.join(TERMS[cluster])})\b")
-    return lowered.str.contains_any(list(TERMS[cluster]))
+        return lowered.str.contains(rf"\b(?:{'|'.join(WH_TERMS[cluster])})\b")
+    return lowered.str.contains_any(list(WH_TERMS[cluster]))
 
 
-def assign(queries: pl.DataFrame, parameters: Parameters | None = None) -> pl.DataFrame:
+def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.DataFrame:
     """Clusters and split of the queries that are in a cluster.
 
-    A test query is one in each of its clusters, so that no model is trained on it.
+    A test query is a test query in each of its clusters, so that no model is trained on it.
 
     Args:
         queries: ``query_id``, ``text`` of the training set.
@@ -64,7 +68,7 @@ def assign(queries: pl.DataFrame, parameters: Parameters | None = None) -> pl.Da
     Raises:
         UserError: parameters that make no sense.
     """
-    parameters = parameters or Parameters()
+    parameters = parameters or WhParameters()
     if not 0 < parameters.test_share < 1:
         raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
     if parameters.size < 2:
@@ -74,10 +78,10 @@ def assign(queries: pl.DataFrame, parameters: Parameters | None = None) -> pl.Da
         members = queries["query_id"].filter(member(queries["text"], cluster, parameters.rule))
         kept = drawn(members, parameters.size, parameters.seed, f"wh {cluster}")
         parts.append(pl.DataFrame({"query_id": kept, "cluster": pl.repeat(cluster, len(kept), eager=True)}))
-    found = pl.concat(parts)
-    distinct = found["query_id"].unique()
+    memberships = pl.concat(parts)
+    distinct = memberships["query_id"].unique()
     test = drawn(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")
-    return found.with_columns(
+    return memberships.with_columns(
         pl.col("cluster").cast(pl.Enum(CLUSTERS)),
         split=pl.when(pl.col("query_id").is_in(test.implode()))
         .then(pl.lit("test"))
@@ -88,8 +92,22 @@ def assign(queries: pl.DataFrame, parameters: Parameters | None = None) -> pl.Da
 
 def differences(texts: pl.Series) -> dict[str, tuple[int, int]]:
     """Cluster -> how many of the texts the token rule gains and loses against the substring rule."""
-    found = {}
+    changes = {}
     for cluster in CLUSTERS:
         substring, token = (member(texts, cluster, rule) for rule in RULES)
-        found[cluster] = (int((token & ~substring).sum()), int((substring & ~token).sum()))
-    return found
+        changes[cluster] = (int((token & ~substring).sum()), int((substring & ~token).sum()))
+    return changes
+
+
+def rebuild(build: Build, parameters: WhParameters) -> ShiftResult:
+    """The shift's tables, and how far the two rules differ on the training queries."""
+    rule = build.rule(RULES[parameters.rule] + DRAWN, SOURCE, parameters)
+    tables = build.held_back("wh", assign(build.train, parameters), rule)
+    changes = ", ".join(
+        f"{cluster} +{gained:,} -{lost:,}" for cluster, (gained, lost) in differences(build.train["text"]).items()
+    )
+    remark = (
+        f"wh is built by the {parameters.rule} rule; against the substring rule the token rule "
+        f"changes the members among all {build.train.height:,} training queries by {changes}"
+    )
+    return ShiftResult(tables, [remark])

@@ -77,11 +77,11 @@ class Collection:
     @cached_property
     def judged(self) -> dict[str, pl.DataFrame]:
         """Split -> ``query_id``, ``text`` of the queries with a relevant passage (grade 1 or more), by id."""
-        found = {}
+        judged = {}
         for split, pairs in self.qrels.items():
             relevant = pairs.filter(pl.col("score") > 0)["query-id"].implode()
-            found[split] = by_id(self.queries[split].filter(pl.col("query_id").is_in(relevant)), "query_id")
-        return found
+            judged[split] = by_id(self.queries[split].filter(pl.col("query_id").is_in(relevant)), "query_id")
+        return judged
 
 
 def split_name(name: str) -> str:

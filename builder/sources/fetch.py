@@ -55,20 +55,14 @@ class SourceFile:
 def declared() -> dict[str, SourceFile]:
     """Every file of ``published.json`` by its id."""
     document = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
-    files = [
-        SourceFile(
-            source=source["id"],
-            repository=source["repository"],
-            commit=source["commit"],
-            path=path,
-            git_blob=git_blob,
-            licence=source["licence"],
-            url=document["url"].format(repository=source["repository"], commit=source["commit"], path=quote(path)),
-        )
-        for source in document["sources"]
-        for path, git_blob in source["files"].items()
-    ]
-    return {file.id: file for file in files}
+    files = {}
+    for source in document["sources"]:
+        repository, commit = source["repository"], source["commit"]
+        for path, git_blob in source["files"].items():
+            url = document["url"].format(repository=repository, commit=commit, path=quote(path))
+            file = SourceFile(source["id"], repository, commit, path, git_blob, source["licence"], url)
+            files[file.id] = file
+    return files
 
 
 def cache_folder() -> Path:
@@ -84,7 +78,7 @@ def obtain(
     """Get each file, verified.
 
     Args:
-        files: what is wanted.
+        files: which.
         upstream: a folder with the files at ``owner/name/path``; without it they are downloaded.
         cache: where downloads are kept; :func:`cache_folder` without it.
 
@@ -94,16 +88,16 @@ def obtain(
     Raises:
         UserError: a file in ``upstream`` is not the declared one, or the cache cannot be written.
     """
-    wanted = list(files)
+    files = list(files)
     have: dict[str, Path] = {}
     lacking: dict[str, str] = {}
     if upstream is not None:
-        for file in wanted:
+        for file in files:
             path = upstream / file.id
             if not path.is_file():
                 lacking[file.id] = f"{file.id} is not in the upstream folder"
-            elif (found := git_blob_id(path)) != file.git_blob:
-                raise UserError(f"{path}: is not the declared file: git blob {found}, expected {file.git_blob}")
+            elif (git_blob := git_blob_id(path)) != file.git_blob:
+                raise UserError(f"{path}: is not the declared file: git blob {git_blob}, expected {file.git_blob}")
             else:
                 have[file.id] = path
         return have, lacking
@@ -122,7 +116,7 @@ def obtain(
             except UnavailableError as error:
                 return error
 
-        for file, result in zip(wanted, pool.map(get, wanted), strict=True):
+        for file, result in zip(files, pool.map(get, files), strict=True):
             if isinstance(result, UnavailableError):
                 lacking[file.id] = str(result)
             else:
@@ -150,10 +144,10 @@ def download(file: SourceFile, cache: Path, advance: Advance = lambda count: Non
                 if resumed and not _is(part, file):  # the part was damaged (power failure): start again
                     part.unlink()
                     _download_part(file, part, advance)
-                if (found := git_blob_id(part)) != file.git_blob:
+                if (git_blob := git_blob_id(part)) != file.git_blob:
                     part.unlink()
                     raise UnavailableError(
-                        f"{file.url}: is not the declared file: git blob {found}, expected {file.git_blob}"
+                        f"{file.url}: is not the declared file: git blob {git_blob}, expected {file.git_blob}"
                     )
                 part.replace(target)
     except OSError as error:

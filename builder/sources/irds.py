@@ -56,8 +56,8 @@ def collection(dataset_id: str) -> Collection:
     return Collection(
         name=dataset_id,
         source=f"ir_datasets {dataset_id}",
-        queries={split: queries(one) for split, one in splits.items()},
-        qrels={split: qrels(one) for split, one in splits.items()},
+        queries={split: queries(subset) for split, subset in splits.items()},
+        qrels={split: qrels(subset) for split, subset in splits.items()},
         irds=dataset_id,
     )
 
@@ -65,16 +65,16 @@ def collection(dataset_id: str) -> Collection:
 def _splits(dataset_id: str) -> Mapping[str, str]:
     import ir_datasets
 
-    def judged(one: str) -> bool:
-        dataset = ir_datasets.load(one)
+    def judged(subset: str) -> bool:
+        dataset = ir_datasets.load(subset)
         return bool(dataset.has_queries() and dataset.has_qrels())
 
     if dataset_id not in ir_datasets.registry:
         raise UserError(f"there is no collection {dataset_id!r}: neither mini, msmarco, a folder nor an ir_datasets id")
     if not ir_datasets.load(dataset_id).has_docs():
         raise UserError(f"ir_datasets {dataset_id} has no passages")
-    subsets = (one for one in ir_datasets.registry if one.rpartition("/")[0] == dataset_id)
-    splits = {split_name(one.rpartition("/")[2]): one for one in subsets if judged(one)}
+    subsets = (name for name in ir_datasets.registry if name.rpartition("/")[0] == dataset_id)
+    splits = {split_name(subset.rpartition("/")[2]): subset for subset in subsets if judged(subset)}
     return {"train": dataset_id} if "train" not in splits and judged(dataset_id) else splits
 
 

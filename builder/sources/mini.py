@@ -8,21 +8,23 @@ cluster's planted strength, what a model can't know that never trained on the cl
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from builder.encoders import Lsa
+from builder.shifts import length, wh
 from builder.sources.collection import Collection
+from eval_kit.errors import UserError
 
 type Ints = NDArray[np.int64]
 type Floats = NDArray[np.float64]
 
-CLUSTERS = {"topic": ("c0", "c1", "c2", "c3", "c4"), "wh": ("wha", "how", "who"), "length": ("short", "long")}
+CLUSTERS = {"topic": ("c0", "c1", "c2", "c3", "c4"), "wh": wh.CLUSTERS, "length": length.CLUSTERS}
 STRENGTHS = {"topic": (0.40, 0.32, 0.24, 0.16, 0.08), "wh": (0.3, 0.2, 0.1), "length": (0.2, 0.1)}
-WH_TERMS = {"wha": ["what", "definition"], "how": ["how"], "who": ["who", "when", "where", "which"]}
-SHORT_WORDS = 5
 
 TOPIC_SHARES = (0.18, 0.18, 0.18, 0.18, 0.18, 0.10)  # the last is "others"
 WH_SHARES = (0.30, 0.25, 0.20, 0.25)  # the last is "no wh word"
@@ -47,7 +49,7 @@ POPULARITY = 1.2  # 1 = every entity is asked for equally often
 HARDNESS = {"synonym": 0.35, "typo": 0.45, "crowd": 0.20}
 
 CONSONANTS = "bcdfgjklmnprstvz"  # neither h nor w: no word can contain a wh term
-SYLLABLES = np.array([c + v for c in CONSONANTS for v in "aeiou"])
+SYLLABLES = np.array(["".join(letters) for letters in product(CONSONANTS, "aeiou")])
 FUNCTION_WORDS = ("the", "of", "is", "and", "in", "to", "a", "for")
 THE, OF, IS = 1, 2, 3
 FILLER_WORDS = 2_000
@@ -57,6 +59,7 @@ MENTION_RATE = 0.2  # of the passages that also name another entity
 PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
 CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold nothing but filler; long queries quote them
 CHUNK = 100_000
+ORACLE_DEPTH = 100
 
 TEMPLATES = (  # by wh-form (the last without), short then long; {x} the aspect, {e} the entity, {c} context
     "what is {e} {x} | what {x} {e} | {e} {x} definition",
@@ -72,7 +75,7 @@ TEMPLATES_PER_FORM = 3
 
 
 @dataclass(frozen=True)
-class Parameters:
+class MiniParameters:
     """What a mini is made from: equal parameters give equal frames.
 
     `queries` (at least 500) counts all populations together. `strength` (0..1) scales every planted strength:
@@ -84,14 +87,14 @@ class Parameters:
     strength: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError when a value is out of range."""
+        """Raise a UserError when a value is out of range."""
         if self.queries < MIN_QUERIES:
-            raise ValueError(f"queries must be at least {MIN_QUERIES}, not {self.queries}")
+            raise UserError(f"queries must be at least {MIN_QUERIES}, not {self.queries}")
         if not 0 <= self.strength <= 1:
-            raise ValueError(f"strength must be in 0..1, not {self.strength}")
+            raise UserError(f"strength must be in 0..1, not {self.strength}")
 
 
-DEFAULT = Parameters()
+DEFAULT = MiniParameters()
 
 
 @dataclass(frozen=True)
@@ -106,20 +109,20 @@ class Mini:
     strengths: shift -> cluster -> share of the cluster's queries that use its reserved synonyms.
     """
 
-    parameters: Parameters
+    parameters: MiniParameters
     passages: pl.DataFrame
     queries: pl.DataFrame
     qrels: pl.DataFrame
     strengths: dict[str, dict[str, float]]
-    _asked: pl.DataFrame = field(repr=False)  # by query row: head, tail (word numbers), aspect, word, literal
+    _words: pl.DataFrame = field(repr=False)  # by query row: head, tail (word numbers), aspect, word, literal
     _about: pl.DataFrame = field(repr=False)  # by passage row: passage_id, aspect, prior
     _named: pl.DataFrame = field(repr=False)  # name (word number), passage_id, weight
 
-    def oracle(self, shift: str, held_out: str | None, query_ids: Iterable[str], depth: int = 100) -> pl.DataFrame:
+    def oracle(self, shift: str, held_out: str | None, query_ids: Iterable[str]) -> pl.DataFrame:
         """Rank passages knowing exactly the synonyms of the training queries outside one cluster.
 
         The training queries are those of population train, not test, in a cluster of `shift` other than
-        `held_out`; `held_out=None` knows every synonym. Returns query_id, passage_id, score with `depth` rows
+        `held_out`; `held_out=None` knows every synonym. Returns query_id, passage_id, score with 100 rows
         for each query, best first, queries in the order of `queries`.
 
         Raises ValueError for an unknown shift, cluster or query id.
@@ -129,25 +132,25 @@ class Mini:
         if held_out not in (None, *(clusters := CLUSTERS[shift])):
             raise ValueError(f"unknown {shift} cluster {held_out!r}: expected one of {', '.join(clusters)}")
         if held_out is None:
-            return self.oracle_taught(self.queries["query_id"], query_ids, depth)
+            return self.oracle_taught(self.queries["query_id"], query_ids)
         training = self.queries.filter(~pl.col("test"), pl.col(shift) != held_out, population="train")
-        return self.oracle_taught(training["query_id"], query_ids, depth)
+        return self.oracle_taught(training["query_id"], query_ids)
 
-    def oracle_taught(self, training: pl.Series, query_ids: Iterable[str], depth: int = 100) -> pl.DataFrame:
+    def oracle_taught(self, training: pl.Series, query_ids: Iterable[str]) -> pl.DataFrame:
         """As :meth:`oracle`, knowing the synonyms of the queries whose ids are in `training`."""
-        wanted = pl.Series("query_id", list(query_ids), pl.String).unique(maintain_order=True)
-        if unknown := wanted.filter(~wanted.is_in(self.queries["query_id"].implode())).to_list():
+        ids = pl.Series("query_id", list(query_ids), pl.String).unique(maintain_order=True)
+        if unknown := ids.filter(~ids.is_in(self.queries["query_id"].implode())).to_list():
             raise ValueError(f"unknown query id {unknown[0]!r} (and {len(unknown) - 1} more)")
 
-        everything = self.queries.hstack(self._asked).with_row_index("row")
+        everything = self.queries.hstack(self._words).with_row_index("row")
         taught = everything.filter(pl.col("query_id").is_in(training.implode()))
         known = pl.col("literal") | pl.col("word").is_in(taught["word"].unique().implode())
-        asked = everything.filter(pl.col("query_id").is_in(wanted.implode())).select(
+        asked_for = everything.filter(pl.col("query_id").is_in(ids.implode())).select(
             "row", "head", "tail", wants=pl.when(known).then("aspect")
         )
 
         names = pl.concat(
-            asked.select("row", "wants", name=name, importance=pl.lit(importance))
+            asked_for.select("row", "wants", name=name, importance=pl.lit(importance))
             for name, importance in (("head", 8.0), ("tail", 2.0))
         )
         on_aspect = pl.col("aspect").eq(pl.col("wants")).fill_null(False)
@@ -158,9 +161,9 @@ class Mini:
             .join(self._about, on="passage_id")
             .select("row", "passage_id", score=pl.col("match") + 4.0 * on_aspect + pl.col("prior"))
         )
-        place = (pl.col("row").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(self._about)
-        arbitrary = asked.join(pl.select(rank=pl.int_range(depth)), how="cross").select(
-            "row", passage_id=place.cast(pl.String), score=-1.0 - pl.col("rank")
+        passage = (pl.col("row").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(self._about)
+        arbitrary = asked_for.join(pl.select(rank=pl.int_range(ORACLE_DEPTH)), how="cross").select(
+            "row", passage_id=passage.cast(pl.String), score=-1.0 - pl.col("rank")
         )
         return (
             pl.concat([named, arbitrary])
@@ -168,28 +171,28 @@ class Mini:
             .agg(pl.col("score").max())
             .sort("row", "score", "passage_id", descending=[False, True, True])
             .group_by("row", maintain_order=True)
-            .head(depth)
+            .head(ORACLE_DEPTH)
             .join(everything.select("row", "query_id"), on="row", maintain_order="left")
             .select("query_id", "passage_id", "score")
         )
 
 
-def collection(parameters: Parameters = DEFAULT) -> Collection:
+def collection(parameters: MiniParameters = DEFAULT) -> Collection:
     """Mini as a collection without planted shifts; its validation queries are training queries like others."""
-    made = generate(parameters)
-    populations = {"train": ["train", "validation"], **{split: [split] for split in ("dev", *DL_SIZES)}}
-    queries = {split: made.queries.filter(pl.col("population").is_in(held)) for split, held in populations.items()}
-    pairs = made.qrels.select(
+    mini = generate(parameters)
+    splits = {"train": ["train", "validation"], "dev": ["dev"], **{split: [split] for split in DL_SIZES}}
+    queries = {split: mini.queries.filter(pl.col("population").is_in(names)) for split, names in splits.items()}
+    pairs = mini.qrels.select(
         pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), pl.col("score").cast(pl.Int64)
     )
     return Collection(
         name="mini",
         source="builder/sources/mini.py",
-        queries={split: held.select("query_id", "text") for split, held in queries.items()},
+        queries={split: rows.select("query_id", "text") for split, rows in queries.items()},
         qrels={
-            split: pairs.filter(pl.col("query-id").is_in(held["query_id"].implode())) for split, held in queries.items()
+            split: pairs.filter(pl.col("query-id").is_in(rows["query_id"].implode())) for split, rows in queries.items()
         },
-        passages=made.passages,
+        passages=mini.passages,
     )
 
 
@@ -216,103 +219,240 @@ class _Lexicon:
     head: int
 
 
-def generate(parameters: Parameters = DEFAULT) -> Mini:
+@dataclass(frozen=True)
+class _Entities:
+    """What passages and queries are about: topic t has those from ``starts[t]`` to ``ends[t] - 1``.
+
+    head and tail are the word numbers of each entity's name; tail is 0 where the name has one word.
+    """
+
+    starts: Ints
+    ends: Ints
+    head: Ints
+    tail: Ints
+
+    def draw(self, rng: np.random.Generator, topic: Ints, popularity: float = 1.0) -> Ints:
+        """Draw an entity for each topic of (n,); the first are drawn more often where popularity is above 1."""
+        sizes = self.ends - self.starts
+        return self.starts[topic] + (sizes[topic] * rng.random(len(topic)) ** popularity).astype(np.int64)
+
+    def names(self, entity: Ints) -> Ints:
+        """Give the two name word numbers of each entity as (n, 2); 0 for no second word and for entity -1."""
+        return np.where(entity[:, None] < 0, 0, np.stack([self.head[entity], self.tail[entity]], axis=1))
+
+
+@dataclass(frozen=True)
+class _Intents:
+    """What each query asks for, before it is written: (n,) each; topic, wh and length are numbers of labels.
+
+    word is the number of the word for the aspect; literal says that passages use it too.
+    """
+
+    population: NDArray[np.str_]
+    test: NDArray[np.bool_]
+    topic: Ints
+    wh: Ints
+    length: Ints
+    entity: Ints
+    aspect: Ints
+    word: Ints
+    literal: NDArray[np.bool_]
+    typo: NDArray[np.bool_]
+
+    @property
+    def graded(self) -> NDArray[np.bool_]:
+        """Which are TREC DL queries."""
+        return np.isin(self.population, list(DL_SIZES))
+
+    @property
+    def pair(self) -> Ints:
+        """Entity and aspect as one number."""
+        return self.entity * ASPECTS + self.aspect
+
+
+@dataclass(frozen=True)
+class _Passages:
+    """The passages (m,): the pair each is about, its topic, the second entity it names (-1 for none).
+
+    answer (n,) is the row of the passage that each query is for; context (m, 4) are quotable word numbers.
+    """
+
+    pair: Ints
+    topic: Ints
+    mentioned: Ints
+    answer: Ints
+    ids: pl.Series
+    texts: pl.Series
+    context: Ints
+
+    @property
+    def entity(self) -> Ints:
+        """The entity each is about."""
+        return self.pair // ASPECTS
+
+    @property
+    def aspect(self) -> Ints:
+        """The aspect each is about."""
+        return self.pair % ASPECTS
+
+
+def generate(parameters: MiniParameters = DEFAULT) -> Mini:
     """Make the collection that `parameters` determine."""
     rng = np.random.Generator(np.random.PCG64(parameters.seed))
-    n = parameters.queries
     strengths = {
-        shift: {c: s * parameters.strength for c, s in zip(CLUSTERS[shift], STRENGTHS[shift], strict=True)}
-        for shift in CLUSTERS
+        shift: dict(zip(clusters, (np.array(STRENGTHS[shift]) * parameters.strength).tolist(), strict=True))
+        for shift, clusters in CLUSTERS.items()
     }
-
-    blocks = np.array([max(2, round(n * s / QUERIES_PER_ENTITY / ENTITIES_PER_TAIL)) for s in TOPIC_SHARES])
-    ends = np.cumsum(blocks * ENTITIES_PER_TAIL)
-    starts = ends - blocks * ENTITIES_PER_TAIL
-    entities = int(ends[-1])
-    lexicon = _lexicon(rng, entities)
-    head = lexicon.head + np.arange(entities)
-    tail = np.where(rng.random(entities) < 0.5, lexicon.tail + np.arange(entities) // ENTITIES_PER_TAIL, 0)
-
-    population = _populations(rng, n)
-    topic, wh, length = (rng.choice(len(shares), n, p=shares) for shares in (TOPIC_SHARES, WH_SHARES, LENGTH_SHARES))
-    train = population == "train"
-    test = train & (_spread(rng, (train * 6 + topic) * 4 + wh) < TEST_SHARE)
-    kind = np.unique(population, return_inverse=True)[1] * 2 + test
-    entity = starts[topic] + ((ends - starts)[topic] * rng.random(n) ** POPULARITY).astype(np.int64)
-    aspect = rng.integers(ASPECTS, size=n)
-    misspells = rng.random(n) < TYPO_RATE
-    u = _spread(rng, ((kind * 6 + topic) * 4 + wh) * 2 + length)
-    word = _aspect_words(rng, lexicon, aspect, (topic, wh, length), strengths, u)
-    literal = word == lexicon.aspect + aspect
-
-    graded = np.isin(population, list(DL_SIZES))
-    pairs, pair_of = np.unique(entity * ASPECTS + aspect, return_inverse=True)
-    again = np.repeat(pairs[pair_of[graded]], 2)
-    extra = rng.integers(entities * ASPECTS, size=n * PASSAGES_PER_QUERY - len(pairs) - len(again))
-    place = rng.permutation(len(pairs) + len(again) + len(extra))
-    about = np.empty(len(place), np.int64)
-    about[place] = np.concatenate([pairs, again, extra])
-    answer = place[pair_of]
-    about_entity, about_aspect = about // ASPECTS, about % ASPECTS
-    about_topic = np.searchsorted(ends, about_entity, side="right")
-    span = (ends - starts)[about_topic]
-    other = starts[about_topic] + (span * rng.random(len(about))).astype(np.int64)
-    other = np.where(rng.random(len(about)) < MENTION_RATE, other, -1)
-    passage_id = pl.Series("passage_id", np.arange(len(about))).cast(pl.String)
-    passage_text, context = _passage_texts(
-        rng, lexicon, about_topic, about_aspect, _names(head, tail, about_entity), _names(head, tail, other)
-    )
-
-    typo = misspells & (tail[entity] != 0)  # the second word stays right, so that every query matches something
-    crowd = np.bincount(about_entity, minlength=entities)[entity]
-    hardness = HARDNESS["synonym"] * ~literal + HARDNESS["typo"] * typo + HARDNESS["crowd"] * crowd / (crowd + 10)
-    same_place = np.isin(topic * ASPECTS + aspect, (topic * ASPECTS + aspect)[graded])
-    near = np.where(np.isin(entity, entity[graded]), 2.0, same_place * 1.0) + rng.random(n) / 2
-
-    identifiers = np.sort(rng.choice(n * 10, n, replace=False))
-    quoted = np.where(rng.random((n, 4)) < QUOTE_RATE, context[answer], _prose(rng, lexicon, topic, 4))
-    text = _query_texts(rng, lexicon, wh * 2 + length, head[entity], tail[entity], word, typo, quoted)
-    queries = pl.DataFrame(
-        {
-            "query_id": pl.Series(identifiers).cast(pl.String),
-            "text": text,
-            "population": population,
-            "topic": pl.Series([*CLUSTERS["topic"], None]).gather(topic),
-            **_published_rules(text),
-            "test": test,
-            "hardness": hardness,
-            "nearness": pl.Series(near).zip_with(pl.Series(train), pl.Series([None], dtype=pl.Float64)),
-        }
-    )
-
-    sparse = np.flatnonzero(~graded)
-    judged = [(sparse, answer[sparse], np.ones(len(sparse), np.int64))]
-    for row in np.flatnonzero(graded):
-        found, score = _judge(rng, answer[row], about, about_topic)
-        judged.append((np.full(len(found), row), found, score))
-    query_row, passage_row, scores = (np.concatenate(column) for column in zip(*judged, strict=True))
-    qrels = pl.DataFrame(
-        {
-            "query_id": queries["query_id"].gather(query_row),
-            "passage_id": passage_id.gather(passage_row),
-            "score": scores,
-        }
-    )
-    asked = {"head": np.where(typo, 0, head[entity]), "tail": tail[entity], "aspect": aspect, "word": word}
+    lexicon, entities = _name_entities(rng, parameters.queries)
+    intents = _intents(rng, parameters.queries, lexicon, entities, strengths)
+    passages = _passages(rng, lexicon, entities, intents)
+    queries = _queries(rng, lexicon, entities, intents, passages)
+    qrels = _qrels(rng, queries["query_id"], intents, passages)
+    head = np.where(intents.typo, 0, entities.head[intents.entity])
+    words = {"head": head, "tail": entities.tail[intents.entity], "aspect": intents.aspect, "word": intents.word}
+    prior = rng.random(len(passages.ids))
     return Mini(
         parameters=parameters,
-        passages=pl.DataFrame({"passage_id": passage_id, "text": passage_text}),
+        passages=pl.DataFrame({"passage_id": passages.ids, "text": passages.texts}),
         queries=queries,
         qrels=qrels,
         strengths=strengths,
-        _asked=pl.DataFrame({**asked, "literal": literal}),
-        _about=pl.DataFrame({"passage_id": passage_id, "aspect": about_aspect, "prior": rng.random(len(about))}),
-        _named=pl.concat(
-            pl.DataFrame({"name": names, "passage_id": passage_id}).with_columns(weight=pl.lit(weight))
-            for pair, weight in ((about_entity, 1.0), (other, 0.8))
-            for names in _names(head, tail, pair).T
-        ).filter(pl.col("name") != 0),
+        _words=pl.DataFrame({**words, "literal": intents.literal}),
+        _about=pl.DataFrame({"passage_id": passages.ids, "aspect": passages.aspect, "prior": prior}),
+        _named=_named(entities, passages),
     )
+
+
+def _name_entities(rng: np.random.Generator, queries: int) -> tuple[_Lexicon, _Entities]:
+    """Draw all words, and name as many entities as so many queries need."""
+    shares = np.array(TOPIC_SHARES)
+    blocks = np.maximum(2, np.round(queries * shares / QUERIES_PER_ENTITY / ENTITIES_PER_TAIL)).astype(np.int64)
+    ends = np.cumsum(blocks * ENTITIES_PER_TAIL)
+    count = int(ends[-1])
+    lexicon = _lexicon(rng, count)
+    head = lexicon.head + np.arange(count)
+    tail = np.where(rng.random(count) < 0.5, lexicon.tail + np.arange(count) // ENTITIES_PER_TAIL, 0)
+    return lexicon, _Entities(ends - blocks * ENTITIES_PER_TAIL, ends, head, tail)
+
+
+def _intents(
+    rng: np.random.Generator,
+    count: int,
+    lexicon: _Lexicon,
+    entities: _Entities,
+    strengths: dict[str, dict[str, float]],
+) -> _Intents:
+    """Draw what the queries ask for."""
+    population = _populations(rng, count)
+    shares = (TOPIC_SHARES, WH_SHARES, LENGTH_SHARES)
+    topic, wh_form, length_class = (rng.choice(len(share), count, p=share) for share in shares)
+    train = population == "train"
+    test = train & (_spread(rng, train, topic, wh_form) < TEST_SHARE)
+    entity = entities.draw(rng, topic, POPULARITY)
+    aspect = rng.integers(ASPECTS, size=count)
+    misspells = rng.random(count) < TYPO_RATE
+    kind = np.unique(population, return_inverse=True)[1]
+    u = _spread(rng, kind, test, topic, wh_form, length_class)
+    word = _aspect_words(rng, lexicon, aspect, (topic, wh_form, length_class), strengths, u)
+    return _Intents(
+        population=population,
+        test=test,
+        topic=topic,
+        wh=wh_form,
+        length=length_class,
+        entity=entity,
+        aspect=aspect,
+        word=word,
+        literal=word == lexicon.aspect + aspect,
+        typo=misspells & (entities.tail[entity] != 0),  # the second word stays right: every query matches something
+    )
+
+
+def _passages(rng: np.random.Generator, lexicon: _Lexicon, entities: _Entities, intents: _Intents) -> _Passages:
+    """Write a passage for each pair that is asked for, two more for TREC DL's, and others; in random order."""
+    pairs, pair_of = np.unique(intents.pair, return_inverse=True)
+    repeated = np.repeat(pairs[pair_of[intents.graded]], 2)
+    extra_count = len(intents.pair) * PASSAGES_PER_QUERY - len(pairs) - len(repeated)
+    extra = rng.integers(len(entities.head) * ASPECTS, size=extra_count)
+    in_order = np.concatenate([pairs, repeated, extra])
+    row_of = rng.permutation(len(in_order))
+    pair = np.empty(len(in_order), np.int64)
+    pair[row_of] = in_order
+    entity, aspect = pair // ASPECTS, pair % ASPECTS
+    topic = np.searchsorted(entities.ends, entity, side="right")
+    companion = entities.draw(rng, topic)
+    mentioned = np.where(rng.random(len(pair)) < MENTION_RATE, companion, -1)
+    texts, context = _passage_texts(rng, lexicon, topic, aspect, entities.names(entity), entities.names(mentioned))
+    ids = pl.Series("passage_id", np.arange(len(pair))).cast(pl.String)
+    return _Passages(pair, topic, mentioned, row_of[pair_of], ids, texts, context)
+
+
+def _queries(
+    rng: np.random.Generator, lexicon: _Lexicon, entities: _Entities, intents: _Intents, passages: _Passages
+) -> pl.DataFrame:
+    """Write the queries; the columns are those of :class:`Mini`."""
+    count = len(intents.entity)
+    nearness = _nearness(intents) + rng.random(count) / 2
+    identifiers = np.sort(rng.choice(count * 10, count, replace=False))
+    quotes = rng.random((count, 4)) < QUOTE_RATE
+    context = np.where(quotes, passages.context[passages.answer], _prose(rng, lexicon, intents.topic, 4))
+    text = _query_texts(rng, lexicon, entities, intents, context)
+    return pl.DataFrame(
+        {
+            "query_id": pl.Series(identifiers).cast(pl.String),
+            "text": text,
+            "population": intents.population,
+            "topic": pl.Series([*CLUSTERS["topic"], None]).gather(intents.topic),
+            **_published_rules(text),
+            "test": intents.test,
+            "hardness": _hardness(intents, passages),
+            "nearness": pl.Series(nearness).zip_with(
+                pl.Series(intents.population == "train"), pl.Series([None], dtype=pl.Float64)
+            ),
+        }
+    )
+
+
+def _hardness(intents: _Intents, passages: _Passages) -> Floats:
+    """0..1: a synonym, a typo and many passages about the entity make a query hard."""
+    crowd = np.bincount(passages.entity, minlength=int(intents.entity.max()) + 1)[intents.entity]
+    return np.asarray(
+        HARDNESS["synonym"] * ~intents.literal
+        + HARDNESS["typo"] * intents.typo
+        + HARDNESS["crowd"] * crowd / (crowd + 10)
+    )
+
+
+def _nearness(intents: _Intents) -> Floats:
+    """2 for a query that shares its entity with a TREC DL query, 1 for its topic and aspect, else 0."""
+    graded = intents.graded
+    topic_and_aspect = intents.topic * ASPECTS + intents.aspect
+    same_field = np.isin(topic_and_aspect, topic_and_aspect[graded])
+    return np.where(np.isin(intents.entity, intents.entity[graded]), 2.0, same_field * 1.0)
+
+
+def _qrels(rng: np.random.Generator, query_ids: pl.Series, intents: _Intents, passages: _Passages) -> pl.DataFrame:
+    """Judge one passage for each query, and many for each TREC DL query."""
+    graded = intents.graded
+    sparse = np.flatnonzero(~graded)
+    judged = [(sparse, passages.answer[sparse], np.ones(len(sparse), np.int64))]
+    for row in np.flatnonzero(graded):
+        rows, scores = _judge(rng, passages.answer[row], passages.pair, passages.topic)
+        judged.append((np.full(len(rows), row), rows, scores))
+    query_rows, passage_rows, scores = (np.concatenate(column) for column in zip(*judged, strict=True))
+    return pl.DataFrame(
+        {"query_id": query_ids.gather(query_rows), "passage_id": passages.ids.gather(passage_rows), "score": scores}
+    )
+
+
+def _named(entities: _Entities, passages: _Passages) -> pl.DataFrame:
+    """Which names each passage holds: its entity's, and with less weight those of the entity it mentions."""
+    parts = []
+    for entity, weight in ((passages.entity, 1.0), (passages.mentioned, 0.8)):
+        for names in entities.names(entity).T:
+            part = pl.DataFrame({"name": names, "passage_id": passages.ids})
+            parts.append(part.with_columns(weight=pl.lit(weight)))
+    return pl.concat(parts).filter(pl.col("name") != 0)
 
 
 def _lexicon(rng: np.random.Generator, entities: int) -> _Lexicon:
@@ -349,8 +489,9 @@ def _populations(rng: np.random.Generator, n: int) -> NDArray[np.str_]:
     return rng.permutation(np.repeat(list(sizes), list(sizes.values())))
 
 
-def _spread(rng: np.random.Generator, cell: Ints) -> Floats:
-    """Draw uniform numbers in 0..1 that are evenly spread within each cell, so that shares come out exact."""
+def _spread(rng: np.random.Generator, *labels: NDArray[Any]) -> Floats:
+    """Draw (n,) uniform numbers in 0..1, evenly spread within equal labels, so that shares come out exact."""
+    cell = np.unique(np.stack(labels, axis=1), axis=0, return_inverse=True)[1]
     order = np.lexsort((rng.random(len(cell)), cell))
     sizes = np.bincount(cell)
     rank = np.empty(len(cell))
@@ -379,15 +520,10 @@ def _aspect_words(
     return word
 
 
-def _names(head: Ints, tail: Ints, entity: Ints) -> Ints:
-    """Give the two name word numbers of each entity as (n, 2); 0 for no second word and for entity -1."""
-    return np.where(entity[:, None] < 0, 0, np.stack([head[entity], tail[entity]], axis=1))
-
-
 def _passage_texts(
-    rng: np.random.Generator, lexicon: _Lexicon, topic: Ints, aspect: Ints, name: Ints, other: Ints
+    rng: np.random.Generator, lexicon: _Lexicon, topic: Ints, aspect: Ints, name: Ints, mentioned: Ints
 ) -> tuple[pl.Series, Ints]:
-    """Write the passages; `name` and `other` are (n, 2). Returns texts and quotable word numbers (n, 4)."""
+    """Write the passages; `name` and `mentioned` are (n, 2). Returns texts and quotable word numbers (n, 4)."""
     texts, context = [], []
     low, high = PASSAGE_WORDS
     for start in range(0, len(topic), CHUNK):
@@ -406,8 +542,8 @@ def _passage_texts(
         words[row, 14 + rng.integers(3, size=size)] = lexicon.aspect + np.where(
             rng.random(size) < 0.5, called - lexicon.aspect, rng.integers(ASPECTS, size=size)
         )
-        mentions = np.flatnonzero(other[part, 0])
-        words[mentions[:, None], [18, 19]] = other[part][mentions]
+        mentions = np.flatnonzero(mentioned[part, 0])
+        words[mentions[:, None], [18, 19]] = mentioned[part][mentions]
         texts.append(_join(lexicon, words))
         context.append(words[:, CONTEXT_COLUMNS])
     return pl.concat(texts), np.concatenate(context)
@@ -428,31 +564,26 @@ def _join(lexicon: _Lexicon, words: Ints) -> pl.Series:
 
 
 def _query_texts(
-    rng: np.random.Generator,
-    lexicon: _Lexicon,
-    form: Ints,
-    head: Ints,
-    tail: Ints,
-    word: Ints,
-    typo: NDArray[np.bool_],
-    context: Ints,
+    rng: np.random.Generator, lexicon: _Lexicon, entities: _Entities, intents: _Intents, context: Ints
 ) -> pl.Series:
-    """Write the queries; `form` is wh * 2 + length, `context` (n, 4); a typo drops a letter of the head."""
-    templates = pl.Series([template for line in TEMPLATES for template in line.split(" | ")])
-    number = form * TEMPLATES_PER_FORM + rng.integers(TEMPLATES_PER_FORM, size=len(form))
-    kept = np.where(np.arange(4) < rng.integers(1, 5, size=len(form))[:, None], context, 0)
-    dropped = pl.Series(rng.integers(1, 7, size=len(form)))
-    h = lexicon.words.gather(head)
-    misspelt = h.str.slice(0, dropped) + h.str.slice(dropped + 1)
+    """Write the queries, with some of the `context` words (n, 4); a typo drops a letter of the entity's first word."""
+    count = len(context)
+    templates = pl.Series(" | ".join(TEMPLATES).split(" | "))
+    form = intents.wh * len(LENGTH_SHARES) + intents.length
+    number = form * TEMPLATES_PER_FORM + rng.integers(TEMPLATES_PER_FORM, size=count)
+    kept = np.where(np.arange(4) < rng.integers(1, 5, size=count)[:, None], context, 0)
+    dropped = pl.Series(rng.integers(1, 7, size=count))
+    head = lexicon.words.gather(entities.head[intents.entity])
+    misspelt = head.str.slice(0, dropped) + head.str.slice(dropped + 1)
     parts = pl.DataFrame(
         {
             "text": templates.gather(number),
-            "{x}": lexicon.words.gather(word),
+            "{x}": lexicon.words.gather(intents.word),
             "{c}": _join(lexicon, kept),
-            "h": misspelt.zip_with(pl.Series(typo), h),
-            "t": lexicon.words.gather(tail),
+            "head": misspelt.zip_with(pl.Series(intents.typo), head),
+            "tail": lexicon.words.gather(entities.tail[intents.entity]),
         }
-    ).with_columns(pl.concat_str("h", "t", separator=" ", ignore_nulls=True).alias("{e}"))
+    ).with_columns(pl.concat_str("head", "tail", separator=" ", ignore_nulls=True).alias("{e}"))
     text = pl.col("text")
     for slot in ("{x}", "{e}", "{c}"):
         text = text.str.replace(slot, pl.col(slot), literal=True)
@@ -461,13 +592,8 @@ def _query_texts(
 
 def _published_rules(text: pl.Series) -> dict[str, pl.Series]:
     """Tell the wh-form (null = none) and the length class of each text by the published rules."""
-    wh = pl.coalesce(
-        pl.when(pl.col("text").str.to_lowercase().str.contains_any(terms)).then(pl.lit(cluster))
-        for cluster, terms in WH_TERMS.items()
-    )
-    short = pl.col("text").str.split(" ").list.len() <= SHORT_WORDS
-    length = pl.when(short).then(pl.lit("short")).otherwise(pl.lit("long"))
-    return pl.DataFrame({"text": text}).select(wh=wh, length=length).to_dict()
+    forms = [pl.when(wh.member(text, cluster)).then(pl.lit(cluster)) for cluster in wh.CLUSTERS]
+    return {"wh": pl.select(pl.coalesce(forms)).to_series(), "length": length.cluster(text).cast(pl.String)}
 
 
 def _judge(rng: np.random.Generator, answer: int, about: Ints, topic: Ints) -> tuple[Ints, Ints]:

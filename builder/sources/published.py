@@ -4,6 +4,7 @@ Each part names the files it needs; a part whose files cannot be had is left out
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, product
 from pathlib import Path
 
 import polars as pl
@@ -83,8 +84,8 @@ class _Gathering:
         for part in parts:
             part()
         if self.missing and not allow_partial:
-            first, others = self.missing[0], len(self.missing) - 1
-            more = f", and {others} more parts cannot be had" if others else ""
+            first, rest = self.missing[0], len(self.missing) - 1
+            more = f", and {rest} more parts cannot be had" if rest else ""
             raise UserError(
                 f"{first['what']} cannot be had: {first['because']}{more}; "
                 "nothing was built (--allow-partial builds the rest and records what is missing)"
@@ -92,7 +93,7 @@ class _Gathering:
         if not self.tables:
             raise UserError("nothing at all can be had: no internet, or --upstream names the wrong folder")
         tables = in_order(self.tables)
-        used = sorted({file for table in tables for file in table.rule.inputs if file in self.paths})
+        used = sorted(set(chain.from_iterable(table.rule.inputs for table in tables)) & set(self.paths))
         return Draft(
             kind="published",
             version=VERSION,
@@ -137,8 +138,8 @@ class _Gathering:
             "length": ({cluster: cluster for cluster in length.CLUSTERS}, length.RULE, length.SOURCE),
         }
         for shift, (names, text, source) in shifts.items():
-            queries = {one: f"{SHIFT_TEST}/queries/queries_{name}.tsv" for one, name in names.items()}
-            qrels = {one: f"{SHIFT_TEST}/qrel/qrel_{name}.json" for one, name in names.items()}
+            queries = {cluster: f"{SHIFT_TEST}/queries/queries_{name}.tsv" for cluster, name in names.items()}
+            qrels = {cluster: f"{SHIFT_TEST}/qrel/qrel_{name}.json" for cluster, name in names.items()}
             if self._lack(f"{shift}/test", [*queries.values(), *qrels.values()]):
                 continue
             parts, judged = [], []
@@ -247,15 +248,15 @@ class _Gathering:
     def _validation(self) -> None:
         """Training queries in none of the lists; the authors did not release theirs."""
         have = {(table.config, table.split): table.frame for table in self.tables}
-        shifts = [(shift, split) for shift in ("topic", "wh", "length") for split in ("train", "test")]
-        lists = [*shifts, *(("restrain", f"{regime}_{size}") for size in SIZES for regime in REGIMES)]
+        lists = [*product(("topic", "wh", "length"), ("train", "test"))]
+        lists += [("restrain", f"{regime}_{size}") for size, regime in product(SIZES, REGIMES)]
         lacking = [f"{config}/{split}" for config, split in [("qrels", "train"), *lists] if (config, split) not in have]
         if lacking or self.train_queries is None:
             self._miss("validation", f"it is drawn outside the authors' lists, and {lacking[0]} cannot be had")
             return
         pairs = have["qrels", "train"]
         judged = pl.col("query_id").is_in(pairs.filter(pl.col("score") > 0)["query-id"].implode())
-        listed = pl.concat(have[one]["query_id"] for one in lists)
+        listed = pl.concat(have[table]["query_id"] for table in lists)
         queries = validation.draw_outside(self.train_queries.filter(judged), listed)
         if not queries.height:
             self._miss("validation", "every judged training query is in one of the authors' lists")
@@ -264,9 +265,9 @@ class _Gathering:
             validation.PUBLISHED_RULE, validation.SOURCE, [], {"seed": validation.PUBLISHED_SEED, "n": queries.height}
         )
         self._add(validation.CONFIG, validation.CONFIG, by_id(queries, "query_id"), rule)
-        mine = pairs.filter(pl.col("query-id").is_in(queries["query_id"].implode()))
+        judgements = pairs.filter(pl.col("query-id").is_in(queries["query_id"].implode()))
         rule = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")
-        self._add("qrels", validation.CONFIG, by_id(mine, "query-id", "corpus-id"), rule)
+        self._add("qrels", validation.CONFIG, by_id(judgements, "query-id", "corpus-id"), rule)
         self._remark_on_validation(queries, have.get(("resttest", "train")))
 
     def _remark_on_validation(self, queries: pl.DataFrame, resttest: pl.DataFrame | None) -> None:
@@ -281,11 +282,10 @@ class _Gathering:
             )
 
     def _chameleons(self) -> None:
-        files = {
-            (name, level): f"{CHAMELEONS}/{title}(common{rankers})/{title}_common{rankers}_0.{level // 10}"
-            for name, (title, rankers) in CHAMELEON_FILES.items()
-            for level in LEVELS
-        }
+        files = {}
+        for name, level in product(CHAMELEON_SETS, LEVELS):
+            title, rankers = CHAMELEON_FILES[name]
+            files[name, level] = f"{CHAMELEONS}/{title}(common{rankers})/{title}_common{rankers}_0.{level // 10}"
         if self._lack("chameleons/dev", [*files.values(), DEV_TOPICS]):
             return
         frame = read_queries(self.paths[DEV_TOPICS])
@@ -354,7 +354,7 @@ class _Gathering:
         return unique
 
     def _note_queries_without_text(self, what: str, queries: pl.DataFrame, qrels: pl.DataFrame) -> None:
-        odd = sorted(set(qrels["query-id"]) - set(queries["query_id"]), key=lambda one: (len(one), one))
+        odd = sorted(set(qrels["query-id"]) - set(queries["query_id"]), key=lambda query_id: (len(query_id), query_id))
         if odd:
             self.remarks.append(
                 f"{what}: the authors' judgements hold {len(odd)} query ids without a query ({', '.join(odd)}); "

@@ -22,11 +22,11 @@ def collection(folder: Path) -> Collection:
     """
     release = open_release(folder)
     configs = release.configs
-    held = [split for split in configs.get("topic", []) if TOPIC_QRELS[split] in configs.get("qrels", [])]
-    if not held:
+    splits = [split for split in configs.get("topic", []) if TOPIC_QRELS[split] in configs.get("qrels", [])]
+    if not splits:
         raise UserError(f"{folder}: holds no topic queries with judgements to rebuild from")
-    queries = {"train": pl.concat(release.table("topic", split).select("query_id", "text") for split in held)}
-    qrels = {"train": pl.concat(release.table("qrels", TOPIC_QRELS[split]) for split in held).unique()}
+    queries = {"train": pl.concat(release.table("topic", split).select("query_id", "text") for split in splits)}
+    qrels = {"train": pl.concat(release.table("qrels", TOPIC_QRELS[split]) for split in splits).unique()}
     for split in configs.get("resttest", []):
         if split != "train" and split in configs.get("qrels", []):
             queries[split] = release.table("resttest", split).select("query_id", "text")

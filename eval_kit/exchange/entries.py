@@ -30,10 +30,10 @@ def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = l
     paths = sorted(path for path in folder.iterdir() if (path / DOCUMENT).is_file())
     if not paths:
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
-    found = []
+    board: list[Entry] = []
     for path in paths:
-        found += _entries(path.name, open_submission(path, release), release, on_run)
-    return found
+        board += _entries(path.name, open_submission(path, release), release, on_run)
+    return board
 
 
 def _entries(

@@ -13,7 +13,6 @@ from typing import Any
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from eval_kit import __version__
@@ -27,6 +26,7 @@ from eval_kit.runs.coverage import covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.reader import Faults
+from eval_kit.tables.table import Column, Table
 
 MEASURES = ("nDCG@10", "R_cap@100")
 HOLE_CUTOFF = 10
@@ -112,18 +112,16 @@ class Report:
 
     def print(self, console: Console) -> None:
         """One row a dataset, in the order given, and the average against BM25 below."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("dataset", overflow="fold")
-        table.add_column("run", overflow="fold")
-        for name in ("queries", *MEASURES, HOLE):
-            table.add_column(name, justify="right")
-        for place, one in enumerate(self.system):
-            for row in (one, *self.bm25[place : place + 1]):
-                first = row.scores.figures[0]
-                values = [f"{row.value(measure):.3f}" for measure in MEASURES]
-                names = Text(row.dataset), Text(first.run)
-                table.add_row(*names, f"{first.queries:,}", *values, f"{row.value(HOLE):.1%}")
-        console.print(table)
+        columns = [Column(name, wrap="anywhere") for name in ("dataset", "run")]
+        columns += [Column(name, "number") for name in ("queries", *MEASURES, HOLE)]
+        lines = []
+        for index, system in enumerate(self.system):
+            for scores in (system, *self.bm25[index : index + 1]):
+                figure = scores.scores.figures[0]
+                values = [parse(measure).show_as_cikm_2022(scores.value(measure)) for measure in MEASURES]
+                names = [scores.dataset, figure.run, f"{figure.queries:,}"]
+                lines.append([*names, *values, f"{scores.value(HOLE):.1%}"])
+        console.print(Table(columns, [lines]))
         if self.average is not None:
             relative = "-" if self.average.relative is None else f"{self.average.relative:+.1%}"
             console.print(

@@ -17,13 +17,82 @@ _NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\(rel=(?P<grade>[1-9]\d*)\))
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What values count, and the digits after the point in the kit's own tables and in the papers'."""
+
+    name: str
+    digits: int
+    paper_digits: int
+
+
+FRACTION = Unit("fraction", 4, 3)
+PASSAGES = Unit("passages", 2, 1)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All that the kit knows of a kind of measure.
+
+    Attributes:
+        name: as ir_measures writes it.
+        values: ``query_id`` and ``value`` from :func:`per_query`'s judged passages; a query without a row gets the
+            value of an empty result.
+        unit: of the values.
+        lower_is_better: a negative relative loss is harm then.
+        needs_cutoff: there is no such measure of the whole run.
+        empty_is_cutoff: an empty result is worth the cutoff; otherwise 0.
+        cuts_ranks: the cutoff is a rank, so that ties across it leave a best and a worst value; otherwise it bounds
+            the value.
+        ranks_from_value: 1 / value is a rank.
+        ecir_percent: ECIR 2023 prints the values times 100.
+    """
+
+    name: str
+    values: Callable[[pl.LazyFrame, "Measure"], pl.LazyFrame]
+    unit: Unit = FRACTION
+    lower_is_better: bool = False
+    needs_cutoff: bool = False
+    empty_is_cutoff: bool = False
+    cuts_ranks: bool = True
+    ranks_from_value: bool = False
+    ecir_percent: bool = False
+
+
+@dataclass(frozen=True)
 class Measure:
     """One measure: its kind, the lowest relevant grade and the cutoff (None: the whole run)."""
 
     name: str
-    kind: str
+    kind: Kind
     grade: int
     cutoff: int | None
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a negative relative loss is harm."""
+        return self.kind.lower_is_better
+
+    @property
+    def ranks_from_value(self) -> bool:
+        """Whether 1 / value is the rank of the first relevant passage."""
+        return self.kind.ranks_from_value
+
+    @property
+    def value_of_empty_result(self) -> float:
+        """The value of a query without any passage."""
+        return float(self.cutoff or 0) if self.kind.empty_is_cutoff else 0.0
+
+    def show(self, value: float, signed: bool = False) -> str:
+        """A value, or with ``signed`` a difference, with the digits of the kit's own tables."""
+        return f"{value:{'+' if signed else ''}.{self.kind.unit.digits}f}"
+
+    def show_as_cikm_2022(self, value: float) -> str:
+        """A mean with the digits of CIKM 2022's tables."""
+        return f"{value:.{self.kind.unit.paper_digits}f}"
+
+    def show_as_ecir_2023(self, value: float) -> str:
+        """A mean as in ECIR 2023's tables, which give reciprocal ranks times 100."""
+        return f"{100 * value:.1f}" if self.kind.ecir_percent else self.show_as_cikm_2022(value)
 
 
 def parse(name: str) -> Measure:
@@ -35,10 +104,11 @@ def parse(name: str) -> Measure:
     match = _NAME.fullmatch(name)
     if not match or match["kind"] not in _KINDS:
         raise UserError(f"unknown measure {name!r}; there are {', '.join(_KINDS)}, as RR@10 or R(rel=2)@100")
+    kind = _KINDS[match["kind"]]
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
-    if cutoff is None and match["kind"] in ("R", "R_cap", "ASL"):
+    if cutoff is None and kind.needs_cutoff:
         raise UserError(f"the measure {name!r} needs a cutoff, as {name}@100")
-    return Measure(name, match["kind"], int(match["grade"] or 1), cutoff)
+    return Measure(name, kind, int(match["grade"] or 1), cutoff)
 
 
 def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.Series:
@@ -53,19 +123,14 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
     Returns:
         float64, in the order of ``queries``.
     """
-    values = _KINDS[measure.kind](judged.lazy(), measure).collect()
+    values = measure.kind.values(judged.lazy(), measure).collect()
     return (
         queries.to_frame("query_id")
         .join(values, on="query_id", how="left", maintain_order="left")
         .get_column("value")
         .cast(pl.Float64)
-        .fill_null(value_of_nothing(measure))
+        .fill_null(measure.value_of_empty_result)
     )
-
-
-def value_of_nothing(measure: Measure) -> float:
-    """What an empty result is worth: 0, and for ASL the bound."""
-    return float(measure.cutoff or 0) if measure.kind == "ASL" else 0.0
 
 
 def holes(judged: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cutoff: int) -> pl.Series:
@@ -95,7 +160,7 @@ def holes(judged: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cut
 
 
 def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool) -> pl.DataFrame:
-    """Ranks were each tie across the cutoff resolved best (relevant passages first) or worst (last).
+    """The ranks if every tie across the cutoff were broken in the best way (relevant passages first) or the worst.
 
     Args:
         judged: as for :func:`per_query`, with ``tied_from`` and ``tied_to`` too.
@@ -103,8 +168,8 @@ def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool) -> pl.Data
         best: the higher grades first, or last.
     """
     crossing = (pl.col("tied_from") <= cutoff) & (pl.col("tied_to") > cutoff) & (pl.col("relevance") > 0)
-    place = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
-    rank = pl.col("tied_from") + place - 1 if best else pl.col("tied_to") - place + 1
+    order = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
+    rank = pl.col("tied_from") + order - 1 if best else pl.col("tied_to") - order + 1
     return judged.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))
 
 
@@ -115,15 +180,15 @@ def _reciprocal_rank(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 
 def _recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """The share of the relevant passages that are within the cutoff."""
-    found = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    return _relevant(judged, measure).group_by("query_id").agg(value=found.mean())
+    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
+    return _relevant(judged, measure).group_by("query_id").agg(value=within.mean())
 
 
 def _capped_recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """The relevant passages within the cutoff k, relative to how many could be there: min(k, all) (BEIR, App. G)."""
-    found = (pl.col("rank") <= measure.cutoff).fill_null(False).sum()
+    within = (pl.col("rank") <= measure.cutoff).fill_null(False).sum()
     possible = pl.min_horizontal(pl.len(), pl.lit(measure.cutoff))
-    return _relevant(judged, measure).group_by("query_id").agg(value=found / possible)
+    return _relevant(judged, measure).group_by("query_id").agg(value=within / possible)
 
 
 def _average_precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
@@ -164,25 +229,38 @@ def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     return _relevant(judged, measure).with_columns(above=above).group_by("query_id").agg(value=pl.col("above").mean())
 
 
-_KINDS: dict[str, Callable[[pl.LazyFrame, Measure], pl.LazyFrame]] = {
-    "RR": _reciprocal_rank,
-    "R": _recall,
-    "R_cap": _capped_recall,
-    "AP": _average_precision,
-    "nDCG": _ndcg,
-    "ASL": _search_length,
-}
-
-
 def _relevant(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     return judged.filter(pl.col("relevance") >= measure.grade).with_columns(pl.col("rank").cast(pl.Int64))
 
 
 def _within(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    found = judged.filter(pl.col("rank").is_not_null())
-    return found if measure.cutoff is None else found.filter(pl.col("rank") <= measure.cutoff)
+    retrieved = judged.filter(pl.col("rank").is_not_null())
+    return retrieved if measure.cutoff is None else retrieved.filter(pl.col("rank") <= measure.cutoff)
 
 
 def _gain(judged: pl.LazyFrame, name: str) -> pl.LazyFrame:
     gain = pl.col("relevance") / (pl.col("rank") + 1).log(2)
     return judged.group_by("query_id").agg(gain.sum().alias(name))
+
+
+_KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("RR", _reciprocal_rank, ranks_from_value=True, ecir_percent=True),
+        Kind("R", _recall, needs_cutoff=True),
+        Kind("R_cap", _capped_recall, needs_cutoff=True),
+        Kind("AP", _average_precision),
+        Kind("nDCG", _ndcg),
+        Kind(
+            "ASL",
+            _search_length,
+            PASSAGES,
+            lower_is_better=True,
+            needs_cutoff=True,
+            empty_is_cutoff=True,
+            cuts_ranks=False,
+        ),
+    )
+}
+LOWER_IS_BETTER = tuple(kind.name for kind in _KINDS.values() if kind.lower_is_better)
+"""The kinds of measure of which lower is better."""

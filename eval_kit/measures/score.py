@@ -9,7 +9,7 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import Measure, parse, per_query, value_of_nothing, with_ties_resolved
+from eval_kit.measures.definitions import Measure, parse, per_query, with_ties_resolved
 from eval_kit.release import Release, TestSet
 from eval_kit.runs.coverage import Coverage, covered
 from eval_kit.runs.names import run_name
@@ -149,7 +149,7 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
                 resolved[f"{measure.name} {how}"] = with_ties_resolved(judged, measure.cutoff or 0, how == "best")
         for name, ranks in resolved.items():
             values = values.with_columns(per_query(measure, ranks, values["query_id"]).alias(name))
-            columns.append(pl.col(name).fill_null(value_of_nothing(measure)))
+            columns.append(pl.col(name).fill_null(measure.value_of_empty_result))
     joined = members.join(values, on="query_id", how="left", maintain_order="left").with_columns(columns)
     return joined.join(ranked.queries, on="query_id", how="left", maintain_order="left")
 
@@ -174,7 +174,7 @@ def _figure(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -
 
 def _across(measure: Measure) -> str:
     """The column that tells where passages with one score stand on both sides of the measure's cutoff, if any."""
-    return f"tied_across_{measure.cutoff}" if measure.cutoff and measure.kind != "ASL" else ""
+    return f"tied_across_{measure.cutoff}" if measure.cutoff and measure.kind.cuts_ranks else ""
 
 
 def _mean(values: pl.Series) -> float:

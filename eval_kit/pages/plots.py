@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from markupsafe import Markup
 
-from eval_kit.pages.markup import Html, element, joined
+from eval_kit.pages.markup import element, joined
 
 MARKERS = 6
 """How many systems look different; the seventh looks like the first."""
+
+_BINS = 40
+"""Bars of each row of Figure 4."""
 
 LONGEST_BAR = 1.0
 """Losses beyond 100 % are drawn as 100 %, or one ASL loss of 1000 % would flatten all other bars."""
@@ -40,19 +44,16 @@ class Frame:
         """Where a value stands from the top."""
         return _scaled(value, self.y_range, self.height - self.bottom, self.top)
 
-    def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Html:
+    def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
         """Horizontal lines with their labels, and the axis' title above them."""
-        parts = [
-            element("line", x1=self.left, x2=self.width - self.right, y1=self.y(at), y2=self.y(at), class_="grid")
-            for at, _ in ticks
-        ]
+        parts = [_line(self.left, self.y(at), self.width - self.right, self.y(at), "grid") for at, _ in ticks]
         parts += [_label(self.left - 6, self.y(at) + 4, label, anchor="end") for at, label in ticks]
         parts.append(_label(0, 12, title, anchor="start"))
         if self.y_range[0] < 0 < self.y_range[1]:
             parts.append(_line(self.left, self.y(0), self.width - self.right, self.y(0), "zero"))
         return joined(*parts)
 
-    def x_axis(self, ticks: Iterable[tuple[float, str]], title: str) -> Html:
+    def x_axis(self, ticks: Iterable[tuple[float, str]], title: str) -> Markup:
         """The line at the bottom, with ticks and the axis' title."""
         floor = self.height - self.bottom
         parts = [_line(self.left, floor, self.width - self.right, floor, "axis")]
@@ -65,14 +66,14 @@ class Frame:
 
 def span(losses: Iterable[float | None]) -> tuple[float, float]:
     """The scale that the bars of one table share: zero and all the losses and their intervals, within ±100 %."""
-    known = [max(-LONGEST_BAR, min(LONGEST_BAR, one)) for one in losses if one is not None]
+    known = [max(-LONGEST_BAR, min(LONGEST_BAR, loss)) for loss in losses if loss is not None]
     low, high = min([0.0, *known]), max([0.0, *known])
     return (low, high) if low < high else (0.0, 1.0)
 
 
 def loss_bar(
     value: float | None, low: float | None, high: float | None, scale: tuple[float, float], harm: int = 1
-) -> Html:
+) -> Markup:
     """A loss as a small bar from zero with its interval as a whisker.
 
     Args:
@@ -84,8 +85,8 @@ def loss_bar(
     """
     frame = Frame(96, 14, scale, (0, 1), left=2, right=2, top=0, bottom=0)
 
-    def at(one: float) -> float:
-        return frame.x(max(scale[0], min(scale[1], one)))
+    def at(loss: float) -> float:
+        return frame.x(max(scale[0], min(scale[1], loss)))
 
     parts = []
     if value is not None:
@@ -100,13 +101,13 @@ def loss_bar(
     )
 
 
-def swatch(system: int) -> Html:
+def swatch(system: int) -> Markup:
     """A system's marker, for legends and tables."""
-    return element("svg", _marker(system, 7, 7), class_=f"swatch s{system % MARKERS}", viewBox="0 0 14 14",
-                   aria_hidden="true")  # fmt: skip
+    kind = f"swatch s{system % MARKERS}"
+    return element("svg", _marker(system, 7, 7), class_=kind, viewBox="0 0 14 14", aria_hidden="true")
 
 
-def loss_against_jaccard(points: pl.DataFrame, systems: Sequence[str], measure: str) -> Html:
+def loss_against_jaccard(points: pl.DataFrame, systems: Sequence[str], measure: str) -> Markup:
     """ECIR 2023, Figure 3: the loss on each held-out cluster against its similarity to the other clusters.
 
     Args:
@@ -119,63 +120,60 @@ def loss_against_jaccard(points: pl.DataFrame, systems: Sequence[str], measure: 
     jaccard = points["jaccard"].to_list()
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
-    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}")]
-    parts.append(
-        frame.x_axis(
-            [(at, f"{at:.2f}") for at in _ticks(*frame.x_range)], "weighted Jaccard similarity to the other clusters"
-        )
-    )
-    places = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
+    x_ticks = [(at, f"{at:.2f}") for at in _ticks(*frame.x_range)]
+    x_title = "weighted Jaccard similarity to the other clusters"
+    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), frame.x_axis(x_ticks, x_title)]
+    clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
     row_ends = [-math.inf] * 3
-    for cluster, at in places.select("cluster", "jaccard").iter_rows():
+    for cluster, at in clusters.select("cluster", "jaccard").iter_rows():
         x = frame.x(at)
         width = 7 * len(cluster) + 6
         row = next((row for row, end in enumerate(row_ends) if end < x - width / 2), 0)
         row_ends[row] = x + width / 2
         parts.append(_line(x, frame.top - 2, x, frame.height - frame.bottom, "guide"))
         parts.append(_label(x, frame.top - 6 - 13 * row, cluster))
-    for place, system in enumerate(systems):
-        mine = points.filter(pl.col("system") == system, pl.col("rel_loss").is_not_null())
-        aside = 4 * (place - (len(systems) - 1) / 2)  # systems share each cluster's place; side by side all are seen
+    for number, system in enumerate(systems):
+        known = points.filter(pl.col("system") == system, pl.col("rel_loss").is_not_null())
+        aside = 4 * (number - (len(systems) - 1) / 2)  # all systems have the same x: draw them side by side
         marks = []
-        for point in mine.iter_rows(named=True):
+        for point in known.iter_rows(named=True):
             x, y = frame.x(point["jaccard"]) + aside, frame.y(point["rel_loss"])
             if point["low"] is not None:
                 marks.append(_line(x, frame.y(point["low"]), x, frame.y(point["high"]), "range"))
-            told = f"{system} on {point['cluster']}: {point['rel_loss']:.1%} at {point['jaccard']:.3f}"
-            marks.append(element("g", element("title", told), _marker(place, x, y)))
-        parts.append(_series(place, marks))
+            tooltip = f"{system} on {point['cluster']}: {point['rel_loss']:.1%} at {point['jaccard']:.3f}"
+            marks.append(element("g", element("title", tooltip), _marker(number, x, y)))
+        parts.append(_series(number, marks))
     return _picture(frame, parts, f"Figure 3: Rel Loss of {measure} against weighted Jaccard similarity")
 
 
-def distribution(r: Mapping[str, Sequence[float]], bins: int = 40) -> Html:
+def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
     """ECIR 2023, Figure 4: how R is distributed, one row of bars a held-out cluster, all on one scale."""
-    everything = np.concatenate([np.asarray(values) for values in r.values()])
-    cuts = np.linspace(everything.min(), everything.max() or 1, bins + 1)
+    pooled = np.concatenate([np.asarray(values) for values in r.values()])
+    cuts = np.linspace(pooled.min(), pooled.max() or 1, _BINS + 1)
     if cuts[0] == cuts[-1]:
-        cuts = np.linspace(cuts[0] - 0.5, cuts[0] + 0.5, bins + 1)
+        cuts = np.linspace(cuts[0] - 0.5, cuts[0] + 0.5, _BINS + 1)
     row_height = 40
     frame = Frame(420, 48 + row_height * len(r), (float(cuts[0]), float(cuts[-1])), (0, 1), left=58, top=4)
     parts = [frame.x_axis([(at, _short(at)) for at in _ticks(*frame.x_range)], "R(q, train)")]
     shares = {name: np.histogram(values, cuts)[0] / len(values) for name, values in r.items()}
     tallest = max(float(share.max()) for share in shares.values())
-    for place, (name, share) in enumerate(shares.items()):
-        floor = frame.top + row_height * (place + 1)
+    for row, (name, share) in enumerate(shares.items(), start=1):
+        floor = frame.top + row_height * row
         steps = [f"M{frame.x(cuts[0]):.1f} {floor}"]
-        for low, high, one in zip(cuts[:-1], cuts[1:], share, strict=True):
-            y = floor - (row_height - 6) * one / tallest
+        for low, high, fraction in zip(cuts[:-1], cuts[1:], share, strict=True):
+            y = floor - (row_height - 6) * fraction / tallest
             steps.append(f"L{frame.x(low):.1f} {y:.1f}L{frame.x(high):.1f} {y:.1f}")
         steps.append(f"L{frame.x(cuts[-1]):.1f} {floor}Z")
         middle = frame.x(float(np.median(r[name])))
-        told = f"{name}: {len(r[name]):,} queries, median {np.median(r[name]):.4g}"
-        parts.append(element("g", element("title", told), element("path", d="".join(steps), class_="hill")))
+        tooltip = f"{name}: {len(r[name]):,} queries, median {np.median(r[name]):.4g}"
+        parts.append(element("g", element("title", tooltip), element("path", d="".join(steps), class_="hill")))
         parts.append(_line(middle, floor - row_height + 8, middle, floor, "median"))
         parts.append(_label(frame.left - 6, floor - 12, name, anchor="end"))
         parts.append(_label(frame.left - 6, floor, f"n={len(r[name]):,}", anchor="end", class_="small"))
     return _picture(frame, parts, "Figure 4: distribution of R(q, train) by held-out cluster")
 
 
-def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[str], measure: str) -> Html:
+def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[str], measure: str) -> Markup:
     """ECIR 2023, Figure 5: the loss of the queries in each interval of R, system beside system, with whiskers.
 
     Args:
@@ -183,34 +181,29 @@ def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[st
         systems: in the order of their markers.
         measure: of the loss.
     """
-    bounds = [
-        value
-        for table in intervals.values()
-        for name in ("rel_loss", "rel_loss_low", "rel_loss_high")
-        for value in table[name].drop_nulls()
-    ]
-    y_range, y_ticks = _percent_axis(bounds)
-    one = next(iter(intervals.values()))
-    frame = Frame(420, 300, (0, one.height), y_range, bottom=52)
-    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), _interval_axis(frame, one)]
+    bounds = pl.concat(intervals.values()).select("rel_loss", "rel_loss_low", "rel_loss_high")
+    y_range, y_ticks = _percent_axis(bounds.unpivot()["value"].drop_nulls().to_list())
+    first = next(iter(intervals.values()))
+    frame = Frame(420, 300, (0, first.height), y_range, bottom=52)
+    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), _interval_axis(frame, first)]
     for system, table in intervals.items():
-        place = systems.index(system)
-        shift = (place - (len(systems) - 1) / 2) * min(0.16, 0.7 / len(systems))
+        number = systems.index(system)
+        aside = (number - (len(systems) - 1) / 2) * min(0.16, 0.7 / len(systems))
         marks, line = [], []
-        for number, row in enumerate(table.iter_rows(named=True)):
+        for interval, row in enumerate(table.iter_rows(named=True)):
             if row["rel_loss"] is None:
                 continue
-            x, y = frame.x(number + 0.5 + shift), frame.y(row["rel_loss"])
+            x, y = frame.x(interval + 0.5 + aside), frame.y(row["rel_loss"])
             line.append(f"{x:.1f},{y:.1f}")
             if row["rel_loss_low"] is not None:
                 marks.append(_line(x, frame.y(row["rel_loss_low"]), x, frame.y(row["rel_loss_high"]), "range"))
-            told = f"{system}, R {row['low']:.4g} to {row['high']:.4g}: {row['rel_loss']:.1%}, n = {row['n']:,}"
-            marks.append(element("g", element("title", told), _marker(place, x, y)))
-        parts.append(_series(place, [element("polyline", points=" ".join(line), class_="link"), *marks]))
+            tooltip = f"{system}, R {row['low']:.4g} to {row['high']:.4g}: {row['rel_loss']:.1%}, n = {row['n']:,}"
+            marks.append(element("g", element("title", tooltip), _marker(number, x, y)))
+        parts.append(_series(number, [element("polyline", points=" ".join(line), class_="link"), *marks]))
     return _picture(frame, parts, f"Figure 5: Rel Loss of {measure} by interval of R")
 
 
-def boxes(table: pl.DataFrame, measure: str, system: str) -> Html:
+def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
     """ECIR 2023, Figure 6: the spread of single queries' relative losses in each interval of R.
 
     Args:
@@ -219,19 +212,18 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Html:
         measure: of the losses.
         system: whose.
     """
-    bounds = [value for name in ("p5", "p95") for value in table[name].drop_nulls()]
-    y_range, y_ticks = _percent_axis(bounds)
+    y_range, y_ticks = _percent_axis([*table["p5"].drop_nulls(), *table["p95"].drop_nulls()])
     frame = Frame(420, 280, (0, table.height), y_range, left=64, bottom=52)
     parts = [frame.grid(y_ticks, f"single queries' loss of {measure}"), _interval_axis(frame, table)]
-    for number, row in enumerate(table.iter_rows(named=True)):
+    for interval, row in enumerate(table.iter_rows(named=True)):
         if row["median"] is None:
             continue
-        x, half = frame.x(number + 0.5), (frame.x(1) - frame.x(0)) * 0.3
+        x, half = frame.x(interval + 0.5), (frame.x(1) - frame.x(0)) * 0.3
         y = {name: frame.y(row[name]) for name in ("p5", "q1", "median", "q3", "p95")}
-        told = f"R {row['low']:.4g} to {row['high']:.4g}: median {row['median']:.1%}, "
-        told += f"quartiles {row['q1']:.1%} and {row['q3']:.1%}, n = {row['n']:,}"
+        tooltip = f"R {row['low']:.4g} to {row['high']:.4g}: median {row['median']:.1%}, "
+        tooltip += f"quartiles {row['q1']:.1%} and {row['q3']:.1%}, n = {row['n']:,}"
         box = [
-            element("title", told),
+            element("title", tooltip),
             _line(x, y["p5"], x, y["p95"], "range"),
             element("rect", x=x - half, y=y["q3"], width=2 * half, height=max(1.0, y["q1"] - y["q3"]), class_="box"),
             _line(x - half, y["median"], x + half, y["median"], "median"),
@@ -240,46 +232,46 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Html:
     return _picture(frame, parts, f"Figure 6: spread of {system}'s losses of {measure} by interval of R")
 
 
-def _interval_axis(frame: Frame, table: pl.DataFrame) -> Html:
+def _interval_axis(frame: Frame, table: pl.DataFrame) -> Markup:
     """The edges of the intervals of R, as many as have room, evenly spaced."""
     edges = [*table["low"], table["high"][-1]]
     step = math.ceil(len(edges) / 6)
-    ticks = [(place, _short(edge)) for place, edge in enumerate(edges) if place % step == 0]
+    ticks = [(number, _short(edge)) for number, edge in enumerate(edges) if number % step == 0]
     sizes = sorted(set(table["n"]))
     each = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     return frame.x_axis(ticks, f"intervals of R(q, train), {each} queries each")
 
 
-def _series(place: int, marks: Sequence[Html]) -> Html:
-    return element("g", *marks, class_=f"series s{place % MARKERS}", data_system=place)
+def _series(system: int, marks: Sequence[Markup]) -> Markup:
+    return element("g", *marks, class_=f"series s{system % MARKERS}", data_system=system)
 
 
-def _picture(frame: Frame, parts: Sequence[Html], label: str) -> Html:
+def _picture(frame: Frame, parts: Sequence[Markup], label: str) -> Markup:
     box = f"0 0 {frame.width:.0f} {frame.height:.0f}"
     return element("svg", *parts, class_="plot", viewBox=box, role="img", aria_label=label)
 
 
-def _marker(place: int, x: float, y: float) -> Html:
+def _marker(system: int, x: float, y: float) -> Markup:
     """Circle, square, triangle, diamond, triangle on its tip, cross."""
     size = 4.5
-    kind = place % MARKERS
+    kind = system % MARKERS
     if kind == 0:
         return element("circle", cx=x, cy=y, r=size, class_="mark")
     turns = {1: (45, 4), 2: (-90, 3), 3: (0, 4), 4: (90, 3)}
     if kind in turns:
         start, corners = turns[kind]
         angles = [math.radians(start + 360 * corner / corners) for corner in range(corners)]
-        ends = (f"{x + 1.25 * size * math.cos(one):.1f},{y + 1.25 * size * math.sin(one):.1f}" for one in angles)
+        ends = (f"{x + 1.25 * size * math.cos(angle):.1f},{y + 1.25 * size * math.sin(angle):.1f}" for angle in angles)
         return element("polygon", points=" ".join(ends), class_="mark")
     cross = f"M{x - size:.1f} {y - size:.1f}l{2 * size} {2 * size}m0 {-2 * size}l{-2 * size} {2 * size}"
     return element("path", d=cross, class_="mark cross")
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=kind)
 
 
-def _label(x: float, y: float, shown: str, anchor: str = "middle", class_: str | None = None) -> Html:
+def _label(x: float, y: float, shown: str, anchor: str = "middle", class_: str | None = None) -> Markup:
     return element("text", shown, x=float(x), y=float(y), text_anchor=anchor, class_=class_)
 
 
@@ -290,14 +282,14 @@ def _percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tu
         high = 0.01
     at = _ticks(low, high, wider=True)
     digits = max(0, -math.floor(math.log10(at[1] - at[0]) + 1e-9) - 2)
-    return (at[0], at[-1]), [(one, format(one, f",.{digits}%").replace("-", "\u2212")) for one in at]
+    return (at[0], at[-1]), [(value, format(value, f",.{digits}%").replace("-", "\u2212")) for value in at]
 
 
 def _ticks(low: float, high: float, wider: bool = False) -> list[float]:
     """Some five round numbers in a range, or just around it."""
     rough = (high - low) / 5 or 1.0
     unit = 10 ** math.floor(math.log10(rough))
-    step = next(unit * one for one in (1, 2, 2.5, 5, 10) if unit * one >= rough * 0.999)
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
     first = math.floor(low / step + 1e-9) if wider else math.ceil(low / step - 1e-9)
     last = math.ceil(high / step - 1e-9) if wider else math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]

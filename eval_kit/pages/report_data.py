@@ -14,9 +14,6 @@ from eval_kit.stats.losses import Floats, relative_losses
 from eval_kit.stats.similarity import by_cluster, to_training
 from eval_kit.stats.vectors import Vectors
 
-NAMES = {name: shift.title for name, shift in SHIFTS.items()}
-"""The shifts as a page calls them."""
-
 
 @dataclass(frozen=True)
 class Standing:
@@ -36,7 +33,7 @@ class Standing:
 
 def lower_is_better(measure: str) -> bool:
     """Whether a negative relative loss of this measure is harm."""
-    return measure.startswith("ASL")
+    return parse(measure).lower_is_better
 
 
 def main_measure(results: pl.DataFrame) -> str:
@@ -59,7 +56,8 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
         where nothing was found, null for other measures).
     """
     compared = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
-    rank = pl.when(pl.col("measure").str.starts_with("RR")).then(1 / pl.col("value"))
+    reciprocal = [name for name in compared["measure"].unique() if parse(name).ranks_from_value]
+    rank = pl.when(pl.col("measure").is_in(reciprocal)).then(1 / pl.col("value"))
     keys = ["system", "measure", "part", "seed", "query_id"]
     return (
         compared.with_columns(rank=rank)
@@ -176,11 +174,6 @@ def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.Dat
         if "text" in table.columns:
             frames.append(table.filter(pl.col("query_id").is_in(queries.implode())).select("query_id", "text"))
     return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
-
-
-def capitalised(name: str) -> str:
-    """With a capital first letter, the others as they are."""
-    return name[:1].upper() + name[1:]
 
 
 def cutoff(measure: str) -> int | None:

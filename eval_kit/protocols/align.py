@@ -20,14 +20,13 @@ from typing import Any
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files.text import read_utf8
 from eval_kit.runs.reader import Faults
 from eval_kit.stats.losses import RESAMPLES, correlations
+from eval_kit.tables.table import Cell, Column, Table
 
 TRAININGS = ("interpolation", "extrapolation")
 KINDS = ("spearman", "kendall")
@@ -109,50 +108,51 @@ def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl
     rows = []
     for dataset in models["dataset"].unique(maintain_order=True):
         for training in TRAININGS:
-            here = models.filter(pl.col("dataset") == dataset, pl.col("training") == training)
-            if here.is_empty():
+            trained = models.filter(pl.col("dataset") == dataset, pl.col("training") == training)
+            if trained.is_empty():
                 continue
-            pair = here["score"].to_numpy(), here["value"].to_numpy()
-            for kind, found in correlations(*pair, kinds=KINDS, resamples=resamples, seed=seed).items():
-                one = found.estimate
-                rows.append((dataset, training, kind, one.n, one.value, one.low, one.high, found.p))
+            pair = trained["score"].to_numpy(), trained["value"].to_numpy()
+            for kind, correlation in correlations(*pair, kinds=KINDS, resamples=resamples, seed=seed).items():
+                value = correlation.estimate
+                rows.append((dataset, training, kind, value.n, value.value, value.low, value.high, correlation.p))
     names = ("dataset", "training", "kind", "n", "value", "low", "high", "p")
     types = (pl.String, pl.String, pl.String, pl.Int64, pl.Float64, pl.Float64, pl.Float64, pl.Float64)
     return pl.DataFrame(rows, dict(zip(names, types, strict=True)), orient="row")
 
 
-def layout(found: pl.DataFrame) -> Table:
-    """Table 5: a row a dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Datasets", overflow="fold")
-    table.add_column("Domain")
-    table.add_column("n", justify="right")
+def layout(table: pl.DataFrame) -> Table:
+    """Table 5: a row a dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals.
+
+    Args:
+        table: from :func:`align`.
+    """
+    columns = [Column("Datasets", wrap="anywhere"), Column("Domain"), Column("n", "number")]
     for kind in ("Spearman", "Kendall"):
-        table.add_column(f"{kind}\nInter.", justify="right", no_wrap=True)
-        table.add_column("\nExtra.", justify="right", no_wrap=True)
-    for dataset in found["dataset"].unique(maintain_order=True):
+        columns += [Column(name, "number", group=kind, wrap="never") for name in ("Inter.", "Extra.")]
+    lines = []
+    for dataset in table["dataset"].unique(maintain_order=True):
         rows = {
             (row["kind"], row["training"]): row
-            for row in found.filter(pl.col("dataset") == dataset).iter_rows(named=True)
+            for row in table.filter(pl.col("dataset") == dataset).iter_rows(named=True)
         }
-        shown, domain = DOMAINS.get(dataset.removeprefix("beir."), (dataset, ""))
-        counts = list(dict.fromkeys(str(row["n"]) for row in rows.values()))
-        cells = [cell for kind in KINDS for cell in _cells([rows.get((kind, one)) for one in TRAININGS])]
-        table.add_row(Text(shown), domain, "/".join(counts), *cells)
-    return table
+        name, domain = DOMAINS.get(dataset.removeprefix("beir."), (dataset, ""))
+        counts = dict.fromkeys(str(row["n"]) for row in rows.values())
+        line: list[Cell | str] = [name, domain, "/".join(counts)]
+        for kind in KINDS:
+            line += _cells([rows.get((kind, training)) for training in TRAININGS])
+        lines.append(line)
+    return Table(columns, [lines])
 
 
-def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Text]:
+def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Cell]:
     values = [-math.inf if row is None or row["value"] is None else row["value"] for row in rows]
     best = max(values) if max(values) >= BOLD_FROM and min(values) < max(values) else math.inf
     for row, value in zip(rows, values, strict=True):
         if row is None or value == -math.inf:
-            yield Text("-")
-            continue
-        cell = Text(f"{value:.3f}", style="bold" if value == best else "")
-        if row["low"] is not None:
-            cell.append(f"\n[{row['low']:.2f}, {row['high']:.2f}]", style="not bold dim")
-        yield cell
+            yield Cell("-")
+        else:
+            interval = "" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
+            yield Cell(f"{value:.3f}", below=interval, bold=value == best)
 
 
 def read(path: Path) -> pl.DataFrame:
@@ -238,10 +238,10 @@ def _read_json(path: Path, text: str) -> list[tuple[str, str, float, str, float]
     rows: list[tuple[str, str, float, str, float]] = []
     seen: set[tuple[str, str]] = set()
     datasets: list[str] | None = None
-    for place, model in enumerate(document):
+    for index, model in enumerate(document):
         what = _fault_of_entry(model, datasets) or _fault_of_model(model["system"], model["training"], seen)
         if what:
-            faults.append(f"$[{place}]: {what}")
+            faults.append(f"$[{index}]: {what}")
             continue
         datasets = datasets or list(model["beir"])
         score = float(model["score"])

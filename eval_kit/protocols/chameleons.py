@@ -1,14 +1,17 @@
 """MS MARCO Chameleons: how a run does on the queries that other rankers fail on (CIKM 2021, Tables 2 and 4, Fig. 3)."""
 
+from itertools import product
+
 import polars as pl
-from rich.table import Table
-from rich.text import Text
 
 from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
 from eval_kit.release.reference import published
+from eval_kit.tables.table import Column, Table
 
 SETS = ("lesser", "pygmy", "veiled")
 MEASURES = ("AP", "nDCG", "RR@10")
+SOLVED = "solved"
 REFERENCE = "cikm2021-table4"
 REFERENCE_LEVEL = 50
 
@@ -33,9 +36,9 @@ def chameleons(values: pl.DataFrame) -> pl.DataFrame:
         raise UserError("no run covers the Chameleons sets of dev-small")
     rows = rows.with_columns(set=name.list.get(1), level=name.list.get(2).cast(pl.Int64))
     keys = ["run", "set", "level"]
-    found = rows.filter(pl.col("measure") == "RR@10").group_by(keys).agg(solved=(pl.col("value") > 0).sum())
+    solved = rows.filter(pl.col("measure") == "RR@10").group_by(keys).agg(solved=(pl.col("value") > 0).sum())
     means = rows.group_by(*keys, "measure").agg(pl.col("value").mean(), pl.len().alias("queries"))
-    return means.join(found, on=keys).sort("run", "level", "set", "measure")
+    return means.join(solved, on=keys).sort("run", "level", "set", "measure")
 
 
 def standing(results: pl.DataFrame) -> pl.DataFrame:
@@ -44,20 +47,20 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
     Returns:
         ``run``, ``set``, ``measure``, ``value``, ``rank`` (1 is best) and ``of``: the run and the published rankers.
     """
-    theirs = pl.DataFrame(
+    rankers = pl.DataFrame(
         [
             (cell["test_set"].split(".")[1], cell["measure"], float(cell["value"]))
             for cell in published(REFERENCE)
             if cell["figure"] == "value"
         ],
-        {"set": pl.String, "measure": pl.String, "theirs": pl.Float64},
+        {"set": pl.String, "measure": pl.String, "published": pl.Float64},
         orient="row",
     )
-    ours = results.filter(pl.col("level") == REFERENCE_LEVEL).select("run", "set", "measure", "value")
+    runs = results.filter(pl.col("level") == REFERENCE_LEVEL).select("run", "set", "measure", "value")
     return (
-        ours.join(theirs, on=["set", "measure"])
+        runs.join(rankers, on=["set", "measure"])
         .group_by("run", "set", "measure", "value")
-        .agg(rank=(pl.col("theirs") > pl.col("value")).sum() + 1, of=pl.len() + 1)
+        .agg(rank=(pl.col("published") > pl.col("value")).sum() + 1, of=pl.len() + 1)
         .sort("run", "measure", "set")
     )
 
@@ -70,25 +73,23 @@ def layout(results: pl.DataFrame, with_published: bool) -> Table:
         with_published: add the published rankers' figures; comparable on the published sets only.
     """
     runs = results["run"].unique(maintain_order=True).to_list()
-    theirs = {
-        (cell["system"], cell["test_set"], cell["measure"]): f"{cell['value']:.4f}"
-        for cell in (published(REFERENCE) if with_published else [])
-    }
-    rankers = list(dict.fromkeys(system for system, _, _ in theirs))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "set", "level"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("queries", justify="right", no_wrap=True)
-    for name in runs:
-        table.add_column(Text(name), justify="right", overflow="fold")
-    for name in rankers:
-        table.add_column(f"{name}\n(published)", justify="right", style="dim")
+    cells = published(REFERENCE) if with_published else []
+    by_ranker = {(cell["system"], cell["test_set"], cell["measure"]): float(cell["value"]) for cell in cells}
+    rankers = dict.fromkeys(system for system, _, _ in by_ranker)
+    columns = [Column(name, wrap="never") for name in ("", "set", "level")]
+    columns.append(Column("queries", "number", wrap="never"))
+    columns += [Column(name, "number", wrap="anywhere") for name in runs]
+    columns += [Column("(published)", "number", group=name, style="dim") for name in rankers]
     rows = {(row["run"], row["set"], row["level"], row["measure"]): row for row in results.iter_rows(named=True)}
-    for measure in (*MEASURES, "solved"):
-        for name in SETS:
-            for level in results["level"].unique().sort():
-                mine = [rows[run, name, level, "RR@10" if measure == "solved" else measure] for run in runs]
-                cells = [f"{row['solved']:,}" if measure == "solved" else f"{row['value']:.4f}" for row in mine]
-                others = [theirs.get((ranker, f"chameleons.{name}.{level}", measure), "") for ranker in rankers]
-                table.add_row(measure, name, f"{level} %", f"{mine[0]['queries']:,}", *cells, *others)
-    return table
+    lines = []
+    for measure, name, level in product((*MEASURES, SOLVED), SETS, results["level"].unique().sort()):
+        ours = [rows[run, name, level, "RR@10" if measure == SOLVED else measure] for run in runs]
+        line = [measure, name, f"{level} %", f"{ours[0]['queries']:,}"]
+        if measure == SOLVED:
+            lines.append([*line, *(f"{row['solved']:,}" for row in ours), *("" for _ in rankers)])
+            continue
+        show = parse(measure).show
+        theirs = [by_ranker.get((ranker, f"chameleons.{name}.{level}", measure)) for ranker in rankers]
+        values = [*(row["value"] for row in ours), *theirs]
+        lines.append([*line, *("" if value is None else show(value) for value in values)])
+    return Table(columns, [lines])

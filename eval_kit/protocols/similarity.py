@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 
 from eval_kit.errors import UserError
 from eval_kit.protocols.grid import protocols
@@ -16,6 +15,7 @@ from eval_kit.shifts import SHIFTS, clustered_in
 from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import Correlation, correlations
 from eval_kit.stats.similarity import by_cluster
+from eval_kit.tables.table import Column, Table
 
 MEASURE = "RR@10"
 
@@ -42,7 +42,7 @@ class Similarities:
             "clusters": self.clusters.to_dicts(),
             "losses": self.losses.to_dicts(),
             "correlations": {
-                system: {kind: asdict(one) for kind, one in kinds.items()}
+                system: {kind: asdict(correlation) for kind, correlation in kinds.items()}
                 for system, kinds in self.correlations.items()
             },
             "release": self.release,
@@ -50,18 +50,18 @@ class Similarities:
 
     def print(self, console: Console) -> None:
         """One table of similarities; then, for each system, how its losses go with them."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in self.clusters.columns:
-            table.add_column(name, justify="left" if name in ("shift", "cluster") else "right")
+        columns = [Column(name, "text" if name in ("shift", "cluster") else "number") for name in self.clusters.columns]
+        lines = []
         for row in self.clusters.iter_rows():
-            table.add_row(*[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row])
-        console.print(table)
+            lines.append([f"{value:.4f}" if isinstance(value, float) else str(value) for value in row])
+        console.print(Table(columns, [lines]))
         for system, kinds in self.correlations.items():
-            for kind, one in kinds.items():
-                value, low, high = one.estimate.value, one.estimate.low, one.estimate.high
+            for kind, correlation in kinds.items():
+                estimate = correlation.estimate
+                value, low, high = estimate.value, estimate.low, estimate.high
                 text = "undefined" if value is None or low is None else f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
                 console.print(
-                    f"{system}: {kind} of {MEASURE} Rel Loss and Jaccard {text}, n = {one.estimate.n}", highlight=False
+                    f"{system}: {kind} of {MEASURE} Rel Loss and Jaccard {text}, n = {estimate.n}", highlight=False
                 )
 
 
@@ -82,15 +82,15 @@ def similarities(
     shifts = [shift.name for shift in clustered_in(release, "test")]
     if not shifts:
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
-    found = None
+    query_vectors = None
     if vectors is not None:
         splits = dict.fromkeys(["test", others])
         queries = pl.concat(
             release.table(shift, split).select("query_id", "text") for shift in shifts for split in splits
         )
-        found = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
+        query_vectors = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
     tables = [
-        by_cluster(release, shift, found, "test", others).select(pl.lit(shift).alias("shift"), pl.all())
+        by_cluster(release, shift, query_vectors, "test", others).select(pl.lit(shift).alias("shift"), pl.all())
         for shift in shifts
     ]
     clusters = pl.concat(tables)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import polars as pl
-from rich.table import Table
-from rich.text import Text
 
 from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
+from eval_kit.tables.table import Column, Table
 
 LABELS = {
     "length": ("length", "test", "cluster"),
@@ -64,14 +64,11 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
 
 def layout(slices: pl.DataFrame, by: Sequence[str]) -> Table:
     """One row for each run and combination of labels, one column a measure."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
     measures = slices["measure"].unique(maintain_order=True).to_list()
-    for name in ("run", *by):
-        table.add_column(name)
-    for name in ("queries", *measures):
-        table.add_column(name, justify="right")
+    columns = [*map(Column, ("run", *by)), *(Column(name, "number") for name in ("queries", *measures))]
     wide = slices.pivot("measure", index=["run", *by, "queries"], values="value", maintain_order=True)
+    lines = []
     for row in wide.iter_rows(named=True):
-        cells = [f"{row[name]:.4f}" for name in measures]
-        table.add_row(Text(row["run"]), *[row[name] for name in by], f"{row['queries']:,}", *cells)
-    return table
+        values = [parse(name).show(row[name]) for name in measures]
+        lines.append([row["run"], *(row[name] for name in by), f"{row['queries']:,}", *values])
+    return Table(columns, [lines])

@@ -1,68 +1,47 @@
-"""A comparison as a table: on the screen, in Markdown, in LaTeX, and as CSV. Names come from strangers: all escaped."""
+"""A comparison as a table: on the screen, in Markdown, in LaTeX, and as CSV."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from eval_kit.exchange.compare import Comparison
-from eval_kit.exchange.safety import printable
-
-_MARKDOWN = {sign: f"\\{sign}" for sign in "\\`*_[]|~$#!"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\symbol{34}",
-    "`": "{`}",
-    "[": "{[}",
-    "]": "{]}",
-}
+from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
+from eval_kit.tables import terminal
+from eval_kit.tables.latex import to_latex
+from eval_kit.tables.markdown import to_markdown
+from eval_kit.tables.table import Cell, Column, Table
 
 
-@dataclass(frozen=True)
-class _Style:
-    """How one format writes text from elsewhere, numbers, and the two signs of the table."""
-
-    text: Callable[[str], str]
-    number: Callable[[str], str]
-    delta: str
-    mark: str
-
-
-def markdown_text(text: str) -> str:
-    """Text that Markdown, and the HTML made of it, shows as it is; on one line."""
-    return "".join(_MARKDOWN.get(char, char) for char in printable(text))
-
-
-def latex_text(text: str) -> str:
-    """Text that LaTeX sets as it is; on one line."""
-    return "".join(_LATEX.get(char, char) for char in printable(text))
+def table(comparison: Comparison) -> Table:
+    """One row a test set and measure: n, the baseline's value, and value and difference of every other system."""
+    base, *others = comparison.systems
+    columns = [Column(name, wrap="anywhere") for name in ("test set", "measure")]
+    columns += [Column(name, "number", wrap="anywhere") for name in ("n", base)]
+    for system in others:
+        columns += [Column(name, "number", wrap="anywhere") for name in (system, "Δ [95 % interval]")]
+    by_key: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+    for row in comparison.rows.iter_rows(named=True):
+        by_key.setdefault((row["test_set"], row["figure"], row["measure"]), {})[row["system"]] = row
+    lines = []
+    for (test_set, figure, name), by_system in by_key.items():
+        measure = parse(name)
+        line: list[Cell | str] = [f"{test_set} {figure}".strip(), name, f"{by_system[base]['queries']:,}"]
+        line.append(measure.show(by_system[base]["value"]))
+        for system in others:
+            line += _value_and_difference(by_system.get(system), measure)
+        lines.append(line)
+    return Table(columns, [lines], notes=_notes(comparison))
 
 
 def markdown(comparison: Comparison) -> str:
     """A table in GitHub's Markdown, with what it rests on below it."""
-    header, rows = _cells(comparison, _Style(markdown_text, str, "Δ", "°"))
-    right = [":--" if place < 2 else "--:" for place in range(len(header))]
-    lines = ["| " + " | ".join(row) + " |" for row in (header, right, *rows)]
-    notes = [markdown_text(note) for note in _notes(comparison)]
-    return "\n".join([*lines, "", *(line for note in notes for line in (note, ""))])
+    return to_markdown(table(comparison))
 
 
 def latex(comparison: Comparison) -> str:
     """A tabular environment that needs no package, with what it rests on in comments above it."""
-    header, rows = _cells(comparison, _Style(latex_text, "${}$".format, r"$\Delta$", r"$^\circ$"))
-    comments = [f"% {printable(note)}" for note in _notes(comparison)]
-    body = [" & ".join(row) + r" \\" for row in rows]
-    columns = "ll" + "r" * (len(header) - 2)
-    top = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", " & ".join(header) + r" \\", r"\hline"]
-    return "\n".join([*comments, *top, *body, r"\hline", r"\end{tabular}", ""])
+    return to_latex(table(comparison))
 
 
 def csv(comparison: Comparison) -> str:
@@ -72,49 +51,21 @@ def csv(comparison: Comparison) -> str:
 
 def show(comparison: Comparison, console: Console) -> None:
     """The table on the screen."""
-    header, rows = _cells(comparison, _Style(printable, str, "Δ", "°"))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if place < 2 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
-    for note in _notes(comparison):
-        console.print(Text(printable(note), style="dim"), soft_wrap=True)
+    terminal.show(table(comparison), console)
 
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {"markdown": markdown, "latex": latex, "csv": csv}
 
 
-def _cells(comparison: Comparison, style: _Style) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: test set, measure, n, the baseline's value, and value and difference of each other system."""
-    base, *others = comparison.systems
-    header = ["test set", "measure", "n", style.text(base)]
-    for name in others:
-        header += [style.text(name), f"{style.delta} {style.text('[95 % interval]')}"]
-    found: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
-    for row in comparison.rows.iter_rows(named=True):
-        found.setdefault((row["test_set"], row["figure"], row["measure"]), {})[row["system"]] = row
-    rows = []
-    for (test_set, figure, measure), of in found.items():
-        digits = 2 if measure.startswith("ASL") else 4
-        first = of[base]
-        cells = [style.text(f"{test_set} {figure}".strip()), style.text(measure), f"{first['queries']:,}"]
-        cells.append(f"{first['value']:.{digits}f}")
-        for name in others:
-            cells += _pair(of.get(name), digits, style)
-        rows.append(cells)
-    return header, rows
-
-
-def _pair(row: dict[str, Any] | None, digits: int, style: _Style) -> Sequence[str]:
+def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple[str, str | Cell]:
     """A system's value, and its difference with the interval; empty where it does not cover the test set."""
     if row is None:
         return "", ""
-    interval = "" if row["low"] is None else f" [{row['low']:+.{digits}f}, {row['high']:+.{digits}f}]"
-    shown = style.number(f"{row['difference']:+.{digits}f}{interval}")
+    difference = measure.show(row["difference"], signed=True)
+    if row["low"] is not None:
+        difference += f" [{measure.show(row['low'], signed=True)}, {measure.show(row['high'], signed=True)}]"
     significant = row["p_holm"] is not None and row["p_holm"] < 0.05
-    return f"{row['value']:.{digits}f}", shown if significant else f"{shown}{style.mark}"
+    return measure.show(row["value"]), Cell(difference, mark="" if significant else "°")
 
 
 def _notes(comparison: Comparison) -> list[str]:
@@ -123,7 +74,7 @@ def _notes(comparison: Comparison) -> list[str]:
         f"Differences are from {comparison.systems[0]}, with 95 % paired bootstrap intervals over queries "
         f"({comparison.provenance['resamples']:,} resamples, seed {comparison.provenance['seed']}). "
         "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and test sets of a "
-        "measure. Of ASL, lower is better.",
+        f"measure. Of {', '.join(LOWER_IS_BETTER)}, lower is better.",
         f"{release['kind']} release {release['version']} ({release['digest'][:16]}), "
         f"eval_kit {comparison.provenance['kit_version']}; ties: {comparison.provenance['tie_rule']}",
     ]

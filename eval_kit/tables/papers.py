@@ -1,92 +1,180 @@
 """Protocol results in the layout of the papers' own tables, so that the two can be laid side by side."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
-from rich.table import Table
-from rich.text import Text
 
-PERCENT_MEASURES = ("RR",)
-"""Measures that ECIR 2023 prints as percentages."""
+from eval_kit.measures.definitions import Measure, parse
+from eval_kit.tables.table import Cell, Column, LossBar, Row, Table, interval, loss
 
 
 def ms_shift(
-    losses: pl.DataFrame, clusters: Sequence[str], measure: str, untrained: Mapping[str, Mapping[str, float]]
+    losses: pl.DataFrame,
+    clusters: Sequence[str],
+    measure: str,
+    untrained: Mapping[str, Mapping[str, float]],
+    best_in_bold: bool = False,
 ) -> Table:
     """ECIR 2023, Tables 2 and 3: three rows a system, one column a cluster.
 
     Args:
         losses: from :func:`eval_kit.protocols.in_out.losses`.
         clusters: the columns.
-        measure: the one to print.
+        measure: the one to show.
         untrained: system → cluster → value, for systems without a training set (BM25): one row each.
+        best_in_bold: whether to show the best of several systems so; of losses it is the one with the least harm.
     """
-    table = Table(title=measure, box=None, pad_edge=False, header_style="bold")
-    table.add_column("Models")
-    table.add_column("")
-    for cluster in clusters:
-        table.add_column(cluster, justify="right")
+    rows = losses.filter(pl.col("measure") == measure)
+    shown = parse(measure)
+    best = _best(rows, shown.lower_is_better) if best_in_bold else {}
+    groups: list[list[Row]] = []
     for system, values in untrained.items():
-        table.add_row(Text(system), "", *[_value(values[cluster], measure) for cluster in clusters])
-    here = losses.filter(pl.col("measure") == measure)
-    for system in here["system"].unique(maintain_order=True):
-        rows = {row["cluster"]: row for row in here.filter(pl.col("system") == system).iter_rows(named=True)}
-        cells = [rows[cluster] for cluster in clusters]
-        table.add_row(Text(system), "Avg In", *[_value(cell["avg_in"], measure) for cell in cells])
-        table.add_row("", "Out", *[_value(cell["out"], measure) for cell in cells])
-        table.add_row("", "Rel Loss", *[_loss(cell["rel_loss"], cell["p_holm"]) for cell in cells], end_section=True)
-    return table
-
-
-def restrain(results: pl.DataFrame) -> Table:
-    """CIKM 2022, Table 6: Inter., Extra. and Δ by size and system."""
-    table = _inter_extra(results, ["#Q", "Models"])
-    for size in results["size"].unique(maintain_order=True):
-        here = results.filter(pl.col("size") == size)
-        for i, system in enumerate(here["system"].unique(maintain_order=True)):
-            table.add_row(size if i == 0 else "", Text(system), *_cells(here.filter(pl.col("system") == system)))
-    return table
-
-
-def resttest(results: pl.DataFrame) -> Table:
-    """CIKM 2022, Table 7: Inter., Extra. and Δ by system."""
-    table = _inter_extra(results, ["Models"])
-    for system in results["system"].unique(maintain_order=True):
-        table.add_row(Text(system), *_cells(results.filter(pl.col("system") == system)))
-    return table
-
-
-def _inter_extra(results: pl.DataFrame, names: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name)
-    for measure in results["measure"].unique(maintain_order=True):
-        table.add_column(f"{measure}\nInter.", justify="right")
-        table.add_column("\nExtra.", justify="right")
-        table.add_column("\nΔ", justify="right")
-    return table
-
-
-def _cells(rows: pl.DataFrame) -> list[str]:
-    return [
-        text
-        for row in rows.iter_rows(named=True)
-        for text in (
-            f"{row['avg_in']:.3f}",
-            f"{row['out']:.3f}",
-            "-" if row["delta"] is None else f"{row['delta']:+.0%}".replace("+0%", "0%").replace("-0%", "0%"),
+        groups.append([[system, "", *(shown.show_as_ecir_2023(values[cluster]) for cluster in clusters)]])
+    for system in rows["system"].unique(maintain_order=True):
+        by_cluster = {row["cluster"]: row for row in rows.filter(pl.col("system") == system).iter_rows(named=True)}
+        cells = [by_cluster[cluster] for cluster in clusters]
+        groups.append(
+            [
+                [system, "Avg In", *(_mean(cell, "avg_in", shown, best) for cell in cells)],
+                [None, "Out", *(_mean(cell, "out", shown, best) for cell in cells)],
+                [None, "Rel Loss", *(_rel_loss(cell, shown, best) for cell in cells)],
+            ]
         )
+    columns = [Column("Models", "heading"), Column("", "label"), *(Column(cluster, "number") for cluster in clusters)]
+    return Table(columns, groups, title=measure)
+
+
+def restrain(results: pl.DataFrame, marks: bool = False) -> Table:
+    """CIKM 2022, Table 6: Inter., Extra. and Δ by size and system.
+
+    Args:
+        results: from :func:`eval_kit.protocols.in_out.restrain`.
+        marks: whether to mark every Δ that is not significant, which the paper does not.
+    """
+    groups = []
+    for size in results["size"].unique(maintain_order=True):
+        rows = _inter_extra(results.filter(pl.col("size") == size), marks)
+        groups.append([[None if number else size, *row] for number, row in enumerate(rows)])
+    return Table([Column("#Q", "heading"), *_inter_extra_columns(results)], groups)
+
+
+def resttest(results: pl.DataFrame, marks: bool = False) -> Table:
+    """CIKM 2022, Table 7: Inter., Extra. and Δ by system; see :func:`restrain`."""
+    return Table(_inter_extra_columns(results), [_inter_extra(results, marks)])
+
+
+def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system: str) -> Table:
+    """arXiv 2205.02870v1, Table 2: one row a model, one column a test set; the held-out cell of each row is shaded.
+
+    Args:
+        values: from :func:`eval_kit.protocols.in_out.matrix`.
+        test_sets: the columns, as ``topic.c0``.
+        measure: the one to show.
+        system: likewise.
+    """
+    rows = values.filter(pl.col("measure") == measure, pl.col("system") == system)
+    by_cell = {(row["held_out"], row["test_set"]): row["value"] for row in rows.iter_rows(named=True)}
+    show = parse(measure).show_as_ecir_2023
+    columns = [Column("Trained", "heading")]
+    lines: list[Row] = []
+    for test_set in test_sets:
+        held_out = test_set.split(".", 1)[-1]
+        columns.append(Column(held_out, "number"))
+        cells = [Cell(show(by_cell[held_out, name]), shaded=name == test_set) for name in test_sets]
+        lines.append([f"without {held_out}", *cells])
+    return Table(columns, [lines], title=f"{system}, {measure}")
+
+
+def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
+    """All losses of all shifts, systems and measures with their statistics, one row each, sortable."""
+    words = ("shift", "part", "system", "measure")
+    numbers = ("Rel Loss", "low", "high", "In", "Out", "p (Holm)", "d", "n")
+    lines = [_statistics(shift, row) for shift, frame in results.items() for row in frame.iter_rows(named=True)]
+    columns = [*map(Column, words), *(Column(name, "number") for name in numbers)]
+    return Table(columns, [lines], title="Every loss", sorted_by="Rel Loss")
+
+
+def _mean(row: Mapping[str, Any], figure: str, measure: Measure, best: Mapping[tuple[str, str], float]) -> Cell:
+    return Cell(measure.show_as_ecir_2023(row[figure]), bold=best.get((row["cluster"], figure)) == row[figure])
+
+
+def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str, str], float]) -> Cell:
+    value, low, high = row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]
+    return Cell(
+        loss(value),
+        mark=_mark(row),
+        bold=value is not None and best.get((row["cluster"], "rel_loss")) == value,
+        tooltip=interval(low, high, row["queries"]),
+        bar=LossBar(value, low, high, harm=-1 if measure.lower_is_better else 1),
+    )
+
+
+def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
+    show = parse(row["measure"]).show_as_ecir_2023
+    ends = [Cell(loss(row[name]), sort=row[name]) for name in ("rel_loss", "rel_loss_low", "rel_loss_high")]
+    means = [Cell(show(row[name]), sort=row[name]) for name in ("avg_in", "out")]
+    return [
+        shift,
+        row.get("cluster") or row.get("size") or "",
+        row["system"],
+        row["measure"],
+        *ends,
+        *means,
+        Cell(_p(row["p_holm"]), sort=row["p_holm"]),
+        Cell("-" if row["d"] is None else f"{row['d']:.2f}", sort=row["d"]),
+        Cell(f"{row['queries']:,}", sort=float(row["queries"])),
     ]
 
 
-def _value(value: float, measure: str) -> str:
-    if measure.startswith("ASL"):
-        return f"{value:.1f}"
-    return f"{100 * value:.1f}" if measure.startswith(PERCENT_MEASURES) else f"{value:.3f}"
+def _inter_extra_columns(results: pl.DataFrame) -> list[Column]:
+    measures = results["measure"].unique(maintain_order=True)
+    figures = [Column(name, "number", group=measure) for measure in measures for name in ("Inter.", "Extra.", "Δ")]
+    return [Column("Models", "heading"), *figures]
 
 
-def _loss(loss: float | None, p: float | None) -> str:
-    """The loss in percent, marked where the corrected test does not show it (p ≥ 0.05)."""
-    if loss is None:
+def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
+    """One row a system: Inter., Extra. and Δ of every measure."""
+    lines: list[Row] = []
+    for (system,), rows in results.group_by("system", maintain_order=True):
+        cells: list[Cell | str] = [str(system)]
+        for row in rows.iter_rows(named=True):
+            show = parse(row["measure"]).show_as_cikm_2022
+            cells += [show(row["avg_in"]), show(row["out"]), _delta(row, marks)]
+        lines.append(cells)
+    return lines
+
+
+def _delta(row: Mapping[str, Any], marks: bool) -> Cell:
+    """Δ is the loss with its sign turned, and so is its interval."""
+    low, high = (None if row[name] is None else -row[name] for name in ("rel_loss_high", "rel_loss_low"))
+    delta = row["delta"]
+    return Cell(
+        "-" if delta is None else f"{delta:+.0%}".replace("+0%", "0%").replace("-0%", "0%"),
+        mark=_mark(row) if marks else "",
+        tooltip=interval(low, high, row["queries"]),
+        bar=LossBar(delta, low, high, harm=-1),
+    )
+
+
+def _mark(row: Mapping[str, Any]) -> str:
+    """° where the corrected test does not show the loss (p ≥ 0.05)."""
+    significant = row["p_holm"] is not None and row["p_holm"] < 0.05
+    return "" if row["rel_loss"] is None or significant else "°"
+
+
+def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], float]:
+    """(cluster, figure) → the best value where the systems differ; of losses the one with the least harm."""
+    best: dict[tuple[str, str], float] = {}
+    for (cluster,), rows in losses.group_by("cluster"):
+        for figure in ("avg_in", "out", "rel_loss"):
+            values = rows[figure].drop_nulls().to_list()
+            if len(set(values)) > 1:
+                best[str(cluster), figure] = min(values) if (figure == "rel_loss") != lower_is_better else max(values)
+    return best
+
+
+def _p(value: float | None) -> str:
+    if value is None:
         return "-"
-    return f"{loss:.1%}" + ("" if p is not None and p < 0.05 else "°")
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

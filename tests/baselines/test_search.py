@@ -108,7 +108,9 @@ app(sys.argv[1:])
 
 def test_a_prebuilt_index_of_texts_is_searched_by_bm25(files, command, tmp_path: Path):
     bm25.index(passages(90), tmp_path / "docs")
-    done = command("baselines", "search", "--pyserini-index", tmp_path / "docs", *files, "--out", tmp_path)
+    done = command(
+        "baselines", "search", "--model", tmp_path / "docs", "--architecture", "prebuilt", *files, "--out", tmp_path
+    )
     assert done.returncode == 0, done.stderr
     expected = [
         [query, one, str(rank)] for query, one, rank, _ in bm25.search(QUERIES.items(), tmp_path / "docs", 1000)
@@ -149,7 +151,7 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     sparse, dense = tiny("sparse"), tiny("dense")
     for arguments, sentence in (
-        ([], "name one of the system, --model, --checkpoint, --pyserini-index; given: none"),
+        ([], "name one of the system, --model, --checkpoint; given: none"),
         (["bm25", "--checkpoint", "ance"], "given: the system and --checkpoint"),
         (["splade"], "only bm25 is searched without a model, not 'splade'; name one by --model"),
         (["--model", dense], "--model and --architecture go together"),
@@ -160,8 +162,14 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
         (["--model", dense, "--architecture", "dense", "--option", "encode_batch=x"], "encode_batch cannot be 'x'"),
         (["--checkpoint", "tas"], "there is no checkpoint 'tas'; there are dpr"),
         (["--checkpoint", "tas-b"], "tas-b: cannot be loaded: there is no such folder, and the Hub cannot be had"),
-        (["--pyserini-index", "msmarco"], "msmarco: there is no such folder, and no such inverted index among"),
-        (["--pyserini-index", "msmarco-v1-passage.unicoil"], "is an index of impacts; name what weighs the queries"),
+        (
+            ["--model", "msmarco", "--architecture", "prebuilt"],
+            "msmarco: there is no such folder, and no such inverted index among",
+        ),
+        (
+            ["--model", "msmarco-v1-passage.unicoil", "--architecture", "prebuilt"],
+            "is an index of impacts; name what weighs the queries with --option query_encoder=",
+        ),
         (["bm25", "--test-set", "dl19"], "--test-set is of a release, and --queries names a file"),
     ):
         given = [str(one) for one in ("search", *arguments, *files, "--out", tmp_path)]

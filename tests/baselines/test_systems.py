@@ -22,11 +22,11 @@ LEARNING = {"backbone": {"layers": 2, "width": 32, "heads": 2}, "steps": 60, "ba
 def reciprocal_ranks(cell: Cell) -> dict[str, float]:
     """RR@10 of each test query of the topic shift."""
     retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
-    retriever.index(passages(cell.release), cell.index)
+    retriever.index(passages(cell.release), systems.index_folder(cell))
     relevant = dict(cell.release.qrels("topic_test").select("query_id", "passage_id").iter_rows())
     return {
         query: next((1 / rank for rank, (one, _) in enumerate(hits[:10], 1) if one == relevant[query]), 0.0)
-        for query, hits in retriever.search(cell.test_queries(), cell.index, cell.options["depth"])
+        for query, hits in retriever.search(cell.test_queries(), systems.index_folder(cell), cell.options["depth"])
     }
 
 
@@ -197,7 +197,7 @@ def test_bm25_is_tuned_on_validation_queries(
     relevant = dict(trainable_release.qrels("validation").select("query_id", "passage_id").iter_rows())
 
     def figure(k1: float, b: float) -> float:
-        hits = bm25.Bm25(k1, b).search(queries, cell.index, 10)
+        hits = bm25.Bm25(k1, b).search(queries, systems.index_folder(cell), 10)
         return sum(
             1 / ([*dict(found), relevant[q]].index(relevant[q]) + 1) for q, found in hits if relevant[q] in dict(found)
         )

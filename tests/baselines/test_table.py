@@ -1,16 +1,12 @@
 """Our figures beside the papers': on made-up runs over the real test sets, whose figures are known in advance."""
 
 import json
-import math
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from baselines import cost
-from baselines.grid.grid import cells
 from baselines.table import CIKM_FIGURES, FIGURES, Comparison, results
-from baselines.training.queries import training
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.release.reference import published
@@ -112,59 +108,3 @@ def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
     write_run(tmp_path, "splade.length.short.trec", mini_release, {"length.short": 1, "length.long": 1})
     with pytest.raises(UserError, match=r"no grid is complete: .* expected splade\.length\.long\.trec"):
         results(tmp_path, mini_release)
-
-
-THROUGHPUT = {
-    "device": "a GPU",
-    "config": "paper",
-    "systems": {
-        "splade": {"samples_per_second": 1000, "passages_per_second": 500, "queries_per_second": 10},
-        "monobert": {"samples_per_second": 100, "queries_per_second": 1},
-    },
-}
-
-
-def test_the_cost_of_a_grid(mini_release: Release, tmp_path: Path):
-    options = {
-        "bm25": {"depth": 10},
-        "splade": {"steps": 36_000, "batch_size": 20, "gradient_accumulation": 5},
-        "monobert": {"steps": 36_000, "batch_size": 10},
-    }
-    grid = cells(options, mini_release, tmp_path, shifts=["length"])
-    splade, monobert = cost.projected(grid, THROUGHPUT)
-    queries = 2 * len(grid[0].test_queries())
-    passages = 2 * mini_release.table("passages", "passages").height
-    assert (splade.system, splade.cells, splade.training) == ("splade", 2, 2.0)
-    assert splade.indexing == pytest.approx(passages / 500 / 3600)
-    assert splade.searching == pytest.approx(queries / 10 / 3600)
-    assert (monobert.training, monobert.indexing) == (2.0, 0.0)
-    assert monobert.searching == pytest.approx(queries / 3600)
-    assert monobert.hours == pytest.approx(2 + queries / 3600)
-    unmeasured = {"device": "a GPU", "systems": {"splade": THROUGHPUT["systems"]["monobert"]}}
-    with pytest.raises(UserError, match="passages_per_second of splade was not measured"):
-        cost.projected(grid, unmeasured)
-
-
-def test_the_cost_of_training_by_epochs(trainable_release: Release, tmp_path: Path):
-    [cell, _] = cells({"monobert": {"epochs": 3, "batch_size": 4}}, trainable_release, tmp_path, shifts=["length"])
-    pairs = sum(map(len, training(cell).positives.values()))
-    assert pairs > 100
-    [monobert] = cost.projected([cell], THROUGHPUT)
-    assert monobert.training == pytest.approx(math.ceil(3 * pairs / 4) * 4 / 100 / 3600)
-
-
-def test_the_cost_of_the_papers_grid_by_the_command_line(command: Run, published_release: Release, tmp_path: Path):
-    file = tmp_path / "measured.json"
-    file.write_text(json.dumps(THROUGHPUT))
-    chosen = ["--system", "splade", "--system", "monobert", "--release", published_release.folder]
-    done = command("baselines", "cost", "--config", "paper", "--measured", file, *chosen)
-    assert done.returncode == 0, done.stderr
-    assert "projected hours of a GPU, none measured" in done.stdout
-    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("splade"))
-    assert row[1:3] == ["10", f"{10 * 100_000 * 128 / 1000 / 3600:,.1f}"]
-    other = command("baselines", "cost", "--config", "mini", "--measured", file, *chosen)
-    said = f"baselines: {file}: was measured with the config paper, not mini\n"
-    assert (other.returncode, other.stderr) == (2, said)
-    file.write_text("{}")
-    wrong = command("baselines", "cost", "--config", "paper", "--measured", file, *chosen)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

@@ -14,9 +14,9 @@ import pytest
 from builder import rebuilt
 from builder import release as releases
 from builder.encoders import Lsa
-from builder.parameters import Parameters
-from builder.shifts.restrain import Parameters as Restrain
-from builder.shifts.topic import Parameters as Topic
+from builder.parameters import ShiftParameters
+from builder.shifts.restrain import RestrainParameters
+from builder.shifts.topic import TopicParameters
 from builder.sources import beir, irds, mini, released
 from builder.sources.collection import Collection, split_name
 from builder.verify import verify
@@ -27,13 +27,13 @@ from eval_kit.release import Release, open_release
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
-SETTINGS = Parameters(topic=Topic(k=60, size=150), restrain=Restrain({"a": 340, "b": 500}))
+SETTINGS = ShiftParameters(topic=TopicParameters(k=60, size=150), restrain=RestrainParameters({"a": 340, "b": 500}))
 SET = ("--set", "topic.k=60", "--set", "topic.size=150", "--set", "restrain.sizes=a:340,b:500", "--encoder", "lsa")
 
 
 @pytest.fixture(scope="session")
 def small() -> Collection:
-    return mini.collection(mini.Parameters(queries=1_500))
+    return mini.collection(mini.MiniParameters(queries=1_500))
 
 
 @pytest.fixture(scope="session")

@@ -103,4 +103,4 @@ def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
 def test_names() -> None:
     assert by_name("lsa") == Lsa()
     assert by_name(PAPER) == Model("distilbert-base-uncased:cls")
-    assert Model(PAPER).place == "distilbert-base-uncased"
+    assert Model(PAPER).source == "distilbert-base-uncased"

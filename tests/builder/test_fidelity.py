@@ -15,9 +15,8 @@ from builder import rebuilt
 from builder import release as releases
 from builder.encoders import Lsa
 from builder.fidelity import Match, agreement, compare
-from builder.fidelity_limits import LIMITS
-from builder.parameters import SHIFTS, Parameters, for_mini
-from builder.shifts.topic import Parameters as Topic
+from builder.parameters import SHIFTS, ShiftParameters, for_mini
+from builder.shifts.topic import TopicParameters
 from builder.sources import mini, released
 from eval_kit.errors import UserError
 from eval_kit.release import PartialRelease, Release, open_release
@@ -34,7 +33,7 @@ def division(**clusters: str) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def rebuilt_mini(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The counterpart of the ``mini_release`` of the same size."""
-    collection = mini.collection(mini.Parameters(queries=1_500))
+    collection = mini.collection(mini.MiniParameters(queries=1_500))
     parameters = for_mini(collection.train.height).changed(["restrain.sizes=large:330"])
     draft = rebuilt.draft(collection, encoder=mini.encoder(collection), parameters=parameters)
     folder = tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift"
@@ -108,21 +107,21 @@ def test_commands(rebuilt_mini: Release, mini_release: Release, command: Run, tm
     assert json.loads(done.stdout) == json.loads(json.dumps(expected.as_json()))
     page = (tmp_path / "page.md").read_text()
     assert page == expected.as_markdown() and str(tmp_path.parent) not in page
-    assert "| wh | how | how |" in page and all(f"- {line}" in page for line in LIMITS["topic"])
+    assert "| wh | how | how |" in page and all(f"- {line}" in page for line in SHIFTS["topic"].limits)
     assert command(*given).stdout == page + "\n"
 
 
 def test_releases_without_a_common_shift(mini_release: Release, tmp_path: Path) -> None:
-    draft = rebuilt.draft(mini.collection(mini.Parameters(queries=600)), ["wh"])
+    draft = rebuilt.draft(mini.collection(mini.MiniParameters(queries=600)), ["wh"])
     releases.write(draft, tmp_path / "wh")
-    other = rebuilt.draft(mini.collection(mini.Parameters(queries=600)), ["length"])
+    other = rebuilt.draft(mini.collection(mini.MiniParameters(queries=600)), ["length"])
     releases.write(other, tmp_path / "length")
     with pytest.raises(UserError, match="have no shift in common"):
         compare(open_release(tmp_path / "wh"), open_release(tmp_path / "length"))
 
 
 def test_every_shift_says_what_cannot_be_reproduced() -> None:
-    assert set(LIMITS) == set(SHIFTS) and all(LIMITS.values())
+    assert all(shift.limits for shift in SHIFTS.values())
 
 
 def test_the_published_queries_rebuilt_by_lsa(published_release: Release, tmp_path: Path) -> None:
@@ -131,7 +130,7 @@ def test_the_published_queries_rebuilt_by_lsa(published_release: Release, tmp_pa
     with pytest.warns(PartialRelease):
         collection = released.collection(published_release.folder)
     assert collection.train.height == 31_244 and collection.irds == "msmarco-passage"
-    parameters = Parameters(topic=Topic(size=5_000))
+    parameters = ShiftParameters(topic=TopicParameters(size=5_000))
     releases.write(rebuilt.draft(collection, ["topic", "wh", "length"], Lsa(), parameters), tmp_path / "ms-marco-shift")
     report = compare(open_release(tmp_path / "ms-marco-shift"), published_release)
     topic, wh, length = report.agreements

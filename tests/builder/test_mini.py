@@ -6,7 +6,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from builder.sources.mini import CLUSTERS, STRENGTHS, TEMPLATES, WH_TERMS, Mini, Parameters, generate
+from builder.shifts.wh import TERMS
+from builder.sources.mini import CLUSTERS, STRENGTHS, TEMPLATES, Mini, MiniParameters, generate
+from eval_kit.errors import UserError
 
 FRAMES = ("passages", "queries", "qrels")
 SHIFTS = [(shift, cluster) for shift, clusters in CLUSTERS.items() for cluster in clusters]
@@ -19,7 +21,7 @@ def mini() -> Mini:
 
 @pytest.fixture(scope="module")
 def unshifted() -> Mini:
-    return generate(Parameters(strength=0))
+    return generate(MiniParameters(strength=0))
 
 
 def relevant(mini: Mini) -> dict[str, set[str]]:
@@ -64,7 +66,7 @@ def words(texts: Iterable[str]) -> Counter[str]:
 
 
 def test_same_parameters_same_frames(mini: Mini) -> None:
-    again, other = generate(Parameters()), generate(Parameters(seed=14))
+    again, other = generate(MiniParameters()), generate(MiniParameters(seed=14))
     for name in FRAMES:
         assert_frame_equal(getattr(mini, name), getattr(again, name))
         assert not getattr(mini, name).equals(getattr(other, name))
@@ -85,7 +87,7 @@ def test_counts(mini: Mini) -> None:
 
 @pytest.mark.parametrize("queries", [500, 3_000])
 def test_other_sizes(queries: int) -> None:
-    small = generate(Parameters(queries=queries))
+    small = generate(MiniParameters(queries=queries))
     assert len(small.queries) == queries
     assert len(small.passages) == 2 * queries
     assert small.queries["population"].n_unique() == 5
@@ -99,7 +101,7 @@ def test_ids_are_unique_numbers(mini: Mini) -> None:
 
 def test_published_rules_hold(mini: Mini) -> None:
     for text, wh, length in mini.queries.select("text", "wh", "length").iter_rows():
-        matched = [c for c, terms in WH_TERMS.items() if any(term in text.lower() for term in terms)]
+        matched = [c for c, terms in TERMS.items() if any(term in text.lower() for term in terms)]
         assert matched == ([] if wh is None else [wh]), text
         assert length == ("short" if len(text.split(" ")) <= 5 else "long"), text
 
@@ -201,14 +203,14 @@ def test_oracle_refuses_what_it_does_not_know(mini: Mini) -> None:
 
 @pytest.mark.parametrize("strength", [-0.1, 1.1, math.nan])
 def test_parameters_out_of_range(strength: float) -> None:
-    with pytest.raises(ValueError, match="strength must be in"):
-        Parameters(strength=strength)
-    with pytest.raises(ValueError, match="queries must be at least 500"):
-        Parameters(queries=499)
+    with pytest.raises(UserError, match="strength must be in"):
+        MiniParameters(strength=strength)
+    with pytest.raises(UserError, match="queries must be at least 500"):
+        MiniParameters(queries=499)
 
 
 def test_hardness_separates_a_lexical_ranker() -> None:
-    made = generate(Parameters(queries=4_000))
+    made = generate(MiniParameters(queries=4_000))
     truth = relevant(made)
     postings = defaultdict(list)
     for passage_id, text in made.passages.iter_rows():

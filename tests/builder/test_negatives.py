@@ -27,7 +27,7 @@ import sys
 from pathlib import Path
 from builder import negatives
 negatives.SHARD = 40
-negatives.add(Path(sys.argv[1]), negatives.Parameters({DEPTH}, {SAMPLE}), Path(sys.argv[2]), int(sys.argv[3]))
+negatives.add(Path(sys.argv[1]), negatives.NegativeParameters({DEPTH}, {SAMPLE}), Path(sys.argv[2]), int(sys.argv[3]))
 """
 SEARCH = f"""
 import json
@@ -234,7 +234,7 @@ def test_killed_and_taken_up_by_two_at_once_to_the_same_bytes(
 
 def test_a_sample_larger_than_the_depth(bare: Path) -> None:
     with pytest.raises(UserError, match="cannot draw 20 of 10 passages"):
-        negatives.add(bare, negatives.Parameters(depth=10, sample=20))
+        negatives.add(bare, negatives.NegativeParameters(depth=10, sample=20))
 
 
 def test_queries_without_text(bare: Path, tmp_path: Path) -> None:

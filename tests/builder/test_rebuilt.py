@@ -17,11 +17,12 @@ from sklearn.metrics import adjusted_rand_score
 
 from builder import rebuilt
 from builder import release as releases
+from builder.assembly import described
 from builder.encoders import Compute, Lsa, Model, public_name
-from builder.parameters import Parameters, for_mini
+from builder.parameters import ShiftParameters, for_mini
 from builder.shifts import wh
-from builder.shifts.restrain import Parameters as Restrain
-from builder.shifts.topic import Parameters as Topic
+from builder.shifts.restrain import RestrainParameters
+from builder.shifts.topic import TopicParameters
 from builder.sources import mini
 from builder.sources.collection import Collection
 from builder.verify import verify
@@ -33,7 +34,7 @@ type Run = Callable[..., subprocess.CompletedProcess[str]]
 RANKERS = 6
 LEVEL = 20
 LSA = Lsa(dimensions=8)
-SETTINGS = Parameters(topic=Topic(k=30, size=150), restrain=Restrain({"a": 340, "b": 500}))
+SETTINGS = ShiftParameters(topic=TopicParameters(k=30, size=150), restrain=RestrainParameters({"a": 340, "b": 500}))
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +78,7 @@ def release(runs: list[Path], command: Run, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def small() -> Collection:
-    return mini.collection(mini.Parameters(queries=1_500))
+    return mini.collection(mini.MiniParameters(queries=1_500))
 
 
 def built(collection: Collection, **options: Any) -> dict[str, Any]:
@@ -243,11 +244,11 @@ def test_wh_clusters_are_cut_to_size_and_a_test_query_is_one_in_each_cluster() -
     ids = [str(i) for i in range(600)]
     texts = ["what and how" if i % 3 == 0 else "how" for i in range(600)]
     queries = pl.DataFrame({"query_id": ids, "text": texts})
-    found = wh.assign(queries, wh.Parameters(size=150, test_share=0.2))
+    found = wh.assign(queries, wh.WhParameters(size=150, test_share=0.2))
     assert dict(found.group_by("cluster").len().iter_rows()) == {"wha": 150, "how": 150}
     assert found.group_by("query_id").agg(pl.col("split").n_unique())["split"].max() == 1
     assert found.filter(pl.col("split") == "test")["query_id"].n_unique() == round(0.2 * found["query_id"].n_unique())
-    other_order = wh.assign(queries[::-1], wh.Parameters(size=150, test_share=0.2))
+    other_order = wh.assign(queries[::-1], wh.WhParameters(size=150, test_share=0.2))
     assert found.sort("query_id", "cluster").equals(other_order.sort("query_id", "cluster"))
 
 
@@ -259,10 +260,10 @@ def test_a_folders_name_stands_for_it_in_manifests(tmp_path: Path) -> None:
 
 def test_parameters_by_name() -> None:
     settings = ["topic.k=20", "topic.test_share=0.3", "restrain.sizes=a:100,b:300", "chameleons.levels=50,10"]
-    changed = Parameters().changed([*settings, "wh.rule=token"]).seeded(5)
+    changed = ShiftParameters().changed([*settings, "wh.rule=token"]).seeded(5)
     assert (changed.topic.k, changed.topic.test_share, changed.topic.seed) == (20, 0.3, 5)
-    assert changed.described("restrain") == {"sizes": {"a": 100, "b": 300}, "seed": 5}
-    assert changed.described("chameleons") == {"levels": [10, 50]} and changed.wh.rule == "token"
+    assert described(changed.restrain) == {"sizes": {"a": 100, "b": 300}, "seed": 5}
+    assert described(changed.chameleons) == {"levels": [10, 50]} and changed.wh.rule == "token"
     assert for_mini(10_000).topic.size == 1_800
 
 
@@ -283,7 +284,7 @@ def test_parameters_by_name() -> None:
 )
 def test_settings_that_are_refused(setting: str, sentence: str) -> None:
     with pytest.raises(UserError) as error:
-        Parameters().changed([setting])
+        ShiftParameters().changed([setting])
     assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
@@ -346,13 +347,28 @@ def test_options_and_runs_that_are_refused_leave_nothing(
         (["--from", "rebuilt", *two_runs], "chameleons need three rankers at least, not 2"),
         (["--from", "rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
         (["--from", "rebuilt", "--collection", folder, "--encoder", "lsa"], "topics of about 25,000 queries cannot be"),
-        (["--from", "rebuilt", "--upstream", folder], "--upstream belongs to --from published"),
-        (["--from", "mini", "--collection", "mini"], "--collection belongs to --from rebuilt"),
+        (["--from", "rebuilt", "--collection", folder, "--queries", 600], "--queries belongs to the collection mini"),
         (["--from", "rebuilt", "--collection", "beir/nothing"], "there is no collection 'beir/nothing'"),
     ):
         done = command("builder", "build", *arguments, "--out", out)
         assert done.returncode == 2 and done.stdout == "", arguments
         assert sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not out.parent.exists(), arguments
+
+
+def test_options_of_another_source_are_refused(command: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out" / "release"
+    for arguments, sentence in (
+        (["--from", "rebuilt", "--upstream", tmp_path], "No such option: --upstream"),
+        (["rebuilt", "--upstream", tmp_path], "No such option: --upstream"),
+        (["--collection", "mini", "--from=mini"], "No such option: --collection"),
+        (["published", "--seed", 13], "No such option: --seed"),
+        (["--from", "nothing"], "No such command 'nothing'"),
+        (["--queries", 600], "No such option: --queries"),
+    ):
+        done = command("builder", "build", *arguments, "--out", out)
+        assert done.returncode == 2 and done.stdout == "", arguments
+        assert done.stderr.count("Error: ") == 1 and f"Error: {sentence}" in done.stderr, done.stderr
         assert not out.parent.exists(), arguments
 
 

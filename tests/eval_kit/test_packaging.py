@@ -38,10 +38,11 @@ def test_the_wheel_holds_the_published_tables(unpacked: Path):
     }
 
 
-def test_the_wheel_holds_what_its_pages_need(unpacked: Path):
-    assert {path.name for path in (unpacked / "eval_kit/pages/assets").iterdir()} == {
-        path.name for path in (ROOT / "eval_kit/pages/assets").iterdir()
-    }
+@pytest.mark.parametrize("folder", ["assets", "templates"])
+def test_the_wheel_holds_what_its_pages_need(unpacked: Path, folder: str):
+    names = {path.name for path in (ROOT / "eval_kit/pages" / folder).iterdir()}
+    assert names
+    assert {path.name for path in (unpacked / "eval_kit/pages" / folder).iterdir()} == names
 
 
 def test_the_wheel_scores_a_run(unpacked: Path, mini_release: Release, tmp_path: Path):

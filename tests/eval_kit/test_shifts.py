@@ -1,4 +1,4 @@
-"""Shifts: the training sets of the published lists are the authors', and ir_datasets gives what the baselines train on."""
+"""The training sets of the published lists are the authors', the same for ir_datasets and the baselines."""
 
 import pytest
 

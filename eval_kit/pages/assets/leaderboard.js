@@ -15,18 +15,18 @@
     if (values.includes(before)) select.value = before;
   };
   const filter = () => {
-    const wanted = search.value.trim().toLowerCase();
+    const sought = search.value.trim().toLowerCase();
     let count = 0;
     for (const row of rows) {
-      const told = row.dataset;
+      const about = row.dataset;
       row.hidden = !(
-        told.shift === shift.value &&
-        told.set === set.value &&
-        told.measure === measure.value &&
-        (architecture.value === "" || told.architecture === architecture.value) &&
-        (!release || told.release === "" || told.release === release.value) &&
+        about.shift === shift.value &&
+        about.set === set.value &&
+        about.measure === measure.value &&
+        (architecture.value === "" || about.architecture === architecture.value) &&
+        (!release || about.release === "" || about.release === release.value) &&
         (published.checked || !row.classList.contains("published")) &&
-        (!wanted || row.cells[0].textContent.toLowerCase().includes(wanted))
+        (!sought || row.cells[0].textContent.toLowerCase().includes(sought))
       );
       count += !row.hidden;
     }
@@ -44,7 +44,7 @@
     filter();
   };
   shift.addEventListener("change", refresh);
-  for (const one of [set, measure, architecture, release, published]) one?.addEventListener("change", filter);
+  for (const control of [set, measure, architecture, release, published]) control?.addEventListener("change", filter);
   search.addEventListener("input", filter);
   box.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
   refresh();

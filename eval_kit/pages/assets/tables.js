@@ -11,12 +11,12 @@
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
 
   // The direction that a click on a header gives: numbers start with the greatest, words with the first.
-  window.nextOrder = (header) => {
+  const nextOrder = (header) => {
     const now = header.getAttribute("aria-sort");
     const first = header.classList.contains("num") ? "descending" : "ascending";
-    const other = first === "descending" ? "ascending" : "descending";
-    const next = now === first ? other : first;
-    for (const one of header.parentElement.children) one.removeAttribute("aria-sort");
+    const second = first === "descending" ? "ascending" : "descending";
+    const next = now === first ? second : first;
+    for (const column of header.parentElement.children) column.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", next);
     return next;
   };
@@ -28,18 +28,22 @@
       .map(([, row]) => row);
   };
 
-  for (const table of document.querySelectorAll("table[data-sortable]")) {
-    const body = table.tBodies[0];
-    const sort = (header, order) => {
-      const column = [...header.parentElement.children].indexOf(header);
-      body.append(...inOrder([...body.rows], (row) => key(row.cells[column]), order));
-    };
-    for (const button of table.querySelectorAll("thead button")) {
+  // Calls sort when a header's button is pressed, and at once for the column that is marked as sorted.
+  window.sortable = (box, sort) => {
+    for (const button of box.querySelectorAll("thead button")) {
       const header = button.closest("th");
       button.addEventListener("click", () => sort(header, nextOrder(header)));
     }
-    const initial = table.querySelector("th[aria-sort]");
+    const initial = box.querySelector("th[aria-sort]");
     if (initial) sort(initial, initial.getAttribute("aria-sort"));
+  };
+
+  for (const table of document.querySelectorAll("table[data-sortable]")) {
+    const body = table.tBodies[0];
+    sortable(table, (header, order) => {
+      const column = [...header.parentElement.children].indexOf(header);
+      body.append(...inOrder([...body.rows], (row) => key(row.cells[column]), order));
+    });
   }
 
   // Legend buttons show and hide a system in every picture of their figure.

@@ -234,12 +234,14 @@ def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: R
     assert not (tmp_path / "g").exists()
 
 
-def test_a_grid_that_trains_on_negatives_is_refused_without_them(tmp_path: Path):
+def test_a_grid_that_trains_on_negatives_is_refused_without_them(release: Release, tmp_path: Path):
     releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
-    release = open_release(tmp_path / "ms-marco-shift")
-    refuse_without_negatives(release, [{"depth": 10}])
-    with pytest.raises(UserError, match=f"has no negatives; draw them with: python -m builder negatives {tmp_path}"):
-        refuse_without_negatives(release, [{"depth": 10}, {"backbone": "a model", "depth": 10}])
+    plain = open_release(tmp_path / "ms-marco-shift")
+    bm25, trained = {"depth": 10}, {"backbone": "a model", "depth": 10}
+    refuse_without_negatives(plain, [bm25])
+    refuse_without_negatives(release, [bm25, trained])
+    with pytest.raises(UserError, match="has no negatives; draw them with: python -m builder negatives"):
+        refuse_without_negatives(plain, [bm25, trained])
 
 
 def test_a_cell_travels_without_its_tables(release: Release, tmp_path: Path):

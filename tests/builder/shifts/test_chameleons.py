@@ -7,7 +7,7 @@ from polars.testing import assert_frame_equal
 
 from builder.shifts import chameleons
 from builder.shifts.chameleons import (
-    Parameters,
+    ChameleonParameters,
     agreement,
     assign,
     average_precision,
@@ -66,7 +66,7 @@ def planted(n: int = 1_000, seed: int = 1) -> tuple[pl.DataFrame, dict[str, set[
 
 def test_planted_hard_queries_are_recovered() -> None:
     values, truth = planted()
-    found = assign(values, Parameters(levels=[20]))
+    found = assign(values, ChameleonParameters(levels=[20]))
     assert {name: set(members(found, name, 20)) for name in truth} == truth
     assert found["query_id"].equals(values["query_id"])
     assert found.schema["level_20"] == pl.Enum(["none", "veiled", "pygmy", "lesser"])
@@ -78,9 +78,11 @@ def test_sets_are_nested_and_grow_with_the_level() -> None:
     found = assign(values)
     assert found.columns == ["query_id", *(f"level_{level}" for level in (10, 20, 30, 40, 50))]
     held = {
-        (name, level): set(members(found, name, level)) for name in chameleons.SETS for level in Parameters().levels
+        (name, level): set(members(found, name, level))
+        for name in chameleons.SETS
+        for level in ChameleonParameters().levels
     }
-    for level in Parameters().levels:
+    for level in ChameleonParameters().levels:
         assert held["lesser", level] <= held["pygmy", level] <= held["veiled", level]
     for name in chameleons.SETS:
         for low, high in ((10, 20), (20, 30), (30, 40), (40, 50)):
@@ -175,7 +177,7 @@ def test_other_things_that_are_refused() -> None:
     with pytest.raises(UserError, match="three rankers at least, not 2"):
         assign(values.select("query_id", *RANKERS[:2]))
     with pytest.raises(UserError, match="1 to 100 percent, not 0"):
-        assign(values, Parameters(levels=[0]))
+        assign(values, ChameleonParameters(levels=[0]))
     with pytest.raises(UserError, match="the bottom 10 % of 4 queries are none"):
         assign(values[:4])
     with pytest.raises(UserError, match="no rankers"):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from planted_vectors import blobs, shuffled
 from polars.testing import assert_frame_equal
 
-from builder.shifts.restrain import Parameters, assign, depths, solve
+from builder.shifts.restrain import RestrainParameters, assign, depths, solve
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
@@ -39,7 +39,7 @@ def test_depth_is_the_best_rank_by_inner_product() -> None:
 
 def test_interpolation_is_the_union_of_the_top_i_and_extrapolation_outside_the_top_e() -> None:
     train, tests = queries()
-    found = assign(train, tests, Parameters(SIZES))
+    found = assign(train, tests, RestrainParameters(SIZES))
     order = np.argsort(-(tests.values @ train.values.T), axis=1)
     for one in solve(depths(train, tests), SIZES):
         interpolate, extrapolate = sets(found, one.size)
@@ -73,7 +73,7 @@ def test_solved_sizes_are_the_nearest_there_are(depth: list[int], share: float) 
 
 
 def test_sets_are_nested_and_regimes_disjoint_at_any_two_sizes_as_published() -> None:
-    found = assign(*queries(), Parameters(SIZES))
+    found = assign(*queries(), RestrainParameters(SIZES))
     (small, far_small), (medium, far_medium), (large, far_large) = (sets(found, size) for size in SIZES)
     assert small < medium < large and far_small < far_medium < far_large
     assert not large & far_large
@@ -82,13 +82,13 @@ def test_sets_are_nested_and_regimes_disjoint_at_any_two_sizes_as_published() ->
 def test_deterministic_whatever_threads_and_order_and_sampled_by_seed() -> None:
     sizes = {"small": 400, "medium": 700, "large": 950}
     train, tests = queries(tests=200)
-    first = assign(train, tests, Parameters(sizes), threads=1)
+    first = assign(train, tests, RestrainParameters(sizes), threads=1)
     assert first.schema["regime_small"] == pl.Enum(["interpolate", "extrapolate"])
     assert first["query_id"].equals(train.query_ids)
-    assert_frame_equal(first, assign(train, tests, Parameters(sizes), threads=2))
-    other_order = assign(shuffled(train), shuffled(tests), Parameters(sizes))
+    assert_frame_equal(first, assign(train, tests, RestrainParameters(sizes), threads=2))
+    other_order = assign(shuffled(train), shuffled(tests), RestrainParameters(sizes))
     assert_frame_equal(first.sort("query_id"), other_order.sort("query_id"))
-    other_seed = assign(train, tests, Parameters(sizes, seed=14))
+    other_seed = assign(train, tests, RestrainParameters(sizes, seed=14))
     assert not first.equals(other_seed)
     assert [sets(first, s)[0] for s in sizes] == [sets(other_seed, s)[0] for s in sizes]
 
@@ -105,7 +105,7 @@ def test_interpolation_is_nearer_to_the_tests_on_mini_at_every_size(
     train = mini_embedded["train"]
     dl = [mini_embedded["dl19"], mini_embedded["dl20"]]
     tests = Vectors("planted", pl.concat(one.query_ids for one in dl), np.concatenate([one.values for one in dl]))
-    found = assign(train, tests, Parameters({"350": 350, "700": 700, "1400": 1_400, "4000": 4_000}))
+    found = assign(train, tests, RestrainParameters({"350": 350, "700": 700, "1400": 1_400, "4000": 4_000}))
     similarity = pl.DataFrame({"query_id": train.query_ids, "similarity": (train.values @ tests.values.T).max(axis=1)})
     planted = mini.queries.select("query_id", "nearness").join(similarity, on="query_id")
     for size in ("350", "700", "1400", "4000"):
@@ -126,7 +126,7 @@ def test_interpolation_is_nearer_to_the_tests_on_mini_at_every_size(
 )
 def test_sizes_that_cannot_be_reached(sizes: dict[str, int], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        assign(*queries(), Parameters(sizes))
+        assign(*queries(), RestrainParameters(sizes))
 
 
 def test_other_things_that_are_refused() -> None:

@@ -6,7 +6,7 @@ from polars.testing import assert_frame_equal
 from sklearn.metrics import adjusted_rand_score
 
 from builder.shifts.kmeans import kmeans
-from builder.shifts.resttest import Parameters, assign
+from builder.shifts.resttest import ResttestParameters, assign
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
 
@@ -36,7 +36,7 @@ def test_training_and_test_queries_are_clustered_together() -> None:
     """A test query is in the bucket of the nearest centroid over all queries, not of the training queries alone."""
     given, _ = splits(spread=2.0)
     vectors = np.concatenate([one.values for one in given.values()])
-    labels = kmeans(vectors, 5, Parameters().seed).labels
+    labels = kmeans(vectors, 5, ResttestParameters().seed).labels
     found = pl.concat(assign(given).values())["bucket"].to_list()
     assert adjusted_rand_score(labels, found) == 1
 
@@ -49,7 +49,7 @@ def test_deterministic_whatever_the_threads() -> None:
 
 
 def test_other_k() -> None:
-    assert assign(splits()[0], Parameters(k=3))["dev"]["bucket"].n_unique() == 3
+    assert assign(splits()[0], ResttestParameters(k=3))["dev"]["bucket"].n_unique() == 3
 
 
 def test_what_is_refused() -> None:

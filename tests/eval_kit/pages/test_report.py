@@ -10,13 +10,16 @@ import browser
 import numpy as np
 import polars as pl
 import pytest
+from jinja2 import UndefinedError
+from markupsafe import Markup
 
 from builder import mini as planted
 from builder import release as releases
 from builder.sources import mini
 from eval_kit.errors import UserError
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
-from eval_kit.pages.markup import Html, data, element, page
+from eval_kit.pages.markup import element
+from eval_kit.pages.page import TEMPLATES, render
 from eval_kit.pages.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.pages.report import write_report
 from eval_kit.pages.report_data import nearness, paired, queries_to_encode, standings
@@ -48,7 +51,7 @@ def grid(tmp_path_factory) -> Grid:
     folder = tmp_path_factory.mktemp("report")
     releases.write(planted.draft(queries=2_000), folder / "ms-marco-shift")
     release = open_release(folder / "ms-marco-shift")
-    made = mini.generate(mini.Parameters(queries=2_000))
+    made = mini.generate(mini.MiniParameters(queries=2_000))
     rng = np.random.default_rng(0)
 
     def write(system: str, cell: str, shift: str, held_out: str | None, ids: pl.Series, noise: float) -> Path:
@@ -111,8 +114,16 @@ def numbers(tab, selector: str) -> list[float]:
 # What is in the report
 
 
-def rows_of(report: Path) -> dict:
-    return json.loads(re.search(r'id="rows">(.*?)</script>', report.read_text(), re.DOTALL)[1])
+def data_of(report: Path) -> dict:
+    """The page's data, each row as a dict."""
+    document = json.loads(re.search(r'id="rows">(.*?)</script>', report.read_text(), re.DOTALL)[1])
+    document["rows"] = [dict(zip(document["columns"], row, strict=True)) for row in document["rows"]]
+    return document
+
+
+def text_of(report: Path) -> str:
+    """The words between the tags, as a browser collapses their white space."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", report.read_text())).split())
 
 
 def test_the_report_is_one_small_file_and_the_same_every_time(grid, report, tmp_path):
@@ -162,7 +173,7 @@ def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid
 
 
 def test_the_sentence_says_what_was_found(grid, report):
-    text = unescape(re.sub(r"<[^>]+>", "", report.read_text()))
+    text = text_of(report)
     [one] = [
         one
         for one in standings(grid.found, "topic", paired(grid.values, "topic", grid.release))
@@ -184,7 +195,7 @@ def test_seeds_are_averaged(grid, tmp_path):
 
 
 def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):
-    document = rows_of(report)
+    document = data_of(report)
     groups = len(document["groups"])
     assert groups == 5
     texts = dict(grid.release.table("topic", "test").select("query_id", "text").iter_rows())
@@ -197,22 +208,22 @@ def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):
     }
     values = grid.values.filter(pl.col("shift") == "topic", pl.col("measure") == "RR@10")
     checked = 0
-    for group, system, part, query, inside, out, in_rank, out_rank, near in document["rows"]:
-        if group != 0:
+    for row in document["rows"]:
+        if row["group"] != 0:
             continue
-        identifier, text = document["queries"][query]
-        cluster, name = document["parts"][part], document["systems"][system]
+        identifier, text = document["queries"][row["query"]]
+        cluster, name = document["parts"][row["part"]], document["systems"][row["system"]]
         assert text == texts[identifier]
-        assert near == pytest.approx(r[cluster, identifier], rel=1e-4)
+        assert row["r"] == pytest.approx(r[cluster, identifier], rel=1e-4)
         if checked < 50:
             mine = values.filter(pl.col("query_id") == identifier, pl.col("system") == name)
             mine = mine.filter(pl.col("test_set") == f"topic.{cluster}")
             is_out = pl.col("held_out") == cluster
-            assert inside == pytest.approx(mine.filter(~is_out)["value"].mean(), abs=1e-4)
+            assert row["in"] == pytest.approx(mine.filter(~is_out)["value"].mean(), abs=1e-4)
             [value] = mine.filter(is_out)["value"]
-            assert out == pytest.approx(value, abs=1e-4)
-            assert out_rank == (round(1 / value) if value else 0)
-            assert (in_rank == 0) == (mine.filter(~is_out, pl.col("value") == 0).height > 2)
+            assert row["out"] == pytest.approx(value, abs=1e-4)
+            assert row["out_rank"] == (round(1 / value) if value else 0)
+            assert (row["in_rank"] == 0) == (mine.filter(~is_out, pl.col("value") == 0).height > 2)
         checked += 1
     assert checked > 50
 
@@ -220,10 +231,10 @@ def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):
 def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path):
     monkeypatch.setattr("eval_kit.pages.explorer.MAX_ROWS", 20)
     write_report(grid.found, grid.release, tmp_path / "r.html")
-    rows = rows_of(tmp_path / "r.html")["rows"]
+    rows = data_of(tmp_path / "r.html")["rows"]
     assert len(rows) == 20
     pairs = paired(grid.values, "topic", grid.release).filter(pl.col("measure") == "RR@10")
-    least = min(abs(row[4] - row[5]) for row in rows)
+    least = min(abs(row["in"] - row["out"]) for row in rows)
     assert least >= (pairs["inside"] - pairs["out"]).abs().sort(descending=True)[19] - 1e-9
     assert "the 20 with the greatest difference" in (tmp_path / "r.html").read_text()
 
@@ -279,7 +290,9 @@ def test_runs_that_find_nothing_and_vectors_that_tell_nothing(grid, tmp_path):
     alike = Vectors("alike.npy", needed["query_id"], np.ones((needed.height, 4)))
     write_report(found, grid.release, tmp_path / "zero.html", alike)
     text = (tmp_path / "zero.html").read_text()
-    assert "</strong> has no measurable loss of RR@10 on wh words it never saw in training." in text
+    assert "zero has no measurable loss of RR@10 on wh words it never saw in training." in text_of(
+        tmp_path / "zero.html"
+    )
     assert not re.search(r"""[="'\s>](-?inf|nan)["'\s<%]""", text)
 
 
@@ -292,14 +305,25 @@ def test_a_folder_that_is_not_there_is_a_sentence(grid, tmp_path):
 
 
 def test_markup_escapes_all_but_markup():
-    made = element("p", "<&>", Html("<b>"), title="\"'<", hidden=None, open=True, data_x=1.50)
-    assert made == '<p title="&quot;&#x27;&lt;" open data-x="1.5">&lt;&amp;&gt;<b></p>'
-    assert element("p", f"{Html('<b>')}") == "<p>&lt;b&gt;</p>"  # an f-string forgets what was markup: on the safe side
-    assert data("x", "</script><!--\u2028&") == (
-        '<script type="application/json" id="x">"\\u003c/script\\u003e\\u003c!--\\u2028\\u0026"</script>'
+    made = element("p", "<&>", Markup("<b>"), title="\"'<", hidden=None, open=True, data_x=1.50)
+    assert made == '<p title="&#34;&#39;&lt;" open data-x="1.5">&lt;&amp;&gt;<b></p>'
+    assert element("p", f"{Markup('<b>')}") == "<p>&lt;b&gt;</p>"  # an f-string forgets what was markup: safe
+
+
+def test_templates_escape_text_and_data():
+    def rendered(source: str, value: object) -> str:
+        return TEMPLATES.from_string(source).render(value=value)
+
+    assert rendered('<p title="{{ value }}">{{ value }}</p>', "<&\"'>") == (
+        '<p title="&lt;&amp;&#34;&#39;&gt;">&lt;&amp;&#34;&#39;&gt;</p>'
+    )
+    assert rendered("<script>{{ value|tojson }}</script>", "</script><!--&") == (
+        '<script>"\\u003c/script\\u003e\\u003c!--\\u0026"</script>'
     )
     with pytest.raises(ValueError, match="JSON"):
-        data("x", float("nan"))
+        rendered("{{ value|tojson }}", float("nan"))
+    with pytest.raises(UndefinedError):
+        rendered("{{ vlaue }}", "x")
 
 
 def test_bars_share_a_scale_and_stay_in_their_cell():
@@ -348,9 +372,9 @@ def test_the_explorer_sorts_by_mouse_and_keyboard(tab, report):
 
 def test_the_explorer_filters_and_grows(tab, report):
     tab.open(report)
-    document = rows_of(report)
+    document = data_of(report)
     status = "#explorer [role=status]"
-    of_topic = [row for row in document["rows"] if row[0] == 0]
+    of_topic = [row for row in document["rows"] if row["group"] == 0]
     assert tab.texts(status) == [f"Showing 100 of {len(of_topic):,} rows"]
     assert len(tab.texts("#explorer tbody tr")) == 100
     tab.click("#explorer .more")
@@ -460,8 +484,12 @@ def test_print_shows_what_matters(tab, report):
 
 
 def test_nothing_is_fetched_even_if_it_were_asked_for(tab, tmp_path):
-    body = element("main", element("p", "x", id="x"), Html('<img src="https://example.invalid/a.png" alt="">'))
-    (tmp_path / "page.html").write_text(page("x", Html(body + "<script>document.title = 'run'</script>"), []))
+    template = TEMPLATES.from_string(
+        "{% extends 'page.html.j2' %}{% block title %}x{% endblock %}"
+        "{% block body %}<img src='https://example.invalid/a.png' alt=''>"
+        "<script>document.title = 'run'</script>{% endblock %}"
+    )
+    (tmp_path / "page.html").write_text(render(template, []))
     tab.open(tmp_path / "page.html")
     assert tab.js("document.title") == "x"
     assert any("Content Security Policy" in one for one in tab.console)

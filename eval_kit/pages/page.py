@@ -1,0 +1,51 @@
+"""One self-contained HTML page from a template, with styles, scripts and data inside.
+
+Templates escape everything that is not markup already. A content security policy keeps a browser from fetching anything
+and from running any script but the page's own.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from eval_kit import __version__
+from eval_kit.pages.plots import loss_bar, swatch
+from eval_kit.pages.report_data import lower_is_better
+from eval_kit.pages.report_tables import minus, number, percent, sort_header
+
+TEMPLATES = Environment(
+    loader=PackageLoader("eval_kit.pages"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+for helper in (loss_bar, lower_is_better, minus, number, percent, sort_header, swatch):
+    TEMPLATES.globals[helper.__name__] = helper
+# For the filter ``tojson``, which escapes whatever could end a script element.
+TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+
+
+def render(template: str | Template, scripts: Sequence[str], **values: Any) -> str:
+    """A whole page.
+
+    Args:
+        template: one that extends ``page.html.j2``, or its name.
+        scripts: names of files in ``eval_kit/pages/assets``, in the order in which they run.
+        values: for the template.
+    """
+    assets = files("eval_kit.pages") / "assets"
+    code = [(assets / name).read_text(encoding="utf-8") for name in scripts]
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in code]
+    return TEMPLATES.get_template(template).render(
+        style=(assets / "page.css").read_text(encoding="utf-8"),
+        scripts=code,
+        allowed=" ".join(f"'sha256-{digest}'" for digest in digests) or "'none'",
+        version=__version__,
+        **values,
+    )

@@ -1,0 +1,102 @@
+"""A table in HTML."""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+
+from markupsafe import Markup
+
+from eval_kit.pages.plots import loss_bar, span
+from eval_kit.tables.table import Cell, Column, Row, Table, as_cell
+
+_CLASSES = {"heading": "who", "label": "label", "text": "", "number": "num"}
+
+
+def to_html(table: Table) -> Markup:
+    """The table, without its notes, in a region that scrolls where the page is narrow."""
+    caption = _element("caption", table.title) if table.title else Markup()
+    sortable = "" if table.sorted_by else None
+    bars = [cell.bar for row in table.rows() for cell in row if cell.bar]
+    scale = span(end for bar in bars for end in (bar.loss, bar.low, bar.high))
+    bodies = [_body(table, group, scale) for group in table.groups]
+    return scroll("wide table", _element("table", caption, _head(table), *bodies, data_sortable=sortable))
+
+
+def scroll(label: str, *inside: str) -> Markup:
+    """A wide thing that scrolls on its own where the page is narrow, by keyboard too."""
+    return _element("div", *inside, class_="scroll", role="region", tabindex=0, aria_label=label)
+
+
+def sort_header(name: str, number: bool, sorted_: str | None = None, key: str | None = None) -> Markup:
+    """A column's header with a button that sorts by it."""
+    button = _element("button", name, type="button")
+    return _element("th", button, scope="col", class_="num" if number else None, aria_sort=sorted_, data_key=key)
+
+
+def typographic(number: str) -> str:
+    """A number for readers: with a proper minus sign, a dash where there is none, and no negative zero."""
+    return re.sub(r"(?<!\S)-(?!\S)", "–", number).replace("-", "−").replace("−0.0%", "0.0%")
+
+
+def _head(table: Table) -> Markup:
+    grouped = [column for column in table.columns if column.group]
+    rows = 2 if grouped else None
+    cells = []
+    for group, columns in groupby(table.columns, lambda column: column.group):
+        if group:
+            cells.append(_element("th", group, scope="colgroup", colspan=len(list(columns)), class_="num"))
+        else:
+            cells += [_header(column, table.sorted_by, rows) for column in columns]
+    below = _element("tr", *(_header(column, "") for column in grouped)) if grouped else Markup()
+    return _element("thead", _element("tr", *cells), below)
+
+
+def _header(column: Column, sorted_by: str, rows: int | None = None) -> Markup:
+    number = column.kind == "number"
+    if sorted_by:
+        return sort_header(column.name, number, "descending" if column.name == sorted_by else None)
+    if not column.name:
+        return _element("td", rowspan=rows)
+    return _element("th", column.name, scope="col", rowspan=rows, class_="num" if number else None)
+
+
+def _body(table: Table, group: Sequence[Row], scale: tuple[float, float]) -> Markup:
+    """The rows of a group; a cell that those below it continue spans them."""
+    lines: list[list[Markup]] = [[] for _ in group]
+    for column, cells in zip(table.columns, zip(*group, strict=True), strict=True):
+        starts = [row for row, cell in enumerate(cells) if cell is not None]
+        for start, end in pairwise([*starts, len(cells)]):
+            lines[start].append(_cell(as_cell(cells[start]), column, end - start, scale, bool(table.sorted_by)))
+    rows = [_element("tr", *line) for line in lines]
+    return _element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
+
+
+def _cell(cell: Cell, column: Column, rows: int, scale: tuple[float, float], sortable: bool) -> Markup:
+    number = column.kind == "number"
+    text = typographic(cell.text) if number else cell.text
+    inside = [_element("strong", text) if cell.bold else text, _element("span", cell.mark) if cell.mark else ""]
+    if cell.below:
+        inside.append(_element("div", typographic(cell.below), class_="quiet"))
+    if bar := cell.bar:
+        inside.append(Markup(loss_bar(bar.loss, bar.low, bar.high, scale, bar.harm)))
+    classes = f"{_CLASSES[column.kind]}{' diagonal' * cell.shaded}".strip()
+    heading = column.kind == "heading"
+    return _element(
+        "th" if heading else "td",
+        *inside,
+        scope=("rowgroup" if rows > 1 else "row") if heading else None,
+        rowspan=rows if rows > 1 else None,
+        class_=classes or None,
+        title=typographic(cell.tooltip) or None,
+        data_value=("" if cell.sort is None else repr(cell.sort)) if sortable and number else None,
+    )
+
+
+def _element(name: str, *children: str, **attributes: str | int | None) -> Markup:
+    """One element; children and attributes are escaped unless they are markup, an attribute of None is left out."""
+    given = [
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value)
+        for key, value in attributes.items()
+        if value is not None
+    ]
+    return Markup("<{0}{1}>{2}</{0}>").format(name, Markup().join(given), Markup().join(children))

@@ -1,0 +1,54 @@
+"""A table in LaTeX."""
+
+from eval_kit.exchange.safety import printable
+from eval_kit.tables.table import Cell, Column, Table
+
+_ESCAPES = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\symbol{34}",
+        "`": "{`}",
+        "[": "{[}",
+        "]": "{]}",
+        "Δ": r"$\Delta$",
+        "°": r"$^\circ$",
+    }
+)
+
+
+def to_latex(table: Table) -> str:
+    """A tabular environment that needs no package, without the table's title, its notes in comments above it."""
+    header = [escape(f"{column.group} {column.name}".strip()) for column in table.columns]
+    lines = [" & ".join(line) + r" \\" for line in (header, *(map(_shown, row, table.columns) for row in table.rows()))]
+    columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
+    return "\n".join(
+        [
+            *(f"% {printable(note)}" for note in table.notes),
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def escape(text: str) -> str:
+    """Text that LaTeX sets as it is; on one line."""
+    return printable(text).translate(_ESCAPES)
+
+
+def _shown(cell: Cell, column: Column) -> str:
+    """The cell; a number with a sign is set as mathematics, which has a proper minus."""
+    signed = column.kind == "number" and cell.text[:1] in ("+", "-") and cell.text != "-"
+    text = f"${cell.text.replace('%', r'\%')}$" if signed else escape(cell.text)
+    return text + escape(cell.mark)

@@ -1,0 +1,26 @@
+"""A table in GitHub's Markdown."""
+
+from eval_kit.exchange.safety import printable
+from eval_kit.tables.table import Cell, Column, Table
+
+_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]|~$#!"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def to_markdown(table: Table) -> str:
+    """The table, without its title, and its notes below it."""
+    lines = [
+        [escape(f"{column.group} {column.name}".strip()) for column in table.columns],
+        ["--:" if column.kind == "number" else ":--" for column in table.columns],
+        *(list(map(_shown, row, table.columns)) for row in table.rows()),
+    ]
+    notes = [f"\n{escape(note)}\n" for note in table.notes]
+    return "".join([*(f"| {' | '.join(line)} |\n" for line in lines), *notes])
+
+
+def escape(text: str) -> str:
+    """Text that Markdown, and the HTML made of it, shows as it is; on one line."""
+    return printable(text).translate(_ESCAPES)
+
+
+def _shown(cell: Cell, column: Column) -> str:
+    return (cell.text if column.kind == "number" else escape(cell.text)) + cell.mark
