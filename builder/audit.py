@@ -26,7 +26,7 @@ from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release
-from eval_kit.shifts import CLUSTERED, TREC_DL
+from eval_kit.shifts import CLUSTERED, SHIFTS, TREC_DL
 from eval_kit.tables.table import Column, Table
 
 EXAMPLES = 5
@@ -123,15 +123,14 @@ def pairs(release: Release) -> Iterator[Pair]:
     for shift in CLUSTERED:
         yield from _held_out(release, shift)
     if "train" in have.get("resttest", []):
-        train = release.table("resttest", "train")
         for split in (name for name in have["resttest"] if name != "train" and name in have["qrels"]):
             for bucket, test in _parts(release.table("resttest", split), "bucket"):
-                outside = train.filter(pl.col("bucket") != bucket)
+                outside = SHIFTS["resttest"].training(release, bucket).queries
                 yield _pair(release, f"resttest.{bucket} held out, {split}", outside, test, ["train"], split)
     for name in have.get("restrain", []):
         for split in [name for name in TREC_DL if name in release.test_sets] or [*_whole_splits(release)]:
             test_set = release.test_sets[split]
-            test, train = test_set.queries.to_frame(), release.table("restrain", name)
+            test, train = test_set.queries.to_frame(), SHIFTS["restrain"].training(release, name).queries
             yield _pair(release, f"restrain.{name}, {split}", train, test, [f"restrain_{name}"], test_set.qrels)
     trains = [release.table(config, "train") for config in (*CLUSTERED, "resttest") if "train" in have.get(config, [])]
     if "chameleons" in have and trains:
@@ -151,10 +150,13 @@ def normalised(text: str) -> str:
 
 def _held_out(release: Release, shift: str) -> Iterator[Pair]:
     tests = {name: test_set for name, test_set in release.test_sets.items() if test_set.shift == shift}
-    trained = "train" in release.configs.get(shift, [])
+    trained = SHIFTS[shift].training_tables(release)
     for name, test_set in tests.items():
-        split = "train" if trained else "test"
-        outside = release.table(shift, split).filter(pl.col("cluster") != name.removeprefix(f"{shift}."))
+        cluster = name.removeprefix(f"{shift}.")
+        if trained:
+            outside = SHIFTS[shift].training(release, cluster).queries
+        else:
+            outside = release.table(shift, "test").filter(pl.col("cluster") != cluster)
         title = f"{name} held out" if trained else f"{name}, {STAND_IN}"
         qrels = ["train"] if trained else [test_set.qrels]
         if outside.height:

@@ -15,6 +15,12 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release
 
 TREC_DL = ("dl19", "dl20")
+WH_TERMS = {
+    "wha": ("what", "definition"),
+    "how": ("how",),
+    "who": ("who", "when", "where", "which"),
+}
+"""A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
 REGIMES = ("interpolate", "extrapolate")
 
 
@@ -23,12 +29,14 @@ class Training:
     """What a model may train on.
 
     Attributes:
-        queries: ``query_id`` and ``text``, and the label column of the shift's table if it has one.
+        queries: ``query_id`` and ``text``, each query once.
         qrels: split of their judgements.
+        excluded: how many queries of the shift's training table were left out, by reason.
     """
 
     queries: pl.DataFrame
     qrels: str
+    excluded: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -129,16 +137,44 @@ class Shift(ABC):
         """The split of their judgements."""
         return "train"
 
-    def training(self, release: Release, held_out: str) -> Training:
-        """The queries that the model without ``held_out`` may train on.
+    def training(self, release: Release, held_out: str, strict: bool = False) -> Training:
+        """The queries that the model without ``held_out`` may train on, and why others may not.
 
-        The ``train`` queries of the other parts, without those that belong to the held-out part too.
+        Left out are, by query id, the held-out part, the test sets that the model is scored on, and validation, as the
+        papers do (ECIR 2023 §3.2 and §4; CIKM 2022 §4.1), and nothing else: a training query with the text of a test
+        query stays, as CIKM 2022 §2 counts it as interpolation.
+
+        Args:
+            release: with the shift's training queries.
+            held_out: one of :meth:`parts`.
+            strict: also leave out the test sets of all other shifts, and every text of a test or validation query.
         """
-        table = release.table(self.name, "train")
+        config, split = self.training_tables(release)[held_out]
+        table = release.table(config, split)
+        reasons = {
+            "held-out part": self.in_part(table, held_out),
+            "test sets": _union(release, self.test_tables(release)),
+            "validation": _union(release, [("validation", "validation")]),
+        }
+        if strict:
+            reasons["test sets of other shifts"] = _union(release, _test_tables(release))
+        queries = table.select("query_id", "text").unique("query_id", keep="first", maintain_order=True)
+        excluded = {}
+        for reason, unwanted in reasons.items():
+            kept = queries.join(unwanted, on="query_id", how="anti", maintain_order="left")
+            excluded[reason] = queries.height - kept.height
+            queries = kept
+        if strict:
+            texts = _union(release, [*_test_tables(release), ("validation", "validation")])
+            kept = queries.join(texts, on="text", how="anti", maintain_order="left")
+            excluded["same text"] = queries.height - kept.height
+            queries = kept
+        return Training(queries, self.training_qrels(held_out), excluded)
+
+    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+        """The rows of a training table that belong to a part; a query may be in several."""
         label = "bucket" if "bucket" in table.columns else "cluster"
-        excluded = table.filter(pl.col(label) == held_out)
-        queries = table.join(excluded, on="query_id", how="anti", maintain_order="left")
-        return Training(queries, self.training_qrels(held_out))
+        return table.filter(pl.col(label) == part)
 
 
 class Clusters(Shift):
@@ -157,6 +193,15 @@ class Clusters(Shift):
         on_clusters = values.filter(pl.col("test_set").str.starts_with(f"{self.name}."))
         part = pl.col("test_set").str.strip_prefix(f"{self.name}.")
         return on_clusters.with_columns(part=part).with_columns(is_out=pl.col("held_out") == pl.col("part"))
+
+
+class WordClusters(Clusters):
+    """Clusters of the queries that contain certain terms (ECIR 2023 §3.1, "WH-Words Queries")."""
+
+    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+        """All queries that match the part's rule, drawn into its cluster or not."""
+        terms = pl.col("text").str.to_lowercase().str.contains_any(list(WH_TERMS[part]))
+        return table.filter((pl.col("cluster") == part) | terms.fill_null(False))
 
 
 class Buckets(Shift):
@@ -229,9 +274,9 @@ class Regimes(Shift):
     def training_qrels(self, held_out: str) -> str:
         return f"{self.name}_{held_out}"
 
-    def training(self, release: Release, held_out: str) -> Training:
-        """The training set that the model is named by."""
-        return Training(release.table(self.name, held_out), self.training_qrels(held_out))
+    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+        """None: the model trains on the very set that it is named by."""
+        return table.clear()
 
 
 _ALL = (
@@ -244,7 +289,7 @@ _ALL = (
         group="cluster",
         correlates=True,
     ),
-    Clusters(
+    WordClusters(
         name="wh",
         title="query forms (wh words)",
         phrase="on wh words it never saw in training",
@@ -300,3 +345,17 @@ def check_names(names: Iterable[str]) -> None:
 def clustered_in(release: Release, split: str) -> list[Shift]:
     """The shifts of clusters of which the release holds a split."""
     return [shift for shift in _ALL if shift.clustered and split in release.configs.get(shift.name, [])]
+
+
+def _test_tables(release: Release) -> list[tuple[str, str]]:
+    """Config and split of every test set of the release."""
+    return sorted({(entry["config"], entry["split"]) for entry in release.manifest["test_sets"]})
+
+
+def _union(release: Release, tables: Iterable[tuple[str, str]]) -> pl.DataFrame:
+    """``query_id`` and ``text`` of those tables that the release holds."""
+    frames = [pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})]
+    for config, split in tables:
+        if split in release.configs.get(config, []):
+            frames.append(release.table(config, split).select("query_id", "text"))
+    return pl.concat(frames)

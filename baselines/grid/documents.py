@@ -13,6 +13,7 @@ from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal
 from baselines.model_card import render
+from baselines.training.queries import allowed
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -47,6 +48,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
     [source] = scores.provenance["runs"]
     done = _description(cell) | {
         "training": journal.facts["training"],
+        "excluded": allowed(cell).excluded if "backbone" in cell.options else {},
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
         "index_bytes": journal.facts["indexing"]["bytes"],
         "run": {

@@ -17,7 +17,7 @@ from filelock import FileLock
 from baselines.grid.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, Training
 from search.passages import collection_key, passages
 from search.texts import PassageTexts, write
 
@@ -43,14 +43,13 @@ class Judged:
 def training(cell: Cell) -> Judged:
     """The cell's training queries.
 
-    Of topic, wh, length and ReSTTest: the ``train`` queries of all parts but the held-out one, without queries that are
-    members of the held-out part too. Of ReSTrain: the set that the cell is named by. Queries of validation and of a
-    test set, by id or by text, are left out.
+    They are :meth:`eval_kit.shifts.Shift.training`'s, those of them that are judged.
 
     Raises:
         UserError: the release has no such queries, no judgements of them, or no negatives.
     """
-    judged = _judged(cell.release, *_allowed(cell))
+    permitted = allowed(cell)
+    judged = _judged(cell.release, permitted.queries, permitted.qrels)
     if not judged.texts:
         raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.place.file} on")
     return judged
@@ -73,8 +72,8 @@ def pairs(cell: Cell) -> int:
     Raises:
         UserError: the release has no such queries, or no judgements of them.
     """
-    queries, qrels = _allowed(cell)
-    return _relevant(cell.release, qrels).join(queries, on="query_id", how="semi").height
+    permitted = allowed(cell)
+    return _relevant(cell.release, permitted.qrels).join(permitted.queries, on="query_id", how="semi").height
 
 
 def validation(release: Release) -> Judged:
@@ -212,23 +211,18 @@ class _Draws:
         return [*self._own, *islice(irrelevant, width - len(self._own))]
 
 
-def _unseen(release: Release) -> pl.DataFrame:
-    """``query_id`` and ``text`` of all queries that no cell may train on."""
-    tables = {(one["config"], one["split"]) for one in release.manifest["test_sets"]}
-    if "validation" in release.configs:
-        tables.add(("validation", "validation"))
-    return pl.concat([release.table(*table).select("query_id", "text") for table in sorted(tables)]).unique()
+def allowed(cell: Cell) -> Training:
+    """The queries that the cell may train on, by the rule of its shift, and how many were left out.
 
-
-def _allowed(cell: Cell) -> tuple[pl.DataFrame, str]:
-    """The queries that the cell may train on, and the name of their judgements."""
+    Raises:
+        UserError: the shift has no such part, or the release no training queries of it.
+    """
     place, release = cell.place, cell.release
     shift = SHIFTS[place.shift]
     shift.check_part(release, place.held_out, place.file)
-    training = shift.training(release, place.held_out)
-    unseen = _unseen(release)
-    queries = training.queries.join(unseen, on="query_id", how="anti").join(unseen, on="text", how="anti")
-    return queries, training.qrels
+    if place.held_out not in shift.training_tables(release):
+        raise UserError(f"{release.folder}: holds no training queries of the {place.shift} shift")
+    return shift.training(release, place.held_out, bool(cell.options.get("strict")))
 
 
 def _relevant(release: Release, qrels: str) -> pl.DataFrame:

@@ -16,15 +16,11 @@ import polars as pl
 from builder.assembly import Build, ShiftResult
 from builder.validation import drawn
 from eval_kit.errors import UserError
+from eval_kit.shifts import WH_TERMS
 
 type WhRule = Literal["substring", "token"]
 
-TERMS = {
-    "wha": ("what", "definition"),
-    "how": ("how",),
-    "who": ("who", "when", "where", "which"),
-}
-CLUSTERS = tuple(TERMS)
+CLUSTERS = tuple(WH_TERMS)
 RULE = "in a cluster if the lower-cased text contains one of its terms as a substring; may be in several"
 TOKEN_RULE = "in a cluster if the lower-cased text contains one of its terms as a whole word; may be in several"
 RULES: dict[WhRule, str] = {"substring": RULE, "token": TOKEN_RULE}
@@ -53,8 +49,8 @@ def member(texts: pl.Series, cluster: str, rule: WhRule = "substring") -> pl.Ser
     """Whether each query text is in ``cluster`` (boolean)."""
     lowered = texts.str.to_lowercase()
     if rule == "token":
-        return lowered.str.contains(rf"\b(?:{'|'.join(TERMS[cluster])})\b")
-    return lowered.str.contains_any(list(TERMS[cluster]))
+        return lowered.str.contains(rf"\b(?:{'|'.join(WH_TERMS[cluster])})\b")
+    return lowered.str.contains_any(list(WH_TERMS[cluster]))
 
 
 def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.DataFrame:

@@ -26,7 +26,7 @@ TRAIN = {
     "103": ("Rock 'n' Roll,  when did it BEGIN?", "c1"),
     "104": ("average cost of wedding dress alterations", "c1"),
     "105": ("why is the sky blue", "c0"),
-    "106": ("boiling point of ethanol", "c1"),
+    "107": ("boiling point of ethanol", "c1"),
 }
 TEST = {
     "1": ("how tall is a red oak", "c1"),  # equal to 101, of the other cluster
@@ -34,7 +34,7 @@ TEST = {
     "3": ("rock n roll when did it begin", "c0"),  # 103 but for case, punctuation and spaces
     "4": ("alterations of average wedding dress cost", "c0"),  # the words of 104
     "5": ("who was the first emperor of rome", "c0"),
-    "106": ("boiling point of ethanol", "c0"),  # the same id in both
+    "106": ("boiling point of ethanol", "c0"),  # the text of 107
 }
 QRELS_TRAIN = [("101", "p1", 1), ("102", "p2", 1), ("103", "p3", 1), ("104", "p4", 0), ("105", "p5", 1)]
 QRELS_TEST = [("1", "p1", 1), ("3", "p3", 2), ("3", "p9", 3), ("4", "p4", 3), ("5", "p2", 3), ("2", "p2", 1)]
@@ -132,8 +132,7 @@ def test_what_cannot_be_looked_for_is_not_zero(planted: Release) -> None:
     }
     document = audit(Release(planted.folder, manifest, {("topic", "train"): table}))
     (pair,) = [one for one in document["pairs"] if one["name"] == "topic.c0 held out"]
-    # 106 is a test query too, so its text is known
-    assert pair["train"] == {"queries": 4, "with_text": 1}
+    assert pair["train"] == {"queries": 4, "with_text": 0}
     assert leaks(document, "topic.c0 held out")["passages", 1]["share"] is None
     other = leaks(document, "topic.c1 held out")
     assert other["equal", None]["share"] is other["near", None]["share"] is None
