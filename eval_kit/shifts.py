@@ -79,11 +79,16 @@ class Shift(ABC):
         Raises:
             UserError: the release does not hold the shift.
         """
-        for table in release.manifest["tables"]:
-            if table["config"] == self.name:
-                labels: list[str] = next(column["labels"] for column in table["columns"] if column["type"] == "label")
-                return labels
+        if labels := self._labels(release):
+            return labels
         raise UserError(f"{release.folder}: holds no {self.name} shift")
+
+    def _labels(self, release: Release) -> list[str]:
+        for table in release.manifest["tables"]:
+            for column in table["columns"] if table["config"] == self.name else ():
+                if column["type"] == "label":
+                    return list(column["labels"])
+        return []
 
     def check_part(self, release: Release, part: str, run: str) -> None:
         """Check that the shift has a part.
@@ -123,7 +128,7 @@ class Shift(ABC):
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
         """Config and split of the training queries, for each part that the release has training queries for."""
         trained = "train" in release.configs.get(self.name, [])
-        return dict.fromkeys(self.parts(release), (self.name, "train")) if trained else {}
+        return dict.fromkeys(self._labels(release), (self.name, "train")) if trained else {}
 
     def training_name(self, held_out: str) -> str:
         """What ir_datasets ids call the training queries of the model without ``held_out``."""
