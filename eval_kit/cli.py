@@ -92,7 +92,7 @@ def protocol(
     from rich.console import Console
 
     from eval_kit.console import refuse_overwriting, screen, write_json
-    from eval_kit.protocols.grid import protocols
+    from eval_kit.protocols.grid_results import protocols
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
 
@@ -133,7 +133,7 @@ def report(
     from eval_kit.console import refuse_overwriting
     from eval_kit.pages import report_data
     from eval_kit.pages.report import write_report
-    from eval_kit.protocols.grid import protocols
+    from eval_kit.protocols.grid_results import protocols
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
     from eval_kit.stats import vectors as vector_sources

@@ -14,7 +14,7 @@ from builder import release as releases
 from builder.sources import mini
 from eval_kit.errors import UserError
 from eval_kit.measures.score import score
-from eval_kit.protocols.grid import protocols
+from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.in_out import losses, matrix
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files
