@@ -117,14 +117,12 @@ def table(
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
 ) -> None:
     """In, Out and Rel Loss of a grid, beside the papers' own figures."""
-    from rich.console import Console
-
     from baselines.table import results
-    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.release import open_release
 
     refuse_overwriting(list(runs.glob("*.trec*")), [json_file])
-    with Console(stderr=True).status("reading runs"):
+    with status("reading runs"):
         figures = results(runs, open_release(release), seed)
     if not write_json(figures.as_json(), json_file):
         figures.print(screen())

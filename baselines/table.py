@@ -10,7 +10,7 @@ from rich.console import Console
 
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid import Protocols, protocols
+from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import load, published
 from eval_kit.runs.names import cell_of, grid, named, run_name

@@ -1,16 +1,24 @@
 """``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
 
 import gc
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from eval_kit import exchange_cli
-from eval_kit.errors import reported
-from eval_kit.exchange_cli import AllowMissing, JsonFile, Release
+from eval_kit.errors import EXIT_USER_ERROR, reported
 
+Release = Annotated[
+    str | None, typer.Option(help="Release folder or Hub id; else $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
+]
 Revision = Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+]
+AllowMissing = Annotated[
+    bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
+]
 GridRuns = Annotated[
     list[Path],
     typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec, or with these three:"),
@@ -30,33 +38,37 @@ HeldOuts = Annotated[
 Untrained = Annotated[
     list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, as BM25; repeatable.")
 ]
-Seed = Annotated[int, typer.Option(help="Of the bootstrap.")]
+DevRuns = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")]
+Page = Annotated[Path, typer.Option(help="The HTML file to write.")]
+Seed = Annotated[int, typer.Option(help="Random seed of the bootstrap.")]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
 )
 
 
+class Format(StrEnum):
+    """What a comparison can be written as."""
+
+    table = "table"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
 @app.command()
 def score(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC or MS MARCO runs; .gz and .zst too.")],
-    release: Annotated[
-        str | None,
-        typer.Option(help="Release folder or Hub id; else $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."),
-    ] = None,
+    release: Release = None,
     revision: Revision = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON ('-': to the screen).")
-    ] = None,
+    json_file: JsonFile = None,
     per_query: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each query's values, tab-separated.")
     ] = None,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Score runs on every test set they cover."""
-    from rich.console import Console
-
-    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.files import atomic
     from eval_kit.files.schemas import validate
     from eval_kit.measures.score import score as score_runs
@@ -65,8 +77,8 @@ def score(
 
     refuse_overwriting(runs, [json_file, per_query])
     opened = open_release(release, revision)
-    with Console(stderr=True).status("reading runs") as status:
-        scores = score_runs(runs, opened, allow_missing, lambda run: status.update(f"reading {run.name}"))
+    with status("reading runs") as on_run:
+        scores = score_runs(runs, opened, allow_missing, on_run)
     document = scores.as_json()
     validate("scores", document)
     if per_query is not None:
@@ -89,33 +101,24 @@ def protocol(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Avg In, Out and Rel Loss; Inter., Extra. and delta: the papers' tables from the runs of a grid."""
-    from rich.console import Console
-
-    from eval_kit.console import refuse_overwriting, screen, write_json
-    from eval_kit.protocols.grid import protocols
+    from eval_kit.console import refuse_overwriting, screen, status, write_json
+    from eval_kit.protocols.grid_results import protocols
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
 
     refuse_overwriting([*runs, *(untrained or [])], [json_file])
     cells = named(runs, system or [], shift or [], held_out or [])
     opened = open_release(release, revision)
-    with Console(stderr=True).status("reading runs") as status:
-        found = protocols(
-            cells,
-            opened,
-            untrained or [],
-            seed,
-            allow_missing,
-            lambda run: status.update(f"reading {run.name}"),
-        )
-    if not write_json(found.as_json(), json_file):
-        found.print(screen())
+    with status("reading runs") as on_run:
+        results = protocols(cells, opened, untrained or [], seed, allow_missing, on_run)
+    if not write_json(results.as_json(), json_file):
+        results.print(screen())
 
 
 @app.command()
 def report(
     runs: GridRuns,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    out: Page = Path("report.html"),
     system: Systems = None,
     shift: Shifts = None,
     held_out: HeldOuts = None,
@@ -128,12 +131,10 @@ def report(
     allow_missing: AllowMissing = False,
 ) -> None:
     """One self-contained HTML file: summary, tables, figures, per-query explorer, provenance."""
-    from rich.console import Console
-
-    from eval_kit.console import refuse_overwriting
+    from eval_kit.console import refuse_overwriting, status
     from eval_kit.pages import report_data
     from eval_kit.pages.report import write_report
-    from eval_kit.protocols.grid import protocols
+    from eval_kit.protocols.grid_results import protocols
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
     from eval_kit.stats import vectors as vector_sources
@@ -141,18 +142,11 @@ def report(
     refuse_overwriting([*runs, *(untrained or [])], [out])
     cells = named(runs, system or [], shift or [], held_out or [])
     opened = open_release(release)
-    with Console(stderr=True).status("reading runs") as status:
-        found = protocols(
-            cells,
-            opened,
-            untrained or [],
-            seed,
-            allow_missing,
-            lambda run: status.update(f"reading {run.name}"),
-        )
-        given = vector_sources.get(vectors, report_data.queries_to_encode(found, opened)) if vectors else None
-        status.update("drawing figures")
-        write_report(found, opened, out, given)
+    with status("reading runs") as on_run:
+        results = protocols(cells, opened, untrained or [], seed, allow_missing, on_run)
+    with status("drawing figures"):
+        query_vectors = vector_sources.get(vectors, report_data.queries_to_encode(results, opened)) if vectors else None
+        write_report(results, opened, out, query_vectors)
     typer.echo(str(out))
 
 
@@ -178,14 +172,14 @@ def similarity(
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
-    found = similarities(open_release(release), vectors, "train" if train else "test", runs or [])
-    if not write_json(found.as_json(), json_file):
-        found.print(screen())
+    results = similarities(open_release(release), vectors, "train" if train else "test", runs or [])
+    if not write_json(results.as_json(), json_file):
+        results.print(screen())
 
 
 @app.command()
 def slices(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")],
+    runs: DevRuns,
     by: Annotated[
         list[str] | None, typer.Option(help="length, bucket, chameleons10 to chameleons50; repeat for a cross-table.")
     ] = None,
@@ -201,14 +195,14 @@ def slices(
     opened = open_release(release)
     names = by or ["length"]
     scores = score_runs(runs, opened)
-    found = cross_table(scores.per_query(), opened, names)
-    if not write_json({"slices": found.to_dicts(), "provenance": scores.provenance}, json_file):
-        screen().print(layout(found, names))
+    means = cross_table(scores.per_query(), opened, names)
+    if not write_json({"slices": means.to_dicts(), "provenance": scores.provenance}, json_file):
+        screen().print(layout(means, names))
 
 
 @app.command()
 def chameleons(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")],
+    runs: DevRuns,
     release: Release = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -220,34 +214,129 @@ def chameleons(
 
     opened = open_release(release)
     scores = score_runs(runs, opened)
-    found = obstinate.chameleons(scores.per_query())
+    results = obstinate.chameleons(scores.per_query())
     comparable = opened.manifest["kind"] == "published"
-    places = obstinate.standing(found) if comparable else found.clear()
-    document = {"chameleons": found.to_dicts(), "standing": places.to_dicts(), "provenance": scores.provenance}
+    ranks = obstinate.standing(results) if comparable else results.clear()
+    document = {"chameleons": results.to_dicts(), "standing": ranks.to_dicts(), "provenance": scores.provenance}
     if write_json(document, json_file):
         return
     console = screen()
-    console.print(obstinate.layout(found, comparable))
-    for row in places.iter_rows(named=True):
+    console.print(obstinate.layout(results, comparable))
+    for row in ranks.iter_rows(named=True):
         text = f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"
         console.print(text, highlight=False)
 
 
-for _command in (
-    exchange_cli.validate,
-    exchange_cli.compare,
-    exchange_cli.leaderboard,
-    exchange_cli.beir,
-    exchange_cli.align,
-):
-    app.command()(_command)
+@app.command()
+def validate(
+    submission: Annotated[Path, typer.Argument(help="A folder with submission.json and its runs.")],
+    release: Release = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Say all that is wrong with a submission, at once; exit status 2 if anything is."""
+    import json
+
+    from eval_kit.exchange.submission import validate as check
+    from eval_kit.release import open_release
+
+    faults = check(submission, open_release(release))
+    if as_json:
+        typer.echo(json.dumps({"submission": str(submission), "faults": faults}, ensure_ascii=False))
+    else:
+        for fault in faults:
+            typer.echo(fault, err=True)
+        typer.echo(f"{submission}: {len(faults)} fault{'s' * (len(faults) != 1)}")
+    if faults:
+        raise typer.Exit(EXIT_USER_ERROR)
+
+
+@app.command()
+def compare(
+    systems: Annotated[
+        list[Path], typer.Argument(metavar="SYSTEM...", help="Runs, submissions, or scores (x.json with x.tsv beside).")
+    ],
+    baseline: Annotated[str | None, typer.Option(help="What the others are tested against; else the first.")] = None,
+    release: Release = None,
+    format: Annotated[Format, typer.Option(help="How to print the comparison.")] = Format.table,
+    json_file: JsonFile = None,
+    seed: Seed = 0,
+    allow_missing: AllowMissing = False,
+) -> None:
+    """Systems side by side on the same test sets, with paired tests; refuses to mix releases."""
+    from eval_kit.console import screen, status, write_json
+    from eval_kit.exchange.compare import compare as compare_systems
+    from eval_kit.exchange.sources import load
+    from eval_kit.release import open_release
+    from eval_kit.tables import comparison as tables
+
+    with status("reading runs") as on_run:
+        sources = load(systems, lambda: open_release(release), allow_missing, on_run)
+        comparison = compare_systems(sources, baseline=baseline, seed=seed)
+    if write_json(comparison.as_json(), json_file):
+        return
+    if format is Format.table:
+        tables.show(comparison, screen())
+    else:
+        typer.echo(tables.FORMATS[format.value](comparison), nl=False)
+
+
+@app.command()
+def leaderboard(
+    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions.")],
+    out: Page = Path("leaderboard.html"),
+    release: Release = None,
+) -> None:
+    """A static page over many submissions, beside the published figures of the reference systems."""
+    from eval_kit.console import status
+    from eval_kit.exchange.entries import entries
+    from eval_kit.pages.leaderboard import published_entries, write_leaderboard
+    from eval_kit.release import open_release
+
+    with status("scoring submissions") as on_run:
+        submitted = entries(submissions, open_release(release), on_run)
+    write_leaderboard([*submitted, *published_entries()], out)
+    typer.echo(str(out))
+
+
+@app.command()
+def align(
+    scores: Annotated[
+        Path, typer.Argument(help="CSV (system, training, score, then one column a BEIR dataset) or JSON.")
+    ],
+    json_file: JsonFile = None,
+    seed: Seed = 0,
+) -> None:
+    """How interpolation and extrapolation scores go with BEIR scores: Spearman and Kendall."""
+    from eval_kit.console import screen, write_json
+    from eval_kit.protocols.align import align_file
+
+    results = align_file(scores, seed)
+    if not write_json(results.as_json(), json_file):
+        results.print(screen())
+
+
+@app.command()
+def beir(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run a dataset.")],
+    dataset: Annotated[list[Path], typer.Option(metavar="DIR", help="BEIR-format folder; one a run, in their order.")],
+    bm25: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="BM25's runs in the same order.")] = None,
+    json_file: JsonFile = None,
+    allow_missing: AllowMissing = False,
+) -> None:
+    """nDCG@10, R_cap@100 and hole@10 on BEIR-format datasets, and the average against BM25."""
+    from eval_kit.console import screen, status, write_json
+    from eval_kit.measures.beir import report as score_datasets
+
+    with status("reading runs") as on_run:
+        results = score_datasets(runs, dataset, bm25 or [], allow_missing, on_run)
+    if not write_json(results.as_json(), json_file):
+        results.print(screen())
 
 
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2.
 
-    The garbage collector would walk through all that is imported several times at the start and once more at the end,
-    and find nothing: it is made patient, and what is left at the end goes with the process.
+    Imports allocate much that lives to the end. Collecting garbage among it would cost a fifth of ``--help``.
     """
     gc.set_threshold(100_000)
     try:

@@ -60,6 +60,13 @@ def write_json(document: Any, path: Path | None) -> bool:
 
 
 @contextmanager
+def status(what: str) -> Iterator[Callable[[Path], None]]:
+    """Show on a terminal what is being done; yields the function that says which run is being read."""
+    with Console(stderr=True).status(what) as line:
+        yield lambda run: line.update(f"reading {run.name}")
+
+
+@contextmanager
 def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
     """Yields the function that counts on: how many more, and whether they were done before (no part of the speed)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

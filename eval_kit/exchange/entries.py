@@ -9,7 +9,7 @@ from eval_kit.errors import UserError
 from eval_kit.exchange.submission import DOCUMENT, Submission, open_submission
 from eval_kit.measures.score import score
 from eval_kit.pages.leaderboard import Entry
-from eval_kit.protocols.grid import protocols
+from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 

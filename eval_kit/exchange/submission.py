@@ -16,7 +16,7 @@ from eval_kit.errors import UserError
 from eval_kit.exchange.safety import MOST_GROWTH, folder_faults, grows_too_much, leaves, printable
 from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
-from eval_kit.runs.coverage import covered
+from eval_kit.runs.covered_test_sets import covered
 from eval_kit.runs.names import Cell, cell_of
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shifts import SHIFTS

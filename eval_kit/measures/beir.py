@@ -20,9 +20,9 @@ from eval_kit.errors import UserError
 from eval_kit.files.digests import table_digest
 from eval_kit.files.text import read_utf8
 from eval_kit.measures.definitions import holes, parse, per_query, with_ties_resolved
-from eval_kit.measures.score import Figure, Scores, source_of
+from eval_kit.measures.score import Figure, Scores, mean, source_of
 from eval_kit.release import TestSet
-from eval_kit.runs.coverage import covered
+from eval_kit.runs.covered_test_sets import covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.reader import Faults
@@ -296,12 +296,12 @@ def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, held: 
     if ties:
         # for holes, what matters is that a passage is judged, not its grade
         graded = judged.with_columns(relevance=pl.lit(1, pl.Int64)) if name == HOLE else judged
-        worst, best = (_mean(values(with_ties_resolved(graded, cutoff, best=how))) for how in (False, True))
+        worst, best = (mean(values(with_ties_resolved(graded, cutoff, best=how))) for how in (False, True))
     return Figure(
         run=run,
         test_set=test_set.name,
         measure=name,
-        value=_mean(mine),
+        value=mean(mine),
         queries=len(test_set.queries),
         missing=len(test_set.queries) - held.height,
         ties_at_cutoff=ties,
@@ -309,10 +309,6 @@ def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, held: 
         best=best,
         per_query=pl.DataFrame({"query_id": test_set.queries, "value": mine}),
     )
-
-
-def _mean(values: pl.Series) -> float:
-    return float(values.sum()) / len(values)
 
 
 def read_queries(path: Path) -> pl.DataFrame:

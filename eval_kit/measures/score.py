@@ -11,7 +11,7 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse, per_query, with_ties_resolved
 from eval_kit.release import Release, TestSet
-from eval_kit.runs.coverage import Coverage, covered
+from eval_kit.runs.covered_test_sets import Coverage, covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 
@@ -89,15 +89,14 @@ def score(
     splits = sorted({test_set.qrels for test_set in test_sets.values()})
     qrels = {split: release.qrels(split) for split in splits}
     judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
-    measures = {parse(name) for one in test_sets.values() for name in one.measures}
+    measures = {parse(name) for test_set in test_sets.values() for name in test_set.measures}
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     figures: list[Figure] = []
     sources = []
     for run, name in zip(runs, _names(runs), strict=True):
         on_run(run)
         ranked = rank_judged(run, judged, cutoffs)
-        held = ranked.queries["query_id"]
-        coverage = covered(run, held, test_sets, release.known_queries, allow_missing)
+        coverage = covered(run, ranked.queries["query_id"], test_sets, release.known_queries, allow_missing)
         figures += _figures(name, ranked, qrels, coverage.test_sets)
         sources.append(source_of(name, ranked, coverage))
     provenance = {
@@ -119,18 +118,18 @@ def _figures(
 ) -> Iterator[Figure]:
     """Every measure of every test set; the sets that share judgements share the work."""
     rows: dict[str, pl.DataFrame] = {}
-    for split in {one.qrels for one in test_sets}:
-        sets = [one for one in test_sets if one.qrels == split]
-        members = pl.concat(one.queries.to_frame("query_id") for one in sets)
-        measures = [parse(name) for name in dict.fromkeys(name for one in sets for name in one.measures)]
-        values = _values(members, measures, ranked, qrels[split])
+    for split in {test_set.qrels for test_set in test_sets}:
+        together = [test_set for test_set in test_sets if test_set.qrels == split]
+        members = pl.concat(test_set.queries.to_frame("query_id") for test_set in together)
+        names = dict.fromkeys(name for test_set in together for name in test_set.measures)
+        values = _values(members, list(map(parse, names)), ranked, qrels[split])
         start = 0
-        for one in sets:
-            rows[one.name] = values.slice(start, len(one.queries))
-            start += len(one.queries)
-    for one in test_sets:
-        for name in one.measures:
-            yield _figure(run, one, parse(name), rows[one.name])
+        for test_set in together:
+            rows[test_set.name] = values.slice(start, len(test_set.queries))
+            start += len(test_set.queries)
+    for test_set in test_sets:
+        for name in test_set.measures:
+            yield _figure(run, test_set, parse(name), rows[test_set.name])
 
 
 def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
@@ -157,12 +156,12 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
 def _figure(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Figure:
     across = _across(measure)
     ties = int(rows[across].sum()) if across else 0
-    worst, best = (_mean(rows[f"{measure.name} {how}"]) if ties else None for how in ("worst", "best"))
+    worst, best = (mean(rows[f"{measure.name} {how}"]) if ties else None for how in ("worst", "best"))
     return Figure(
         run=run,
         test_set=test_set.name,
         measure=measure.name,
-        value=_mean(rows[measure.name]),
+        value=mean(rows[measure.name]),
         queries=rows.height,
         missing=rows["retrieved"].null_count(),
         ties_at_cutoff=ties,
@@ -177,7 +176,8 @@ def _across(measure: Measure) -> str:
     return f"tied_across_{measure.cutoff}" if measure.cutoff and not measure.kind.bounded_by_cutoff else ""
 
 
-def _mean(values: pl.Series) -> float:
+def mean(values: pl.Series) -> float:
+    """The mean over queries, summed in their order."""
     return float(values.sum()) / len(values)
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from eval_kit.pages import plots, report_tables
 from eval_kit.pages.report_data import in_and_out, jaccards, lower_is_better, main_measure
-from eval_kit.protocols.grid import Protocols
+from eval_kit.protocols.grid_results import Protocols
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.intervals import edges, interval_of, loss_by_interval, per_query_loss

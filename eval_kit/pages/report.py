@@ -15,7 +15,7 @@ from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
 from eval_kit.pages.report_data import Standing, main_measure, nearness, paired, standings
-from eval_kit.protocols.grid import Protocols
+from eval_kit.protocols.grid_results import Protocols
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Vectors
@@ -30,7 +30,7 @@ def write_report(
     """Write the report; the same arguments give the same bytes.
 
     Args:
-        grid: from :func:`eval_kit.protocols.grid.protocols`.
+        grid: from :func:`eval_kit.protocols.grid_results.protocols`.
         release: that was scored on.
         out: the file to write.
         vectors: of the queries, for the figures about R; see :func:`eval_kit.pages.report_data.nearness`.

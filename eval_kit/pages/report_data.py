@@ -7,7 +7,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.protocols.grid import Protocols
+from eval_kit.protocols.grid_results import Protocols
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.losses import Floats, relative_losses

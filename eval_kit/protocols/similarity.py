@@ -9,7 +9,7 @@ import polars as pl
 from rich.console import Console
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid import protocols
+from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS, clustered_in
 from eval_kit.stats import vectors as vector_sources

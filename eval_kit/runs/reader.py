@@ -273,11 +273,11 @@ class _Raw:
         return block
 
     def to_line_end(self, size: int) -> int:
-        """``size``, or what there must be read from here so that a line ends there."""
-        here = self._file.tell()
-        self._file.seek(here + size)
+        """``size``, and as much more as it takes to end with a line."""
+        start = self._file.tell()
+        self._file.seek(start + size)
         rest = len(self._file.readline())
-        self._file.seek(here)
+        self._file.seek(start)
         return size + rest
 
 

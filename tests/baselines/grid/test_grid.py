@@ -21,7 +21,7 @@ from builder import mini as planted
 from builder import release as releases
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
-from eval_kit.protocols.grid import protocols
+from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release, open_release
 from tests.baselines.grids import TIMEOUT, small_release, until
 from tests.conftest import Run

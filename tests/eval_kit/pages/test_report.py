@@ -21,7 +21,7 @@ from eval_kit.pages.page import TEMPLATES, render
 from eval_kit.pages.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.pages.report import write_report
 from eval_kit.pages.report_data import nearness, paired, queries_to_encode, standings
-from eval_kit.protocols.grid import Protocols, protocols
+from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files
 from eval_kit.stats.intervals import edges

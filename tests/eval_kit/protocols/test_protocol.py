@@ -12,7 +12,7 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from eval_kit.errors import UserError
 from eval_kit.measures.score import score
-from eval_kit.protocols.grid import protocols
+from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.in_out import losses, matrix
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files

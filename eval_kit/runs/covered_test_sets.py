@@ -50,27 +50,27 @@ def covered(
         more = f"; and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
         line = _line_of(run, unknown[0])
         raise RunError(f"{run}:{line}: query {unknown[0]} is in no test set of this release{more}; another --release?")
-    held = set(queries)
-    members = {name: one.query_ids for name, one in test_sets.items()}
-    share = {name: len(held & ids) / len(ids) for name, ids in members.items()}
+    ids = set(queries)
+    members = {name: test_set.query_ids for name, test_set in test_sets.items()}
+    share = {name: len(ids & of_set) / len(of_set) for name, of_set in members.items()}
     chosen = {name for name in members if share[name] >= 1 - MOST_MISSING}
     judged = set().union(*members.values())
-    left = (held & judged).difference(*(members[name] for name in chosen))
+    left = (ids & judged).difference(*(members[name] for name in chosen))
     if left and not allow_missing:
         name = _explaining_most(left, members, share)
-        lacking = len(members[name] - held)
+        lacking = len(members[name] - ids)
         raise RunError(
             f"{run}: {lacking:,} of the {len(members[name]):,} queries of {name} are missing, more than 1 %; "
             "--allow-missing scores them as 0"
         )
     if not left and not chosen:
-        raise RunError(f"{run}: this release judges none of its {len(held):,} queries")
+        raise RunError(f"{run}: this release judges none of its {len(ids):,} queries")
     while left:
         name = _explaining_most(left, members, share)
         chosen.add(name)
         left -= members[name]
-    chosen |= {name for name, ids in members.items() if any(ids <= members[other] for other in chosen)}
-    return Coverage([test_sets[name] for name in test_sets if name in chosen], len(held - judged))
+    covers = [name for name in test_sets if any(members[name] <= members[larger] for larger in chosen)]
+    return Coverage([test_sets[name] for name in covers], len(ids - judged))
 
 
 def _explaining_most(left: set[str], members: Mapping[str, frozenset[str]], share: Mapping[str, float]) -> str:

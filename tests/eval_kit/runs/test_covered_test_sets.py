@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from eval_kit.release import TestSet
-from eval_kit.runs.coverage import covered
+from eval_kit.runs.covered_test_sets import covered
 from eval_kit.runs.reader import RunError
 
 
