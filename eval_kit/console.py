@@ -102,9 +102,9 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
             line.stop()
 
 
-def counted[Item](items: Iterable[Item], what: str, unit: str, total: int | None = None) -> Iterator[Item]:
-    """The items as they are, counted on a progress line; ``total`` is how many, for items that do not know."""
-    total = len(items) if isinstance(items, Sized) else total
+def counted[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:
+    """The items as they are, counted on a progress line."""
+    total = len(items) if isinstance(items, Sized) else None
     with counting(what, unit, total) as advance:
         for batch in itertools.batched(items, COUNT_EVERY):
             yield from batch

@@ -13,7 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from search import lucene
-from search.passages import collection_key, how_many, passages
+from search.passages import collection_key, passages
 
 K1 = 0.9
 B = 0.4
@@ -59,7 +59,7 @@ def index_of(release: Release, cache: Path, threads: int = 2) -> Path:
         with atomic.lock(folder):
             if not folder.exists():
                 with atomic.folder(folder) as staging:
-                    reading = counted(passages(release), "indexing passages", "passages", how_many(release))
+                    reading = counted(passages(release), "indexing passages", "passages")
                     index(reading, staging, threads)
     except OSError as error:
         raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from search import lucene
 from search.retriever import best_first
 from search.shards import Shards, building, is_built
-from search.sparse import postings_of
 
 SCALE = 100
 GROUP = 1_024
@@ -69,7 +71,9 @@ def search(queries: Any, searcher: Any, depth: int) -> Iterator[list[tuple[str, 
     for start in range(0, queries.shape[0], GROUP):
         group = queries[start : start + GROUP]
         names = [str(number) for number in range(group.shape[0])]
-        searcher.query_encoder = _Encoded({name: _weights(group[int(name)]) for name in names})
+        searcher.query_encoder = _Encoded(
+            {name: _weights(group[int(name)].indices, group[int(name)].data) for name in names}
+        )
         hits = searcher.batch_search(names, names, k=depth, threads=THREADS)
         for name in names:
             yield best_first((hit.docid, hit.score / SCALE**2) for hit in hits.get(name, []))
@@ -85,19 +89,20 @@ class _Encoded:
         return self.weights[query]
 
 
-def _weights(row: Any) -> dict[str, int]:
+def _weights(terms: NDArray[np.int32], weights: NDArray[np.float32]) -> dict[str, int]:
     """Term numbers, which serve Lucene as terms, with their weights as integers; those that round to 0 left out."""
-    scaled = (row.data * SCALE).round().astype(int)
-    return {f"t{term}": int(weight) for term, weight in zip(row.indices, scaled, strict=True) if weight > 0}
+    scaled = (weights * SCALE).round().astype(int)
+    return {f"t{term}": int(weight) for term, weight in zip(terms, scaled, strict=True) if weight > 0}
 
 
 def _write_documents(shards: Shards, folder: Path) -> None:
     folder.mkdir(parents=True)
     for number, (start, arrays) in enumerate(shards):
-        matrix = postings_of(arrays).T.tocsr()
+        ends = np.cumsum(arrays["lengths"])
+        terms, weights = np.split(arrays["indices"], ends[:-1]), np.split(arrays["values"], ends[:-1])
         with (folder / f"{number:05d}.jsonl").open("w", encoding="utf-8") as file:
-            for row in range(matrix.shape[0]):
-                document = {"id": shards.ids[start + row].decode(), "contents": "", "vector": _weights(matrix[row])}
+            for row, vector in enumerate(map(_weights, terms, weights), start=start):
+                document = {"id": shards.ids[row].decode(), "contents": "", "vector": vector}
                 file.write(json.dumps(document) + "\n")
 
 

@@ -1,12 +1,11 @@
 """Late interaction: the sum, over a query's tokens, of the greatest similarity to any token of the passage (MaxSim).
 
-The shards hold ``tokens`` (all tokens of the shard's passages one below the other) and ``lengths`` (tokens of each
-passage). ``exact`` scores every passage; ``plaid`` is fast-plaid's PLAID, for GPU boxes; ``faiss`` finds the passages
-of the tokens nearest to a query's (IVF over 8-bit tokens) and scores those exactly.
+The shards hold ``tokens`` (all tokens of the passages one below the other) and ``lengths`` (tokens of each passage).
+``exact`` scores every passage; ``plaid`` is fast-plaid's PLAID, for GPU boxes; ``faiss`` finds the passages of the
+tokens nearest to a query's (IVF over 8-bit tokens) and scores those exactly.
 """
 
 import math
-import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
 from search.dense import write_index
 from search.retriever import best_first
 from search.shards import Shards, building, is_built
@@ -30,6 +30,8 @@ TOKENS_A_LIST = 100
 PROBES = 32
 PLAID_BITS = 4
 SEED = 13
+PLAID_SHARE = 0.6
+"""Bytes of the index, and of what fast-plaid keeps beside it while it builds, for each byte of float16 tokens."""
 
 type Tokens = Sequence[NDArray[np.float32]]
 """For each text its tokens, (length, d)."""
@@ -38,15 +40,20 @@ type Tokens = Sequence[NDArray[np.float32]]
 def build(shards: Shards, engine: str, folder: Path) -> None:
     """Make the index of ``engine`` in ``folder``, unless it is there; an exact search needs none.
 
+    PLAID needs the tokens no longer once it is built, and they are removed.
+
     Raises:
-        UserError: an engine that is not in ``ENGINES``.
+        UserError: an engine that is not in ``ENGINES``; the tokens were removed; fast-plaid fails.
     """
     check_engine(engine)
     if engine == "exact":
+        shards.array("tokens")
         return
     with building(folder, engine, shards.key) as missing:
         if missing:
             (_plaid if engine == "plaid" else _faiss)(shards, folder)
+    if engine == "plaid":
+        shards.remove("tokens")
 
 
 def check_engine(engine: str) -> None:
@@ -75,7 +82,7 @@ def load(shards: Shards, engine: str, folder: Path) -> Any:
 
 
 def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None) -> Ranking:
-    """Every passage scored: ``sentence_transformers.util.maxsim``, shard by shard, the passages by length."""
+    """Every passage scored: ``sentence_transformers.util.maxsim``, block by block, the passages by length."""
     import torch
     from sentence_transformers.util import maxsim
 
@@ -83,7 +90,7 @@ def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None
     top = TopK(depth, torch.from_numpy(shards.rank).to(chosen))
     for start, arrays in shards:
         order = np.argsort(arrays["lengths"], kind="stable")
-        tokens: Any = torch.from_numpy(np.array(arrays["tokens"], np.float32)).to(chosen)
+        tokens: Any = torch.from_numpy(np.array(arrays["tokens"])).to(chosen).float()
         by_row = tokens.split(arrays["lengths"].tolist())
         passages = [by_row[row] for row in order]
         rows = torch.from_numpy(start + order).to(chosen)
@@ -109,22 +116,14 @@ def by_tokens(queries: Tokens, index: Any, shards: Shards, depth: int) -> Rankin
     import torch
     from sentence_transformers.util import maxsim
 
-    blocks = [(start, arrays["tokens"], _bounds(arrays["lengths"])) for start, arrays in shards]
-    first_tokens = np.cumsum([0] + [len(tokens) for _, tokens, _ in blocks])
-    rank = torch.from_numpy(shards.rank)
+    tokens, rank = shards.array("tokens"), torch.from_numpy(shards.rank)
     for query in queries:
         _, nearest = index.search(query, min(depth, index.ntotal))
-        nearest = np.unique(nearest[nearest >= 0])
+        rows = np.unique(np.searchsorted(shards.offsets, nearest[nearest >= 0], "right") - 1)
+        ends = zip(shards.offsets[rows], shards.offsets[rows + 1], strict=True)
+        passages = [torch.from_numpy(np.array(tokens[first:last], np.float32)) for first, last in ends]
         top = TopK(depth, rank)
-        for number, (start, tokens, bounds) in enumerate(blocks):
-            inside = nearest[(nearest >= first_tokens[number]) & (nearest < first_tokens[number + 1])]
-            if len(inside):
-                rows = np.unique(np.searchsorted(bounds, inside - first_tokens[number], "right") - 1)
-                passages = [
-                    torch.from_numpy(np.array(tokens[bounds[row] : bounds[row + 1]], np.float32)) for row in rows
-                ]
-                scores = maxsim([torch.from_numpy(query)], passages, chunk_elements=CHUNK_ELEMENTS)
-                top.add(0, scores, torch.from_numpy(start + rows))
+        top.add(0, maxsim([torch.from_numpy(query)], passages, chunk_elements=CHUNK_ELEMENTS), torch.from_numpy(rows))
         yield from top.hits(shards.ids)
 
 
@@ -133,31 +132,30 @@ def _plaid(shards: Shards, folder: Path) -> None:
     import torch
     from fast_plaid.search import FastPlaid
 
-    shutil.rmtree(folder / "plaid", ignore_errors=True)
-    passages: list[Any] = []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        for _, arrays in shards:
-            tokens: Any = torch.from_numpy(np.asarray(arrays["tokens"], np.float16))
-            passages += tokens.split(arrays["lengths"].tolist())
-    index = FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
-    index.create(passages, nbits=PLAID_BITS, seed=SEED)
+        tokens: Any = torch.from_numpy(np.asarray(shards.array("tokens"), np.float16))
+    passages = tokens.split(np.diff(shards.offsets).tolist())
+    with atomic.folder(folder / "plaid") as staging:
+        index = FastPlaid(str(staging), device=str(device_of(None)))
+        try:
+            index.create(list(passages), nbits=PLAID_BITS, seed=SEED)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic in its Rust code is not an Exception
+            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UserError(f"{folder}: fast-plaid cannot build the index: {why}") from error
 
 
 def _faiss(shards: Shards, folder: Path) -> None:
     import faiss
 
-    _, first = next(iter(shards))
-    total = sum(int(arrays["lengths"].sum()) for _, arrays in shards)
+    tokens = shards.array("tokens")
+    total = len(tokens)
     lists = max(1, min(int(4 * math.sqrt(total)), total // TOKENS_A_LIST))
-    index = faiss.index_factory(first["tokens"].shape[1], f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
+    index = faiss.index_factory(tokens.shape[1], f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
     step = max(1, total // (lists * 2 * TOKENS_A_LIST))
-    index.train(np.concatenate([np.asarray(arrays["tokens"][::step], np.float32) for _, arrays in shards]))
+    index.train(np.asarray(tokens[::step], np.float32))
     for _, arrays in shards:
         index.add(np.asarray(arrays["tokens"], np.float32))
     write_index(index, folder / "tokens.faiss")
-
-
-def _bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each passage's tokens begin, and where the last end."""
-    return np.concatenate([[0], np.cumsum(lengths)])

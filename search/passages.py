@@ -1,28 +1,23 @@
 """The passages that a release's queries are asked of, whether it embeds them or names an ir_datasets collection."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from search.retriever import Passages
 
 
-def passages(release: Release) -> Iterator[tuple[str, str]]:
+def passages(release: Release) -> Passages:
     """``(passage id, text)`` of the collection: the release's own, else those of its ir_datasets collection.
 
-    Raises:
-        UserError: the ir_datasets collection cannot be had.
-    """
-    collection = release.manifest["collection"]
-    if collection is None:
-        yield from release.table("passages", "passages").iter_rows()
-        return
-    import ir_datasets
+    They know how many they are, where ir_datasets does.
 
-    try:
-        for doc in ir_datasets.load(collection).docs_iter():
-            yield doc.doc_id, doc.default_text()
-    except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
-        raise UserError(f"the passages of ir_datasets {collection} cannot be had ({type(error).__name__})") from error
+    Raises:
+        UserError: while they are read: the ir_datasets collection cannot be had.
+    """
+    count = how_many(release)
+    return _read(release) if count is None else _Counted(release, count)
 
 
 def how_many(release: Release) -> int | None:
@@ -34,9 +29,35 @@ def how_many(release: Release) -> int | None:
 
     try:
         count: int | None = ir_datasets.load(collection).docs_count()
-    except Exception:  # whatever is wrong, passages() will say it
+    except Exception:  # whatever is wrong, reading the passages will say it
         return None
     return count
+
+
+@dataclass(frozen=True)
+class _Counted:
+    release: Release
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return _read(self.release)
+
+
+def _read(release: Release) -> Iterator[tuple[str, str]]:
+    collection = release.manifest["collection"]
+    if collection is None:
+        yield from release.table("passages", "passages").iter_rows()
+        return
+    import ir_datasets
+
+    try:
+        for doc in ir_datasets.load(collection).docs_iter():
+            yield doc.doc_id, doc.default_text()
+    except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
+        raise UserError(f"the passages of ir_datasets {collection} cannot be had ({type(error).__name__})") from error
 
 
 def collection_key(release: Release) -> str:

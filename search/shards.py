@@ -1,18 +1,25 @@
-"""Passages encoded once per model: written in shards, each on the disk before the next begins, and read back.
+"""Passages encoded once per model: shard by shard, each on the disk before the next begins, then one file an array.
 
-A folder of shards holds ``00000/``, ``00001/`` … and, once all are there, ``shards.json``. A shard is a folder of
-``ids.npy`` (the passage ids as UTF-8 bytes), the arrays that the model made of its passages (one ``.npy`` each) and
-``shard.json`` with its key: the sha256 of what encoded them and of the ids and texts in their order. A shard whose key
-is the one expected is never encoded again, so a killed run goes on where it stopped, and any number of processes may
-write different shards of one folder.
+While passages are encoded a folder holds ``00000/``, ``00001/`` … A shard is a folder of ``ids.npy`` (the passage ids
+as UTF-8 bytes), the arrays that the model made of its passages (one ``.npy`` each) and ``shard.json`` with its key: the
+sha256 of what encoded them and of the ids and texts in their order. A shard whose key is the expected one is never
+encoded again, so a killed run goes on where it stopped, and any number of processes may write different shards of one
+folder.
+
+Once all are there they are joined: each array becomes one file, a shard is removed when its rows are on the disk, and
+``shards.json`` names the keys. An array has one row a passage, unless the shards hold ``lengths`` (rows of each
+passage): then passage ``i`` has the rows ``offsets[i]`` to ``offsets[i + 1]``, and ``offsets.npy`` stands for
+``lengths``.
 """
 
 import hashlib
 import itertools
 import json
+import logging
+import operator
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,23 +33,33 @@ from numpy.typing import NDArray
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from search.arrays import write_array
+from search.arrays import create_array, put_rows, write_array
 from search.retriever import Passages
 from search.topk import rank_of
 
+LOG = logging.getLogger(__name__)
 MADE_OF_SHARDS = ("plaid", "lucene", "faiss.index")
 """Indexes that stand beside the vectors that they were made of, and are searched in their stead."""
 
 SHARD = 8_192
 """Passages in a shard: what a killed encoding may lose, and what is in memory at once."""
 MANIFEST = "shards.json"
+JOINING = "joining.json"
+"""What ``shards.json`` will say, while shards are being joined."""
 
 type Arrays = Mapping[str, NDArray[Any]]
 type Encode = Callable[[list[str]], Arrays]
 """Texts to arrays: what one shard holds of its passages."""
 
 
-def write(passages: Passages, folder: Path, encode: Encode, identity: str) -> "Shards":
+def write(
+    passages: Passages,
+    folder: Path,
+    encode: Encode,
+    identity: str,
+    doing: str = "encoding passages",
+    index_share: float = 0.0,
+) -> "Shards":
     """Encode passages into ``folder``, as far as they are not there yet. A second process waits for the first.
 
     Args:
@@ -50,17 +67,22 @@ def write(passages: Passages, folder: Path, encode: Encode, identity: str) -> "S
         folder: created if need be; shards of other passages or another model are replaced.
         encode: called with at most ``SHARD`` texts at a time.
         identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
+        doing: for the progress line.
+        index_share: bytes that an index of the arrays will need for each of theirs.
 
     Raises:
-        UserError: no passages, a model that gives NaN, a full disk.
+        UserError: no passages, a model that gives NaN, a disk that is full, or that the first shard shows to be too
+            small.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        total = len(passages) if isinstance(passages, Sized) else None
-        with FileLock(folder / ".lock"), counting("encoding passages", "passages", total) as advance:
+        total = operator.length_hint(passages) or None
+        with FileLock(folder / ".lock"), counting(doing, "passages", total) as advance:
             count = 0
             for count, batch in enumerate(itertools.batched(passages, SHARD), start=1):
                 encoded = write_shard(folder, count - 1, batch, encode, identity)
+                if encoded and count == 1 and total:
+                    _check_space(folder, len(batch), total, index_share)
                 advance(len(batch), not encoded)
             return finish(folder, count)
     except OSError as error:
@@ -84,45 +106,40 @@ def write_shard(folder: Path, number: int, batch: Sequence[tuple[str, str]], enc
     path = folder / f"{number:05d}"
     if _read(path / "shard.json").get("key") == key:
         return False
-    (folder / MANIFEST).unlink(missing_ok=True)
+    if joined := _joined(folder):
+        if number < len(joined["shards"]) and joined["shards"][number]["key"] == key:
+            return False
+        _split(folder)
     begun = time.monotonic()
     arrays = encode([text for _, text in batch])
     seconds = time.monotonic() - begun
     _refuse_nan(arrays, batch)
-    about = {"key": key, "passages": len(batch), "seconds": seconds, "arrays": sorted(arrays)}
     ids = np.array([passage_id.encode() for passage_id, _ in batch])
-    with atomic.folder(path) as staging:
-        for name, array in {"ids": ids, **arrays}.items():
-            write_array(staging / f"{name}.npy", array)
-        (staging / "shard.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+    _write_folder(path, {"ids": ids, **arrays}, {"key": key, "passages": len(batch), "seconds": seconds})
     return True
 
 
 def finish(folder: Path, count: int) -> "Shards":
-    """Say that the first ``count`` shards are all there are, and remove others.
+    """Join the first ``count`` shards, which are all there are, and remove others.
+
+    A killed call is taken up by the next one; no shard is removed before its rows are on the disk.
 
     Raises:
         UserError: there are none, or one is missing.
     """
     if count == 0:
         raise UserError("there are no passages to encode")
-    about = [_read(folder / f"{number:05d}" / "shard.json") for number in range(count)]
-    if not all(about):
-        raise UserError(f"{folder}: shard {about.index({}):05d} of the encoded passages is missing")
-    for stale in folder.glob("[0-9]" * 5):
-        if int(stale.name) >= count:
-            shutil.rmtree(stale)
-    for unfinished in folder.glob("." + "[0-9]" * 5 + ".*"):
-        shutil.rmtree(unfinished)
-    key = hashlib.sha256("".join(shard["key"] for shard in about).encode()).hexdigest()
-    manifest = {
-        "key": key,
-        "passages": [shard["passages"] for shard in about],
-        "seconds": sum(shard["seconds"] for shard in about),
-        "arrays": about[0]["arrays"],
-    }
-    if _read(folder / MANIFEST) != manifest:
-        atomic.write_text(folder / MANIFEST, json.dumps(manifest) + "\n")
+    if (joined := _joined(folder)) and len(joined["shards"]) != count:
+        _split(folder)
+    if not (folder / MANIFEST).exists():
+        if not (folder / JOINING).exists():
+            _begin_joining(folder, count)
+        _join(folder, _read(folder / JOINING))
+        (folder / JOINING).rename(folder / MANIFEST)
+    for stale in [*folder.glob("[0-9]" * 5), *folder.glob("." + "[0-9]" * 5 + ".*")]:
+        shutil.rmtree(stale)
+    for abandoned in folder.glob(".*.part"):
+        abandoned.unlink()
     return read(folder)
 
 
@@ -135,7 +152,8 @@ def read(folder: Path) -> "Shards":
     manifest = _read(folder / MANIFEST)
     if not manifest:
         raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first")
-    return Shards(folder, manifest["key"], tuple(manifest["passages"]), manifest["seconds"], tuple(manifest["arrays"]))
+    counts = tuple(shard["passages"] for shard in manifest["shards"])
+    return Shards(folder, manifest["key"], counts, manifest["seconds"], tuple(manifest["arrays"]))
 
 
 @dataclass(frozen=True)
@@ -143,9 +161,9 @@ class Shards:
     """Encoded passages on the disk.
 
     Attributes:
-        folder: where they are.
+        folder: of the arrays.
         key: sha256 of everything that decides their content.
-        counts: passages of each shard.
+        counts: passages of each shard that they were encoded in.
         seconds: that the encoding took, over all attempts.
         arrays: names of the arrays of a shard.
     """
@@ -161,29 +179,60 @@ class Shards:
         return sum(self.counts)
 
     def __iter__(self) -> Iterator[tuple[int, Arrays]]:
-        """For each shard the row of its first passage, and its arrays as read-only memory maps."""
-        start = 0
-        for arrays, count in zip(self._maps, self.counts, strict=True):
-            yield start, arrays
-            start += count
+        """The passages in blocks as small as those that they were encoded in."""
+        return self.blocks(SHARD)
+
+    def blocks(self, passages: int) -> Iterator[tuple[int, Arrays]]:
+        """The row of the first of so many passages, and their arrays: read-only memory maps, and ``lengths``."""
+        for start in range(0, len(self), passages):
+            end = min(start + passages, len(self))
+            if "lengths" not in self.arrays:
+                yield start, {name: self.array(name)[start:end] for name in self.arrays}
+                continue
+            offsets = self.offsets[start : end + 1]
+            rows = slice(offsets[0], offsets[-1])
+            ragged = {name: self.array(name)[rows] for name in self.arrays if name != "lengths"}
+            yield start, {**ragged, "lengths": np.diff(offsets)}
+
+    def array(self, name: str) -> NDArray[Any]:
+        """All rows of one array, a read-only memory map.
+
+        Raises:
+            UserError: it was removed.
+        """
+        if name not in self._maps:
+            try:
+                self._maps[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
+            except FileNotFoundError as error:
+                raise UserError(
+                    f"{self.folder}: the {name} were removed after an index was made of them; index the passages again "
+                    "in another folder"
+                ) from error
+        return self._maps[name]
+
+    def remove(self, name: str) -> None:
+        """Remove one array, of which an index was made that does not need it any longer."""
+        (self.folder / f"{name}.npy").unlink(missing_ok=True)
 
     @cached_property
-    def _maps(self) -> list[Arrays]:
-        """Kept, as a new map is read page by page again."""
-        return [
-            {name: np.load(self.folder / f"{number:05d}" / f"{name}.npy", mmap_mode="r") for name in self.arrays}
-            for number in range(len(self.counts))
-        ]
+    def offsets(self) -> NDArray[np.int64]:
+        """(passages + 1,) where each passage's rows begin, and where the last end."""
+        return self.array("offsets")
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
         """The position of each row's passage id among all ids in ascending order."""
         return rank_of(self.ids)
 
-    @cached_property
+    @property
     def ids(self) -> NDArray[np.bytes_]:
         """The passage ids, UTF-8, in the order of the rows."""
-        return np.concatenate([np.load(self.folder / f"{n:05d}" / "ids.npy") for n in range(len(self.counts))])
+        return self.array("ids")
+
+    @cached_property
+    def _maps(self) -> dict[str, NDArray[Any]]:
+        """Kept, as a new map is read page by page again."""
+        return {}
 
 
 @contextmanager
@@ -203,6 +252,7 @@ def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
     """
     done = folder / f"{name}.json"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".build.lock"):
             if is_built(folder, name, state):
                 yield False
@@ -216,7 +266,119 @@ def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
 
 def is_built(folder: Path, name: str, state: Any) -> bool:
     """Whether the index of that name is complete, and is of these shards."""
-    return bool(_read(folder / f"{name}.json") == state)
+    return bool(state_of(folder, name) == state)
+
+
+def state_of(folder: Path, name: str) -> Any:
+    """What the index of that name was made of; empty, where there is none, or one that is not complete."""
+    return _read(folder / f"{name}.json")
+
+
+def _joined(folder: Path) -> Any:
+    """What is joined, or being joined; empty, where nothing is."""
+    return _read(folder / MANIFEST) or _read(folder / JOINING)
+
+
+def _begin_joining(folder: Path, count: int) -> None:
+    """Create the arrays, and note what will be in them."""
+    about = [_read(folder / f"{number:05d}" / "shard.json") for number in range(count)]
+    if not all(about):
+        raise UserError(f"{folder}: shard {about.index({}):05d} of the encoded passages is missing")
+    names = [name for name in about[0]["arrays"] if name != "ids"]
+    for name in ["ids", *names]:
+        dtypes, shapes = zip(*(shard["arrays"][name] for shard in about), strict=True)
+        rows = sum(shape[0] for shape in shapes)
+        if name == "lengths":
+            create_array(folder / "offsets.npy", np.int64, (rows + 1,))
+        else:
+            create_array(folder / f"{name}.npy", np.result_type(*dtypes), (rows, *shapes[0][1:]))
+    key = hashlib.sha256("".join(shard["key"] for shard in about).encode()).hexdigest()
+    manifest = {
+        "key": key,
+        "seconds": sum(shard["seconds"] for shard in about),
+        "arrays": names,
+        "shards": [
+            {
+                "key": shard["key"],
+                "passages": shard["passages"],
+                "rows": {name: shape[0] for name, (_, shape) in shard["arrays"].items()},
+            }
+            for shard in about
+        ],
+    }
+    atomic.write_text(folder / JOINING, json.dumps(manifest) + "\n")
+
+
+def _join(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Copy what is left of the shards into the arrays; a shard without ``shard.json`` has been copied."""
+    for number, starts in enumerate(_starts(manifest)):
+        path = folder / f"{number:05d}"
+        if (path / "shard.json").exists():
+            for name, start in starts.items():
+                rows = np.load(path / f"{name}.npy", mmap_mode="r")
+                if name == "lengths":
+                    put_rows(folder / "offsets.npy", start + 1, _rows_before(starts) + np.cumsum(rows, dtype=np.int64))
+                else:
+                    put_rows(folder / f"{name}.npy", start, rows)
+            (path / "shard.json").unlink()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _split(folder: Path) -> None:
+    """Turn joined arrays into shards again: some are of passages that have changed since."""
+    with atomic.lock(folder):
+        manifest = _joined(folder)
+        if not manifest:
+            return
+        names = ["ids", *manifest["arrays"]]
+        files = {name: folder / f"{'offsets' if name == 'lengths' else name}.npy" for name in names}
+        if all(file.exists() for file in files.values()):
+            arrays = {name: np.load(file, mmap_mode="r") for name, file in files.items()}
+            for number, (shard, starts) in enumerate(zip(manifest["shards"], _starts(manifest), strict=True)):
+                if (folder / f"{number:05d}" / "shard.json").exists():
+                    continue
+                rows = {name: arrays[name][start : start + shard["rows"][name]] for name, start in starts.items()}
+                rows["ids"] = np.array(rows["ids"].tolist())  # as narrow as the shard's own ids
+                if "lengths" in rows:
+                    first = starts["lengths"]
+                    rows["lengths"] = np.diff(arrays["lengths"][first : first + shard["passages"] + 1]).astype(np.int32)
+                seconds = manifest["seconds"] / len(manifest["shards"])
+                about = {"key": shard["key"], "passages": shard["passages"], "seconds": seconds}
+                _write_folder(folder / f"{number:05d}", rows, about)
+        for path in (folder / MANIFEST, folder / JOINING, *files.values()):
+            path.unlink(missing_ok=True)
+
+
+def _starts(manifest: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """For each shard the row of each array where its own begin."""
+    starts = dict.fromkeys(manifest["shards"][0]["rows"], 0)
+    for shard in manifest["shards"]:
+        yield dict(starts)
+        for name, rows in shard["rows"].items():
+            starts[name] += rows
+
+
+def _rows_before(starts: Mapping[str, int]) -> int:
+    """Rows, before a shard, of the arrays that have as many rows a passage as ``lengths`` says."""
+    return next(start for name, start in starts.items() if name not in ("ids", "lengths"))
+
+
+def _write_folder(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
+    shapes = {name: [array.dtype.str, list(array.shape)] for name, array in sorted(arrays.items())}
+    with atomic.folder(path) as staging:
+        for name, array in arrays.items():
+            write_array(staging / f"{name}.npy", array)
+        (staging / "shard.json").write_text(json.dumps({**about, "arrays": shapes}) + "\n", encoding="utf-8")
+
+
+def _check_space(folder: Path, passages: int, total: int, index_share: float) -> None:
+    """Refuse a disk that is too small, as the first shard of so many passages shows."""
+    first = sum(file.stat().st_size for file in (folder / f"{0:05d}").iterdir())
+    need, free = first * (1 + index_share) * total / passages, first + shutil.disk_usage(folder).free
+    told = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
+    LOG.info("%s: %s", folder, told)
+    if need > free:
+        raise UserError(f"{folder}: {told}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
 
 
 def _key(identity: str, batch: Sequence[tuple[str, str]]) -> str:

@@ -1,7 +1,8 @@
-"""Search of sparse vectors by inner product, exact, through an inverted index of each shard.
+"""Search of sparse vectors by inner product, exact.
 
-The shards hold each term's postings as a CSR matrix (``indptr``, ``indices``, ``values``, and ``passages``, its width).
-On a CPU scipy walks the postings of a query's terms; on a GPU it is one sparse product in torch.
+The shards hold the terms of each passage as a CSR matrix (passages, terms): ``indices`` and ``values``, a row a weight,
+and ``lengths`` (weights of each passage). On a CPU scipy walks the postings of a query's terms, which are made of a
+block of passages at a time; on a GPU each block is one sparse product in torch.
 """
 
 import warnings
@@ -13,27 +14,19 @@ import numpy as np
 from search.shards import Arrays, Shards
 from search.topk import TopK, device_of
 
+BLOCK = 131_072
+"""Passages searched at once: 130 MB of 130 weights each."""
 GROUP = 256
 """Queries whose scores are in memory at once."""
 
 
 def arrays_of(matrix: Any) -> Arrays:
     """What a shard holds of its passages, from a scipy CSR matrix (passages, terms) of float32."""
-    postings = matrix.T.tocsr()
     return {
-        "indptr": postings.indptr.astype(np.int32),
-        "indices": postings.indices.astype(np.int32),
-        "values": postings.data.astype(np.float32),
-        "passages": np.array([matrix.shape[0]]),
+        "indices": matrix.indices.astype(np.int32, copy=False),
+        "values": matrix.data.astype(np.float32, copy=False),
+        "lengths": np.diff(matrix.indptr).astype(np.int32),
     }
-
-
-def postings_of(arrays: Arrays) -> Any:
-    """The scipy CSR matrix (terms, passages) of a shard."""
-    from scipy.sparse import csr_matrix
-
-    shape = (len(arrays["indptr"]) - 1, int(arrays["passages"][0]))
-    return csr_matrix((arrays["values"], arrays["indices"], arrays["indptr"]), shape=shape)
 
 
 def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -> Iterator[list[tuple[str, float]]]:
@@ -53,14 +46,23 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
     if not by_scipy:
         groups = [torch.from_numpy(group.toarray().T.copy()).to(chosen) for group in groups]
-    for start, arrays in shards:
-        postings = postings_of(arrays)
-        block = postings if by_scipy else _to_torch(postings.T.tocsr()).to(chosen)
-        rows = torch.arange(start, start + postings.shape[1], device=chosen)
+    for start, arrays in shards.blocks(BLOCK):
+        passages = len(arrays["lengths"])
+        matrix = _matrix(arrays, queries.shape[1])
+        block = matrix.T.tocsr() if by_scipy else _to_torch(matrix).to(chosen)
+        rows = torch.arange(start, start + passages, device=chosen)
         for number, group in enumerate(groups):
             scores = torch.from_numpy((group @ block).toarray()) if by_scipy else (block @ group).T
             top.add(number, scores, rows)
     return top.hits(shards.ids)
+
+
+def _matrix(arrays: Arrays, terms: int) -> Any:
+    """The scipy CSR matrix (passages, terms) of a block."""
+    from scipy.sparse import csr_matrix
+
+    starts = np.concatenate([[0], np.cumsum(arrays["lengths"])]).astype(np.int32)
+    return csr_matrix((arrays["values"], arrays["indices"], starts), shape=(len(arrays["lengths"]), terms))
 
 
 def _to_torch(matrix: Any) -> Any:
@@ -69,4 +71,4 @@ def _to_torch(matrix: Any) -> Any:
     starts, terms, values = (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # torch calls its CSR tensors a beta
-        return torch.sparse_csr_tensor(starts.long(), terms.long(), values, size=matrix.shape, check_invariants=False)
+        return torch.sparse_csr_tensor(starts, terms, values, size=matrix.shape, check_invariants=False)

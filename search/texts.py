@@ -1,78 +1,113 @@
-"""Passage texts on the disk, to be had again by id: an Arrow file, memory-mapped."""
+"""Passage texts on the disk, looked up by passage id.
 
-import hashlib
-import itertools
+A folder of :mod:`search.shards` whose one array is the UTF-8 bytes of all texts, with ``order.npy`` beside it: the rows
+in ascending order of their passage ids. All are memory maps, so that processes share them, and looking a text up reads
+nothing else.
+"""
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from search import shards
+from search.arrays import write_array
 from search.retriever import Passages
 
-BATCH = 16_384
+IDENTITY = "texts"
 
 
-def write(passages: Passages, path: Path) -> str:
-    """Write ``(passage id, text)`` pairs to an Arrow file, whole or not at all.
-
-    Returns:
-        The sha256 of ids and texts in their order.
+def write(passages: Passages, folder: Path) -> "PassageTexts":
+    """Keep ``(passage id, text)`` pairs in ``folder``, unless they are there. A second process waits for the first.
 
     Raises:
-        UserError: the disk is full.
+        UserError: no passages; the disk is full.
     """
-    import pyarrow as pa
+    written = shards.write(passages, folder, _bytes, IDENTITY, "reading passages")
+    with shards.building(folder, "order", written.key) as missing:
+        if missing:
+            with atomic.whole(folder / "order.npy") as part:
+                write_array(part, np.argsort(written.ids, kind="stable"))
+    return PassageTexts(folder)
 
-    schema = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
-    digest = hashlib.sha256()
-    try:
-        with atomic.whole(path) as part, part.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for batch in itertools.batched(passages, BATCH):
-                ids, texts = [one for one, _ in batch], [text for _, text in batch]
-                digest.update("\0".join([*ids, *texts, ""]).encode())
-                writer.write_batch(pa.record_batch([pa.array(ids), pa.array(texts)], ["id", "text"]).cast(schema))
-    except OSError as error:
-        raise UserError(f"{path}: the passages cannot be kept: {error.strerror or error}") from error
-    return digest.hexdigest()
+
+def is_written(folder: Path) -> bool:
+    """Whether ``folder`` holds all texts of some passages."""
+    return (folder / "order.json").exists()
 
 
 @dataclass(frozen=True)
 class PassageTexts:
-    """Texts by passage id."""
+    """Texts by passage id.
 
-    path: Path
+    Attributes:
+        folder: that :func:`write` made.
+    """
 
-    def of(self, ids: Sequence[str]) -> list[str]:
-        """The texts of the passages, in the order of ``ids``; every id must be one of the file's."""
-        rows = self._order[np.searchsorted(self._sorted, np.array([one.encode() for one in ids]))]
-        texts: list[str] = self._table["text"].take(rows).to_pylist()
-        return texts
+    folder: Path
+
+    def __len__(self) -> int:
+        return len(self._shards)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """``(passage id, text)`` pairs in the order of the file."""
-        for batch in self._table.to_batches():
-            yield from zip(batch["id"].to_pylist(), batch["text"].to_pylist(), strict=True)
+        """``(passage id, text)`` pairs in the order of the rows."""
+        for start, arrays in self._shards:
+            ids = self._shards.ids[start : start + len(arrays["lengths"])]
+            ends = np.cumsum(arrays["lengths"]).tolist()
+            text = arrays["text"].tobytes()
+            for passage_id, first, last in zip(ids.tolist(), [0, *ends], ends, strict=False):
+                yield passage_id.decode(), text[first:last].decode()
+
+    @property
+    def key(self) -> str:
+        """The sha256 of ids and texts in their order."""
+        return self._shards.key
+
+    def of(self, ids: Sequence[str]) -> list[str]:
+        """The texts of the passages, in the order of ``ids``.
+
+        Raises:
+            UserError: an id that is not among the passages'.
+        """
+        rows = self.rows(ids)
+        text, offsets = memoryview(self._shards.array("text")), self._shards.offsets
+        ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
+        return [str(text[first:last], "utf-8") for first, last in ends]
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The rows of the passages: their positions in the order in which they were written.
+
+        Raises:
+            UserError: an id that is not among the passages'.
+        """
+        known = self._shards.ids
+        encoded = np.array([passage_id.encode() for passage_id in ids], np.bytes_)
+        positions = np.searchsorted(known, encoded.astype(known.dtype), sorter=self._order)
+        rows: NDArray[np.int64] = self._order[np.minimum(positions, len(known) - 1)]
+        absent = known[rows] != encoded
+        if absent.any():
+            raise UserError(f"{self.folder}: holds no passage {ids[int(absent.argmax())]}")
+        return rows
+
+    def __reduce__(self) -> tuple[type["PassageTexts"], tuple[Path]]:
+        """Another process opens the files again, instead of being sent what they hold."""
+        return PassageTexts, (self.folder,)
 
     @cached_property
-    def _table(self) -> Any:
-        import pyarrow as pa
-
-        with pa.memory_map(str(self.path)) as file:
-            return pa.ipc.open_file(file).read_all()
+    def _shards(self) -> shards.Shards:
+        return shards.read(self.folder)
 
     @cached_property
-    def _ids(self) -> Any:
-        return np.array([one.encode() for one in self._table["id"].to_pylist()])
+    def _order(self) -> NDArray[np.int64]:
+        return np.load(self.folder / "order.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
-    @cached_property
-    def _order(self) -> Any:
-        return np.argsort(self._ids, kind="stable")
 
-    @cached_property
-    def _sorted(self) -> Any:
-        return self._ids[self._order]
+def _bytes(texts: list[str]) -> shards.Arrays:
+    encoded = [text.encode() for text in texts]
+    lengths = np.array([len(text) for text in encoded], np.int32)
+    return {"text": np.frombuffer(b"".join(encoded), np.uint8), "lengths": lengths}

@@ -62,20 +62,18 @@ class Cross:
         """Keep the passages' texts and index them for BM25, unless that was done. A second process waits."""
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            reading = counted(passages, "reading passages", "passages")
-            texts = write(reading, folder / "texts.arrow")
-            if _indexed(folder) == texts:
+            texts = write(passages, folder / "texts")
+            if _indexed(folder) == texts.key:
                 return
             (folder / "bm25.json").unlink(missing_ok=True)
-            kept = PassageTexts(folder / "texts.arrow")
-            bm25.index(counted(kept, "indexing passages", "passages"), folder / "bm25")
-            atomic.write_text(folder / "bm25.json", json.dumps(texts) + "\n")
+            bm25.index(counted(texts, "indexing passages", "passages"), folder / "bm25")
+            atomic.write_text(folder / "bm25.json", json.dumps(texts.key) + "\n")
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates in the order of the model's raw scores."""
         if _indexed(folder) is None:
             raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
-        texts = PassageTexts(folder / "texts.arrow")
+        texts = PassageTexts(folder / "texts")
         query_texts = dict(queries.select("query_id", "text").iter_rows())
         ranked = bm25.ranked(query_texts.items(), folder / "bm25", self._candidates, k1=self._k1, b=self._b)
         for batch in batched(ranked, QUERIES_AT_ONCE):

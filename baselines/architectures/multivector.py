@@ -75,7 +75,8 @@ class MultiVector:
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
         self._opened.clear()
-        encoded = shards.write(passages, folder, self.encode_passages, self.identity)
+        index_share = late.PLAID_SHARE if self._engine == "plaid" else 0.0
+        encoded = shards.write(passages, folder, self.encode_passages, self.identity, index_share=index_share)
         late.build(encoded, self._engine, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from filelock import FileLock
 
 from baselines.grid.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS, Training
 from search.passages import collection_key, passages
-from search.texts import PassageTexts, write
+from search.texts import PassageTexts, is_written, write
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -91,13 +90,8 @@ def passage_texts(cell: Cell) -> PassageTexts:
     Raises:
         UserError: there are no passages, or the disk is full.
     """
-    folder = cell.root / "passages"
-    path = folder / f"{collection_key(cell.release)}.arrow"
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock"):
-        if not path.exists():
-            write(passages(cell.release), path)
-    return PassageTexts(path)
+    folder = cell.root / "passages" / collection_key(cell.release)
+    return PassageTexts(folder) if is_written(folder) else write(passages(cell.release), folder)
 
 
 def examples(cell: Cell, judged: Judged, lookup: "Lookup", count: int) -> "Dataset":

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -188,3 +189,134 @@ def test_an_index_of_shards_is_made_once(tmp_path: Path):
         raise KeyboardInterrupt
     assert not shards.is_built(tmp_path, "graph", {"of": "these"})
     assert not shards.is_built(tmp_path, "graph", {"of": "others"})
+
+
+def ragged(texts: list[str]) -> shards.Arrays:
+    """As many rows a text as it has letters, and none for some."""
+    lengths = [len(text) % 5 for text in texts]
+    rows = [[length, number] for length in lengths for number in range(length)]
+    return {"rows": np.array(rows, np.int32).reshape(-1, 2), "lengths": np.array(lengths, np.int32)}
+
+
+def test_rows_are_found_by_their_passage_whatever_the_blocks(tmp_path: Path):
+    made = shards.write(PASSAGES, tmp_path, ragged, "model")
+    lengths = [len(text) % 5 for _, text in PASSAGES]
+    assert made.offsets.tolist() == [0, *np.cumsum(lengths)]
+    for passages in (1, 7, 8, 30, 100):
+        starts, blocks = zip(*made.blocks(passages), strict=True)
+        assert starts == tuple(range(0, 30, passages))
+        assert np.concatenate([block["lengths"] for block in blocks]).tolist() == lengths
+        assert (
+            np.concatenate([block["rows"] for block in blocks]).tolist()
+            == ragged([text for _, text in PASSAGES])["rows"].tolist()
+        )
+
+
+def test_an_index_is_one_file_an_array(tmp_path: Path):
+    shards.write(PASSAGES, tmp_path, ragged, "model")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".lock", "ids.npy", "rows.npy", "offsets.npy", shards.MANIFEST
+    }  # fmt: skip
+
+
+JOINED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv[3])))
+from search import shards
+import numpy.lib.format
+from test_shards import PASSAGES, ragged
+shards.SHARD = 8
+folder, step = Path(sys.argv[1]), int(sys.argv[2])
+passages = [*PASSAGES[:9], ("p9", "another"), *PASSAGES[10:]]
+left = [step]
+
+def hook(event, arguments):
+    writes = event == "open" and str(folder) in str(arguments[0]) and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR)
+    if writes or event in {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+if sys.argv[4] == "same":
+    shards.finish(folder, 4)
+else:
+    shards.write(passages, folder, ragged, "model")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("change", ["same", "changed"])
+def test_killed_at_any_step_of_the_joining_it_ends_with_the_same_index(tmp_path: Path, change: str):
+    """SIGKILL before a file or folder is opened for writing, renamed or removed, while shards are joined or split."""
+    passages = PASSAGES if change == "same" else [*PASSAGES[:9], ("p9", "another"), *PASSAGES[10:]]
+    start = tmp_path / "start"
+    if change == "same":
+        start.mkdir()
+        for number in range(4):
+            shards.write_shard(start, number, PASSAGES[number * 8 : number * 8 + 8], ragged, "model")
+    else:
+        shards.write(PASSAGES, start, ragged, "model")
+    whole = content(shards.write(passages, tmp_path / "whole", ragged, "model").folder)
+    killed = []
+    for step in [*range(1, 40, 4), *range(40, 400, 15)]:
+        folder = tmp_path / str(step)
+        shutil.copytree(start, folder)
+        command = [sys.executable, "-c", JOINED, folder, str(step), Path(__file__).parent, change]
+        killed.append(subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL)
+        encode = Counting()
+        shards.write(passages, folder, lambda texts, encode=encode: encode(texts) and ragged(texts), "model")
+        assert len(encode.seen) <= (0 if change == "same" else 8)
+        assert content(folder) == whole
+        shutil.rmtree(folder)
+        if not killed[-1]:
+            break
+    assert sum(killed) > 10 and not killed[-1]
+
+
+MANY = """
+import os, resource, sys, numpy as np
+from pathlib import Path
+from scipy.sparse import csr_matrix
+os.fsync = lambda descriptor: None  # some 30,000 times
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from search import dense, late, shards, sparse
+shards.SHARD = 2
+folder, passages = Path(sys.argv[1]), [(f"p{number}", "text") for number in range(2_200)]
+values = np.random.default_rng(0).normal(size=(2_200, 4)).astype(np.float32)
+expected = lambda scores: [f"p{row}" for row in scores.argmax(1)]
+
+def index(name, encode):
+    rows = iter(values)
+    encoded = shards.write(passages, folder / name, lambda texts: encode(np.array([next(rows) for _ in texts])), name)
+    assert encoded.counts == (2,) * 1_100
+    return encoded
+
+vectors = index("dense", lambda rows: {"vectors": rows})
+weights = index("sparse", lambda rows: sparse.arrays_of(csr_matrix(np.abs(rows))))
+tokens = index("late", lambda rows: {"tokens": np.repeat(rows, 2, 0), "lengths": np.full(len(rows), 2)})
+query = values[:3]
+for device in (None, "cpu"):
+    assert [hits[0][0] for hits in dense.exact(query, vectors, 5, device)] == expected(query @ values.T)
+    best = [hits[0][0] for hits in sparse.exact(csr_matrix(np.abs(query)), weights, 5, device)]
+    assert best == expected(np.abs(query) @ np.abs(values).T)
+assert [hits[0][0] for hits in late.exact(list(query[:, None]), tokens, 5, "cpu")] == expected(query @ values.T)
+late.build(tokens, "faiss", folder / "late")
+assert len(list(late.by_tokens(list(query[:, None]), late.load(tokens, "faiss", folder / "late"), tokens, 5))) == 3
+"""
+
+
+def test_1100_shards_are_searched_with_256_open_files(tmp_path: Path):
+    done = subprocess.run([sys.executable, "-c", MANY, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_disk_that_the_first_shard_shows_to_be_too_small_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 3_000))
+    with pytest.raises(UserError, match=r"30 passages take about 0.0 GB there, but 0.0 GB are free; make room"):
+        shards.write(PASSAGES, tmp_path, Counting(), "model", index_share=1.0)
+    monkeypatch.undo()
+    encode = Counting()
+    shards.write(PASSAGES, tmp_path, encode, "model")
+    assert len(encode.seen) in (22, 30)
