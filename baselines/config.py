@@ -9,6 +9,7 @@ from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import faults_of
 from eval_kit.files.text import read_utf8
+from eval_kit.shifts import check_names
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -54,6 +55,7 @@ def shifts(config: str | Path) -> list[str]:
     document, origin = _document(config)
     checked(document, origin)
     named: list[str] = document.get("shifts", [])
+    check_names(named, f"{origin}: $.shifts:")
     return named
 
 

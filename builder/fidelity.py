@@ -11,14 +11,15 @@ from typing import Any
 
 import polars as pl
 
-from builder.parameters import SHIFTS
+from builder.parameters import REBUILDABLE
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Column, Table
 
-CLUSTERED = {"topic": "cluster", "wh": "cluster", "length": "cluster", "resttest": "bucket"}
+LABELS = {name: shift.label for name, shift in SHIFTS.items() if shift.label}
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def compare(rebuilt: Release, published: Release) -> Report:
         agreements=[agreement(name, ours[name], authors[name]) for name in common],
         sizes=list(_sizes(rebuilt, published, shifts)),
         jaccard=list(_jaccard(rebuilt, published, shifts)),
-        limits={shift: SHIFTS[shift].limits for shift in shifts},
+        limits={shift: REBUILDABLE[shift].limits for shift in shifts},
     )
 
 
@@ -198,7 +199,7 @@ def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, f
 
 def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
     """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row a membership."""
-    for shift, column in CLUSTERED.items():
+    for shift, column in LABELS.items():
         tables = [release.table(shift, split) for split in release.configs.get(shift, [])]
         if tables:
             yield shift, pl.concat(table.select("query_id", cluster=column) for table in tables).unique()
@@ -228,7 +229,7 @@ def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
     for shift in shifts:
         for split in release.configs[shift]:
             table, name = release.table(shift, split), f"{shift}/{split}"
-            labels = [CLUSTERED[shift]] if shift in CLUSTERED else [c for c in table.columns if c.startswith("level_")]
+            labels = [LABELS[shift]] if shift in LABELS else [c for c in table.columns if c.startswith("level_")]
             for label in labels:
                 for cluster, count in table.group_by(label).len().sort(label).iter_rows():
                     shown = f"{cluster} ({label.removeprefix('level_')} %)" if shift == "chameleons" else cluster
@@ -239,7 +240,7 @@ def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
 
 
 def _jaccard(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
-    for shift in ("topic", "wh", "length"):
+    for shift in CLUSTERED:
         if shift in shifts and all("test" in release.configs[shift] for release in (rebuilt, published)):
             ours, authors = _similarity(rebuilt, shift), _similarity(published, shift)
             for cluster in dict.fromkeys([*authors, *ours]):

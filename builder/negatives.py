@@ -23,6 +23,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.digests import OrderedDigest
 from eval_kit.release import Release, verified_manifest
+from eval_kit.shifts import SHIFTS
 from search import bm25, lucene
 from search.passages import collection_key
 
@@ -221,12 +222,10 @@ class _Job:
 
 
 def _query_tables(release: Release) -> list[tuple[str, str]]:
-    tables = [(table["config"], table["split"]) for table in release.manifest["tables"]]
-    return [
-        (config, split)
-        for config, split in tables
-        if config in ("restrain", "validation") or (split == "train" and config not in ("qrels", CONFIG))
-    ]
+    tables = {("validation", split) for split in release.configs.get("validation", [])}
+    for shift in SHIFTS.values():
+        tables.update(shift.training_tables(release).values())
+    return sorted(tables)
 
 
 def _positives(release: Release) -> pl.DataFrame:

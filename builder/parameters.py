@@ -39,7 +39,7 @@ class Rebuildable:
     lacking: Callable[[Build], str] = lambda build: ""
 
 
-SHIFTS = {
+REBUILDABLE = {
     "topic": Rebuildable(topic.rebuild, topic.LIMITS, encodes=True),
     "wh": Rebuildable(wh.rebuild, wh.LIMITS),
     "length": Rebuildable(length.rebuild, length.LIMITS),
@@ -64,7 +64,7 @@ class ShiftParameters:
         """The same with one seed for all shifts that draw."""
         drawing = {
             shift: dataclasses.replace(getattr(self, shift), seed=seed)
-            for shift in SHIFTS
+            for shift in REBUILDABLE
             if hasattr(getattr(self, shift), SEED)
         }
         return dataclasses.replace(self, **drawing)
@@ -104,7 +104,7 @@ def for_mini(training: int) -> ShiftParameters:
 def _names() -> list[str]:
     """All names that can be set; the seed is one for all, and no parameter of its own."""
     names = []
-    for shift in SHIFTS:
+    for shift in REBUILDABLE:
         entries = dataclasses.fields(getattr(ShiftParameters(), shift))
         names += [f"{shift}.{entry.name}" for entry in entries if entry.name != SEED]
     return names

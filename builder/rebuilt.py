@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.assembly import DL, Build
 from builder.encoders import Encoder, Lsa
-from builder.parameters import SHIFTS, ShiftParameters
+from builder.parameters import REBUILDABLE, ShiftParameters
 from builder.release import Draft
 from builder.shifts import restrain
 from builder.sources.collection import Collection
@@ -49,8 +49,11 @@ def draft(
     build = Build(collection, encoder or Lsa(), seed, runs or {}, cache, threads)
     seeded = (parameters or ShiftParameters()).seeded(seed)
     chosen, left_out = _chosen(shifts, build)
-    quick_first = sorted(chosen, key=lambda shift: SHIFTS[shift].encodes)  # their mistakes show before the encoding
-    results = [SHIFTS[shift].rebuild(build, getattr(seeded, shift)) for shift in quick_first]
+    # mistakes of the quick ones show before the encoding
+    quick_first = sorted(
+        chosen, key=lambda shift: REBUILDABLE[shift].encodes
+    )
+    results = [REBUILDABLE[shift].rebuild(build, getattr(seeded, shift)) for shift in quick_first]
     tables = in_order([*chain.from_iterable(result.tables for result in results), *build.shared_tables()])
     remarks = [
         *collection.remarks,
@@ -75,15 +78,15 @@ def draft(
 def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list[str]]:
     """The shifts to build, and remarks about those left out."""
     for name in shifts or ():
-        if name not in SHIFTS:
-            raise UserError(f"there is no shift {name!r}; there are {', '.join(SHIFTS)}")
-    lacking = {name: shift.lacking(build) for name, shift in SHIFTS.items()}
+        if name not in REBUILDABLE:
+            raise UserError(f"there is no shift {name!r}; there are {', '.join(REBUILDABLE)}")
+    lacking = {name: shift.lacking(build) for name, shift in REBUILDABLE.items()}
     if shifts is None:
         left_out = [f"no {name}: {what}" for name, what in lacking.items() if what]
         return [name for name, what in lacking.items() if not what], left_out
-    for name in SHIFTS:
+    for name in REBUILDABLE:
         if name in shifts and lacking[name]:
             raise UserError(f"{name} cannot be built: {lacking[name]}")
     if "chameleons" not in shifts and build.runs:
         raise UserError("runs are for the shift chameleons, which is not asked for")
-    return [name for name in SHIFTS if name in shifts], []
+    return [name for name in REBUILDABLE if name in shifts], []

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import polars as pl
 
 from builder.release import Table, TestSet
+from eval_kit.shifts import CLUSTERED, SHIFTS
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
 BUCKETS = ("b1", "b2", "b3", "b4", "b5")
@@ -12,11 +13,7 @@ CHAMELEON_SETS = ("veiled", "pygmy", "lesser")
 OBSTINACY = ("none", *CHAMELEON_SETS)
 LEVELS = (10, 20, 30, 40, 50)
 CONFIGS = (
-    "topic",
-    "wh",
-    "length",
-    "resttest",
-    "restrain",
+    *SHIFTS,
     "chameleons",
     "trec_dl",
     "validation",
@@ -57,7 +54,7 @@ def main_split(splits: Iterable[str]) -> str | None:
 
 
 def _test_sets(have: Tables) -> Iterator[TestSet]:
-    for shift in ("topic", "wh", "length"):
+    for shift in CLUSTERED:
         qrels = f"{shift}_test" if ("qrels", f"{shift}_test") in have else "dev"
         if {(shift, "test"), ("qrels", qrels)} <= have.keys():
             for name in _labels(have[shift, "test"]["cluster"]):

@@ -14,6 +14,7 @@ from builder.shifts import length, wh
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
 from eval_kit.release import Release, check_content, read_manifest
+from eval_kit.shifts import CLUSTERED, SHIFTS
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def _rules(release: Release) -> Iterator[Check]:
         frame = release.table(config, split)
         for rule in _RULES.get(config, []) + _STATED_RULES.get(stated, []):
             yield Check(f"{rule.__doc__} ({config}/{split})", rule(frame))
-    for shift in _HELD_BACK if release.manifest["kind"] != "published" else ():
+    for shift in CLUSTERED if release.manifest["kind"] != "published" else ():
         if {"train", "test"} <= set(release.configs.get(shift, [])):
             yield Check(f"train and test of {shift} share no query", _train_and_test_overlap(release, shift))
     if "validation" in release.configs:
@@ -118,12 +119,8 @@ def _unique_pairs(frame: pl.DataFrame) -> str:
 
 
 _RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
-    "topic": [_one_cluster],
-    "wh": [_once_in_each_cluster],
-    "length": [_one_cluster],
-    "resttest": [_one_cluster],
+    **{name: [_once_in_each_cluster if shift.overlaps else _one_cluster] for name, shift in SHIFTS.items()},
     "chameleons": [_levels_nest, _one_cluster],
-    "restrain": [_one_cluster],
     "qrels": [_unique_pairs],
 }
 
@@ -136,7 +133,6 @@ _STATED_RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
     wh.TOKEN_RULE + wh.DRAWN: [_wh_token_rule],
 }
 """Rules of tables that state just this rule; the authors' training lists state that they are lists."""
-_HELD_BACK = ("topic", "wh", "length")
 
 
 def _train_and_test_overlap(release: Release, shift: str) -> str:

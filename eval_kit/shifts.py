@@ -7,7 +7,7 @@ A *grid* trains a system once for each part of a shift and compares, query by qu
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import override
+from typing import ClassVar, override
 
 import polars as pl
 
@@ -52,7 +52,11 @@ class Shift(ABC):
         measures: that the paper reports; empty for those of the test sets.
         group: column of the results with the part that a row is about; empty where all queries are taken together.
         correlates: whether its clusters stand in ECIR 2023's Figure 3, of loss against similarity.
+        overlaps: whether a query may be in several parts.
     """
+
+    label: ClassVar[str] = ""
+    """Column of the release's tables that names a query's part; empty where each part is a table of its own."""
 
     name: str
     title: str
@@ -62,6 +66,7 @@ class Shift(ABC):
     measures: tuple[str, ...] = ()
     group: str = ""
     correlates: bool = False
+    overlaps: bool = False
 
     @property
     def clustered(self) -> bool:
@@ -86,7 +91,7 @@ class Shift(ABC):
     def _labels(self, release: Release) -> list[str]:
         for table in release.manifest["tables"]:
             for column in table["columns"] if table["config"] == self.name else ():
-                if column["type"] == "label":
+                if column["name"] == self.label and column["type"] == "label":
                     return list(column["labels"])
         return []
 
@@ -178,12 +183,13 @@ class Shift(ABC):
 
     def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """The rows of a training table that belong to a part; a query may be in several."""
-        label = "bucket" if "bucket" in table.columns else "cluster"
-        return table.filter(pl.col(label) == part)
+        return table.filter(pl.col(self.label) == part)
 
 
 class Clusters(Shift):
     """An MS-Shift shift (ECIR 2023 §3): clusters of queries, each held out once, each with a test set."""
+
+    label = "cluster"
 
     @override
     def test_sets(self, release: Release) -> list[str]:
@@ -211,6 +217,8 @@ class WordClusters(Clusters):
 
 class Buckets(Shift):
     """ReSTTest (CIKM 2022 §4.1.3): buckets of training and test queries, each left out of training once."""
+
+    label = "bucket"
 
     @override
     def test_sets(self, release: Release) -> list[str]:
@@ -302,6 +310,7 @@ _ALL = (
         bibtex="Lupart2023MsShift",
         group="cluster",
         correlates=True,
+        overlaps=True,
     ),
     Clusters(
         name="length",
@@ -336,15 +345,15 @@ CLUSTERED = tuple(shift.name for shift in _ALL if shift.clustered)
 """Names of the shifts of clusters: MS-Shift's."""
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Check the names that a user gives with ``--shift``.
+def check_names(names: Iterable[str], origin: str = "--shift") -> None:
+    """Check names of shifts that a user gives; ``origin`` says where.
 
     Raises:
         UserError: there is no such shift.
     """
     for name in names:
         if name not in SHIFTS:
-            raise UserError(f"--shift {name}: there is no such shift; there are {', '.join(SHIFTS)}")
+            raise UserError(f"{origin} {name}: there is no such shift; there are {', '.join(SHIFTS)}")
 
 
 def clustered_in(release: Release, split: str) -> list[Shift]:

@@ -15,7 +15,7 @@ from builder import rebuilt
 from builder import release as releases
 from builder.encoders import Lsa
 from builder.fidelity import Match, agreement, compare
-from builder.parameters import SHIFTS, ShiftParameters, for_mini
+from builder.parameters import REBUILDABLE, ShiftParameters, for_mini
 from builder.shifts.topic import TopicParameters
 from builder.sources import mini, released
 from eval_kit.errors import UserError
@@ -107,7 +107,7 @@ def test_commands(rebuilt_mini: Release, mini_release: Release, command: Run, tm
     assert json.loads(done.stdout) == json.loads(json.dumps(expected.as_json()))
     page = (tmp_path / "page.md").read_text()
     assert page == expected.as_markdown() and str(tmp_path.parent) not in page
-    assert "| wh | how | how |" in page and all(f"- {line}" in page for line in SHIFTS["topic"].limits)
+    assert "| wh | how | how |" in page and all(f"- {line}" in page for line in REBUILDABLE["topic"].limits)
     assert command(*given).stdout == page + "\n"
 
 
@@ -121,7 +121,7 @@ def test_releases_without_a_common_shift(mini_release: Release, tmp_path: Path) 
 
 
 def test_every_shift_says_what_cannot_be_reproduced() -> None:
-    assert all(shift.limits for shift in SHIFTS.values())
+    assert all(shift.limits for shift in REBUILDABLE.values())
 
 
 def test_the_published_queries_rebuilt_by_lsa(published_release: Release, tmp_path: Path) -> None:
