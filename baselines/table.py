@@ -133,13 +133,13 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
             del groups[key]
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
-    found = _protocols(groups, release, seed)
+    figures = _protocols(groups, release, seed)
     kind = release.manifest["kind"]
     if kind != "published":
         what = "synthetic" if kind == "mini" else "other queries than the papers'"
-        return Results(found, [], f"{what}: not comparable with the published figures", incomplete)
-    comparisons = [one for shift in SHIFTS for one in compared(found, shift)]
-    return Results(found, comparisons, "✓ the paper's figure lies inside our 95 % interval, ✗ outside it", incomplete)
+        return Results(figures, [], f"{what}: not comparable with the published figures", incomplete)
+    comparisons = [one for shift in SHIFTS for one in compared(figures, shift)]
+    return Results(figures, comparisons, "✓ the paper's figure lies inside our 95 % interval, ✗ outside it", incomplete)
 
 
 def compared(found: Protocols, shift: str) -> Iterator[Comparison]:

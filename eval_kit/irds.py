@@ -219,7 +219,7 @@ if __name__ == "__main__":
         try:
             ir_datasets.main_cli()
         except KeyError as error:
-            have = ", ".join(one for one in ir_datasets.registry if "/shift/" in one)
+            have = ", ".join(name for name in ir_datasets.registry if "/shift/" in name)
             raise UserError(f"there is no dataset {error}; of this release there are {have}") from None
 else:
     _register_default()

@@ -83,13 +83,13 @@ def compare(
     base = systems[0]
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []
-    for (test_set, figure), here in values.group_by("test_set", "figure", maintain_order=True):
-        present = [name for name in systems if name in set(here["system"])]
+    for (test_set, figure), group in values.group_by("test_set", "figure", maintain_order=True):
+        present = [name for name in systems if name in set(group["system"])]
         shown = f"{test_set} {figure}".strip()
         if present[0] != base:
             left_out += [f"{name}: {shown}" for name in present]
         elif len(present) > 1:
-            aligned = _aligned(here, present, shown)
+            aligned = _aligned(group, present, shown)
             rows += _compared(aligned, present, str(test_set), str(figure), resamples, seed)
         else:
             left_out.append(f"{base}: {shown}")
@@ -167,11 +167,11 @@ def _compared(
     rows = []
     for measure in measures:
         for name in systems:
-            mine = columns[measure, name]
+            own = columns[measure, name]
             row = {"test_set": test_set, "figure": figure, "measure": measure, "system": name}
-            row |= {"queries": len(mine), "missing": lacking[name], "value": float(mine.mean())}
+            row |= {"queries": len(own), "missing": lacking[name], "value": float(own.mean())}
             if name != base:
-                test = paired_t_test(mine, columns[measure, base])
+                test = paired_t_test(own, columns[measure, base])
                 low, high = intervals[measure, name]
                 row |= {"difference": test.difference, "low": low, "high": high, "p": test.p, "d": test.d}
             rows.append(row)

@@ -68,5 +68,7 @@ def _entries(
                     yield entry(shift, f"{shift}.{row['cluster']}", row["measure"], figure, *values)
     if single:
         test_sets = release.test_sets
-        for one in score(single, release, on_run=on_run).figures:
-            yield entry(test_sets[one.test_set].shift, one.test_set, one.measure, "value", one.value, None, None)
+        for scored in score(single, release, on_run=on_run).figures:
+            yield entry(
+                test_sets[scored.test_set].shift, scored.test_set, scored.measure, "value", scored.value, None, None
+            )

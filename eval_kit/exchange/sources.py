@@ -95,7 +95,7 @@ def load(
 def of_scores(name: str, scores: Scores) -> Source:
     """Each run of some scores as a system of its own."""
     plain = scores.per_query_with_missing().rename({"run": "system"}).with_columns(figure=pl.lit(""))
-    systems = list(dict.fromkeys(one.run for one in scores.figures))
+    systems = list(dict.fromkeys(figure.run for figure in scores.figures))
     return Source(name, systems, plain.select(list(_VALUES)), scores.provenance)
 
 
@@ -150,21 +150,21 @@ def of_document(path: Path) -> Source:
             f"--per-query {table.name}"
         )
     values = _read_per_query(table)
-    found = {
+    computed = {
         tuple(row[:3]): row[3:]
         for row in values.group_by("run", "test_set", "measure")
         .agg(pl.col("value").mean(), pl.len(), pl.col("query_id").n_unique().alias("distinct"))
         .iter_rows()
     }
     missing = []
-    for one in document["measures"]:
-        key = (one["run"], one["test_set"], one["measure"])
-        mean, rows, distinct = found.pop(key, (0.0, 0, 0))
-        if rows != one["queries"] or distinct != rows or abs(mean - one["value"]) > 1e-9 * max(1.0, abs(mean)):
+    for entry in document["measures"]:
+        key = (entry["run"], entry["test_set"], entry["measure"])
+        mean, rows, distinct = computed.pop(key, (0.0, 0, 0))
+        if rows != entry["queries"] or distinct != rows or abs(mean - entry["value"]) > 1e-9 * max(1.0, abs(mean)):
             raise UserError(f"{table}: does not give the document's {key[2]} of {key[0]} on {key[1]}; score again")
-        missing.append((*key, one["missing"]))
-    if found:
-        run, test_set, measure = next(iter(found))
+        missing.append((*key, entry["missing"]))
+    if computed:
+        run, test_set, measure = next(iter(computed))
         raise UserError(f"{table}: has {measure} of {run} on {test_set}, which {path.name} has not; score again")
     names = ("run", "test_set", "measure")
     lacking = pl.DataFrame(missing, {**dict.fromkeys(names, pl.String()), "missing": pl.Int64()}, orient="row")
@@ -175,8 +175,8 @@ def of_document(path: Path) -> Source:
 
 
 def _of_run(path: Path, scored: Scores) -> Source:
-    [source] = [one for one in scored.provenance["runs"] if one["file"] == str(path)]
-    figures = [one for one in scored.figures if one.run == source["run"]]
+    [source] = [run for run in scored.provenance["runs"] if run["file"] == str(path)]
+    figures = [figure for figure in scored.figures if figure.run == source["run"]]
     return of_scores(str(path), Scores(figures, {**scored.provenance, "runs": [source]}))
 
 

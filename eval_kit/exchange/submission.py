@@ -131,11 +131,11 @@ def _read(folder: Path) -> tuple[Any, list[str]]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    keys = dict(pairs)
+    if len(keys) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} comes twice")
-    return found
+    return keys
 
 
 def _reason(fault: Any) -> str:
@@ -145,11 +145,11 @@ def _reason(fault: Any) -> str:
 
 
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Place, file and entry of each run that says its file; what the schema finds wrong is not looked at again."""
+    """Number, file and entry of each run that says its file; what the schema finds wrong is not looked at again."""
     runs = document.get("runs")
-    for place, entry in enumerate(runs if isinstance(runs, list) else []):
+    for number, entry in enumerate(runs if isinstance(runs, list) else []):
         if isinstance(entry, dict) and isinstance(entry.get("file"), str) and not leaves(entry["file"]):
-            yield place, entry["file"], entry
+            yield number, entry["file"], entry
 
 
 def _listed(folder: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell | None], list[str]]:
@@ -157,8 +157,8 @@ def _listed(folder: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell 
     faults = []
     runs: dict[Path, Cell | None] = {}
     inside = folder.resolve()
-    for place, name, entry in _entries(document):
-        where, path = f"{DOCUMENT}: $.runs[{place}]", folder / PurePosixPath(name)
+    for number, name, entry in _entries(document):
+        where, path = f"{DOCUMENT}: $.runs[{number}]", folder / PurePosixPath(name)
         shown = printable(name)
         if path in runs:
             faults.append(f"{where}: {shown} is listed twice")
@@ -167,14 +167,14 @@ def _listed(folder: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell 
         elif not path.is_file():
             faults.append(f"{where}: there is no file {shown}")
         else:
-            cell, told = _cell(entry, document), cell_of(path)
-            if cell and told and (told.shift, told.held_out, told.seed) != (cell.shift, cell.held_out, cell.seed):
+            cell, named = _cell(entry, document), cell_of(path)
+            if cell and named and (named.shift, named.held_out, named.seed) != (cell.shift, cell.held_out, cell.seed):
                 faults.append(
                     f"{where}: is listed as {cell.shift}.{cell.held_out} with seed {cell.seed}, but its name "
-                    f"{shown} says {told.shift}.{told.held_out} with seed {told.seed}"
+                    f"{shown} says {named.shift}.{named.held_out} with seed {named.seed}"
                 )
-            cell = cell or told
-            if cell and any(_same(cell, other) for other in runs.values()):
+            cell = cell or named
+            if cell and any(_same(cell, listed) for listed in runs.values()):
                 faults.append(f"{where}: {shown} is a second run of {cell.shift}.{cell.held_out}, seed {cell.seed}")
                 cell = None
             runs[path] = cell
@@ -185,32 +185,32 @@ def _cell(entry: Mapping[str, Any], document: Mapping[str, Any]) -> Cell | None:
     shift, held_out, seed = entry.get("shift"), entry.get("held_out"), entry.get("seed", 0)
     if not isinstance(shift, str) or not isinstance(held_out, str) or not isinstance(seed, int):
         return None
-    told = cell_of(Path(PurePosixPath(entry["file"]).name))
-    return Cell(told.system if told else str(document.get("system", "")), shift, held_out, seed)
+    named = cell_of(Path(PurePosixPath(entry["file"]).name))
+    return Cell(named.system if named else str(document.get("system", "")), shift, held_out, seed)
 
 
-def _same(cell: Cell, other: Cell | None) -> bool:
+def _same(cell: Cell, listed: Cell | None) -> bool:
     """Whether two cells are one: a submission has one system, however its files are named."""
-    return other is not None and (cell.shift, cell.held_out, cell.seed) == (other.shift, other.held_out, other.seed)
+    return listed is not None and (cell.shift, cell.held_out, cell.seed) == (listed.shift, listed.held_out, listed.seed)
 
 
 def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
     made_for = document.get("release")
     if not isinstance(made_for, dict):
         return []
-    mine = {"version": release.version, "digest": release.digest}
+    identity = {"version": release.version, "digest": release.digest}
     return [
         f"{DOCUMENT}: $.release.{name}: the runs were made for {printable(str(made_for[name]))[:80]}, "
         f"this release has {value}"
-        for name, value in mine.items()
+        for name, value in identity.items()
         if isinstance(made_for.get(name), str) and made_for[name] != value
     ]
 
 
 def _unlisted(folder: Path, document: Mapping[str, Any]) -> list[str]:
     listed = {folder / PurePosixPath(name) for _, name, _ in _entries(document)} | {folder / DOCUMENT}
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and path not in listed)
-    return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in found]
+    unlisted = sorted(path for path in folder.rglob("*") if path.is_file() and path not in listed)
+    return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in unlisted]
 
 
 def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
@@ -250,9 +250,9 @@ def _run_faults(folder: Path, run: Path, cell: Cell | None, release: Release) ->
         return [printable(str(error).replace(f"{folder}/", ""))]
     if cell is None:
         return []
-    covers = [one.name for one in coverage.test_sets]
+    covers = [test_set.name for test_set in coverage.test_sets]
     expected = _expected_sets(cell.shift, release)
-    lacking = [one for one in expected if one not in covers]
+    lacking = [test_set for test_set in expected if test_set not in covers]
     needs_all = SHIFTS[cell.shift].all_test_sets_needed if cell.shift in SHIFTS else True
     if not expected or not lacking or (not needs_all and len(lacking) < len(expected)):
         return []

@@ -169,13 +169,13 @@ def score(run: Path, dataset: Dataset, allow_missing: bool = False) -> DatasetSc
     """
     test_set = dataset.test_set
     own = pl.DataFrame({"query_id": test_set.queries, "passage_id": test_set.queries})
-    wanted = pl.concat([dataset.qrels.select("query_id", "passage_id"), own]).unique()
-    ranked = rank_judged(run, wanted, {cutoff + extra for cutoff in _CUTOFFS for extra in (0, 1)})
+    ranked_pairs = pl.concat([dataset.qrels.select("query_id", "passage_id"), own]).unique()
+    ranked = rank_judged(run, ranked_pairs, {cutoff + extra for cutoff in _CUTOFFS for extra in (0, 1)})
     known = dataset.queries["query_id"]
     coverage = covered(run, ranked.queries["query_id"], {test_set.name: test_set}, known, allow_missing)
-    judged, held = _without_own_ids(ranked, dataset.qrels, test_set.queries)
+    judged, retrieved = _without_own_ids(ranked, dataset.qrels, test_set.queries)
     name = run_name(run)
-    figures = [_figure(name, test_set, measure, judged, held) for measure in test_set.measures]
+    figures = [_figure(name, test_set, measure, judged, retrieved) for measure in test_set.measures]
     source = source_of(name, ranked, coverage)
     provenance = {
         "kit_version": __version__,
@@ -183,7 +183,7 @@ def score(run: Path, dataset: Dataset, allow_missing: bool = False) -> DatasetSc
         "tie_rule": TIE_RULE,
         "runs": [source],
     }
-    return DatasetScores(dataset.name, Scores(figures, provenance), int(held["own"].is_not_null().sum()))
+    return DatasetScores(dataset.name, Scores(figures, provenance), int(retrieved["own"].is_not_null().sum()))
 
 
 def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Average:
@@ -260,18 +260,18 @@ def _without_own_ids(ranked: RankedRun, qrels: pl.DataFrame, queries: pl.Series)
     same = ranked.judged.filter(pl.col("query_id") == pl.col("passage_id")).join(qrels, on=on, how="anti")
     own = same.select("query_id", own=pl.col("rank").cast(pl.Int64))
     judged = qrels.join(ranked.judged, on=on, how="left").join(own, on="query_id", how="left")
-    place = pl.col("own")
+    own_rank = pl.col("own")
     judged = judged.with_columns(
         (pl.col(name).cast(pl.Int64) - before.fill_null(False).cast(pl.Int64)).alias(name)
         for name, before in {
-            "rank": place < pl.col("rank"),
-            "tied_from": place < pl.col("tied_from"),
-            "tied_to": place <= pl.col("tied_to"),
+            "rank": own_rank < pl.col("rank"),
+            "tied_from": own_rank < pl.col("tied_from"),
+            "tied_to": own_rank <= pl.col("tied_to"),
         }.items()
     )
     held = ranked.queries.filter(pl.col("query_id").is_in(queries.implode())).join(own, on="query_id", how="left")
     held = held.with_columns(
-        pl.col("retrieved").cast(pl.Int64) - place.is_not_null().cast(pl.Int64),
+        pl.col("retrieved").cast(pl.Int64) - own_rank.is_not_null().cast(pl.Int64),
         *(_tied_across(cutoff).alias(f"tied_across_{cutoff}") for cutoff in _CUTOFFS),
     )
     return judged.drop("own"), held

@@ -8,13 +8,15 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from eval_kit.pages import plots, report_tables
+from eval_kit.pages import plots
 from eval_kit.pages.report_data import in_and_out, jaccards, lower_is_better, main_measure
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.intervals import edges, interval_of, loss_by_interval, per_query_loss
 from eval_kit.stats.losses import KINDS, Estimate, correlations
+from eval_kit.tables.html import to_html
+from eval_kit.tables.table import Column, Table
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,9 @@ def _figure_3(
         if known.height:
             by_kind = correlations(known["jaccard"], known["rel_loss"], seed=grid.provenance["seed"]).values()
             rows.append([system, *(_correlation(kind.estimate) for kind in by_kind), str(known.height)])
-    table = report_tables.plain(
-        "Correlation of loss and similarity over clusters, with 95% bootstrap intervals",
-        ["System", *(kind.capitalize() for kind in KINDS), "n"],
-        rows,
-        (1, 2, 3, 4),
-    )
-    return measure, plots.loss_against_jaccard(points, systems, measure), table
+    columns = [Column("System"), *(Column(name, "number") for name in (*map(str.capitalize, KINDS), "n"))]
+    title = "Correlation of loss and similarity over clusters, with 95% bootstrap intervals"
+    return measure, plots.loss_against_jaccard(points, systems, measure), to_html(Table(columns, [rows], title))
 
 
 def _figure_4(grid: Protocols, shifts: Sequence[str], r: pl.DataFrame) -> dict[str, Markup]:
@@ -137,6 +135,6 @@ def _spread(pairs: pl.DataFrame, cuts: Any) -> pl.DataFrame:
 
 def _correlation(estimate: Estimate) -> str:
     if estimate.value is None:
-        return "–"
+        return "-"
     ends = "" if estimate.low is None else f" ({estimate.low:.2f} to {estimate.high:.2f})"
-    return report_tables.minus(f"{estimate.value:.2f}{ends}")
+    return f"{estimate.value:.2f}{ends}"

@@ -2,8 +2,6 @@
 
 from markupsafe import Markup, escape
 
-Html = Markup
-
 _VOID = {"meta", "link", "br", "input", "circle", "line", "path", "rect", "polyline", "polygon", "use"}
 
 type Attribute = str | float | bool | None
@@ -21,12 +19,7 @@ def element(name: str, *children: str, **attributes: Attribute) -> Markup:
     start = name + "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID and not children:
         return Markup(f"<{start}/>")
-    return Markup(f"<{start}>{joined(*children)}</{name}>")
-
-
-def joined(*parts: str) -> Markup:
-    """The parts one after the other."""
-    return Markup("").join(parts)
+    return Markup(f"<{start}>{Markup().join(children)}</{name}>")
 
 
 def _attribute(key: str, value: Attribute) -> str:

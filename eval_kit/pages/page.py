@@ -13,9 +13,22 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_kit import __version__
+from eval_kit.measures.definitions import parse
 from eval_kit.pages.plots import loss_bar, swatch
 from eval_kit.pages.report_data import lower_is_better
-from eval_kit.pages.report_tables import minus, number, percent, sort_header
+from eval_kit.tables.html import sort_header, typographic
+from eval_kit.tables.table import loss
+
+
+def number(value: float, measure: str) -> str:
+    """A mean in the unit of the papers: reciprocal ranks times 100, search lengths plain."""
+    return typographic(parse(measure).show_as_ecir_2023(value))
+
+
+def percent(value: float | None) -> str:
+    """A loss for people: ``12.3%``, or a dash where there is none."""
+    return typographic(loss(value))
+
 
 TEMPLATES = Environment(
     loader=PackageLoader("eval_kit.pages"),
@@ -25,7 +38,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-for helper in (loss_bar, lower_is_better, minus, number, percent, sort_header, swatch):
+for helper in (loss_bar, lower_is_better, number, percent, sort_header, swatch):
     TEMPLATES.globals[helper.__name__] = helper
 # For the filter ``tojson``, which escapes whatever could end a script element.
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from eval_kit.pages.markup import element, joined
+from eval_kit.pages.markup import element
 
 MARKERS = 6
 """How many systems look different; the seventh looks like the first."""
@@ -51,7 +51,7 @@ class Frame:
         parts.append(_label(0, 12, title, anchor="start"))
         if self.y_range[0] < 0 < self.y_range[1]:
             parts.append(_line(self.left, self.y(0), self.width - self.right, self.y(0), "zero"))
-        return joined(*parts)
+        return Markup().join(parts)
 
     def x_axis(self, ticks: Iterable[tuple[float, str]], title: str) -> Markup:
         """The line at the bottom, with ticks and the axis' title."""
@@ -61,7 +61,7 @@ class Frame:
             parts.append(_line(self.x(at), floor, self.x(at), floor + 4, "axis"))
             parts.append(_label(self.x(at), floor + 16, label))
         parts.append(_label((self.left + self.width - self.right) / 2, self.height - 6, title))
-        return joined(*parts)
+        return Markup().join(parts)
 
 
 def span(losses: Iterable[float | None]) -> tuple[float, float]:

@@ -9,16 +9,18 @@ import polars as pl
 from markupsafe import Markup
 
 from eval_kit.files import atomic
-from eval_kit.pages import report_tables
 from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
-from eval_kit.pages.report_data import Standing, main_measure, nearness, paired, standings
+from eval_kit.pages.report_data import Standing, lower_is_better, main_measure, nearness, paired, standings
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Vectors
+from eval_kit.tables import papers
+from eval_kit.tables.html import to_html
+from eval_kit.tables.table import Column, Table
 
 
 def write_report(
@@ -54,7 +56,7 @@ def write_report(
         scale=span(end for standing in every for end in (standing.loss, standing.low, standing.high)),
         tables={shift: _tables(grid, shift) for shift in grid.results},
         matrices={shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
-        every_loss=report_tables.every_loss(grid.results),
+        every_loss=to_html(papers.every_loss(grid.results)),
         figures=figures(grid, pairs, systems, release, r),
         explorer=explorer(grid, pairs, systems, release, r),
         provenance=grid.provenance,
@@ -79,27 +81,32 @@ def _tables(grid: Protocols, shift: str) -> list[tuple[str, Markup]]:
     """The tables of a shift as in the papers, with their measures, the main one first."""
     results = grid.results[shift]
     if not SHIFTS[shift].clustered:
-        table = report_tables.restrain if SHIFTS[shift].group else report_tables.resttest
-        return [("", table(results))]
-    sets = {cluster: f"{shift}.{cluster}" for cluster in grid.clusters[shift]}
+        test_queries = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev"
+        table = papers.inter_extra(results, marks=True)
+        return [("", to_html(replace(table, title=f"Inter., Extra. and Δ over {test_queries}")))]
     tables = []
     for measure in dict.fromkeys([main_measure(results), *results["measure"]]):
-        untrained = {
-            system: {cluster: values[name][measure] for cluster, name in sets.items()}
-            for system, values in grid.untrained.items()
-            if values.keys() >= set(sets.values())
-        }
-        tables.append((measure, report_tables.ms_shift(results, grid.clusters[shift], measure, untrained)))
+        untrained = grid.untrained_on(shift, measure)
+        table = papers.ms_shift(results, grid.clusters[shift], measure, untrained, best_in_bold=True)
+        tables.append((measure, _with_direction(table, measure)))
     return tables
 
 
 def _matrices(grid: Protocols, shift: str) -> list[Markup]:
     sets = [f"{shift}.{cluster}" for cluster in grid.clusters[shift]]
     results = grid.results[shift]
+    measure = main_measure(results)
     return [
-        report_tables.matrix(grid.matrices[shift], sets, main_measure(results), system)
+        _with_direction(papers.matrix(grid.matrices[shift], sets, measure, system), measure)
         for system in results["system"].unique(maintain_order=True)
     ]
+
+
+def _with_direction(table: Table, measure: str) -> Markup:
+    """The table; its title says so where lower is better."""
+    if lower_is_better(measure):
+        table = replace(table, title=f"{table.title} (lower is better: a negative loss is harm)")
+    return to_html(table)
 
 
 def _runs(grid: Protocols) -> Markup:
@@ -107,4 +114,5 @@ def _runs(grid: Protocols) -> Markup:
     for run in grid.provenance["runs"]:
         digest = Markup("<code>{}</code>").format(run["sha256"])
         rows.append([Path(run["run"]).name, f"{run['lines']:,}", f"{run['queries']:,}", digest])
-    return report_tables.plain("Runs", ["Run", "Lines", "Queries", "sha256"], rows, (1, 2))
+    columns = [Column("Run"), Column("Lines", "number"), Column("Queries", "number"), Column("sha256")]
+    return to_html(Table(columns, [rows], "Runs"))

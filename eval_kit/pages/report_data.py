@@ -39,7 +39,7 @@ def lower_is_better(measure: str) -> bool:
 def main_measure(results: pl.DataFrame) -> str:
     """The measure that a shift is summed up by: its first of which higher is better."""
     measures = results["measure"].unique(maintain_order=True).to_list()
-    return next((str(one) for one in measures if not lower_is_better(one)), str(measures[0]))
+    return next((str(measure) for measure in measures if not lower_is_better(measure)), str(measures[0]))
 
 
 def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
@@ -71,13 +71,13 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     )
 
 
-def standings(found: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standing]:
+def standings(grid: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standing]:
     """One loss for each system (and ReSTrain size) of a shift, of its main measure.
 
     For topic, wh and length it is the loss over the queries of all clusters together, each extrapolated to once:
     what ReSTTest's protocol does with its buckets.
     """
-    results = found.results[shift]
+    results = grid.results[shift]
     measure = main_measure(results)
     if not SHIFTS[shift].clustered:
         rows = results.filter(pl.col("measure") == measure).iter_rows(named=True)
@@ -92,7 +92,7 @@ def standings(found: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standin
         str(system): in_and_out(group)
         for (system,), group in pairs.filter(pl.col("measure") == measure).group_by("system", maintain_order=True)
     }
-    losses = relative_losses(arrays, seed=found.provenance["seed"])
+    losses = relative_losses(arrays, seed=grid.provenance["seed"])
     return [
         Standing(
             shift, "", system, measure, loss.inside.value or 0.0, loss.out.value or 0.0, loss.rel_loss.value,
@@ -109,21 +109,21 @@ def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
     return ordered["inside"].to_numpy().reshape(shape), ordered["out"].to_numpy().reshape(shape)
 
 
-def jaccards(found: Protocols, release: Release) -> pl.DataFrame:
-    """``shift``, ``cluster`` and ``jaccard`` of every cluster of the topic, wh and length shifts found."""
+def jaccards(grid: Protocols, release: Release) -> pl.DataFrame:
+    """``shift``, ``cluster`` and ``jaccard`` of every cluster of the topic, wh and length shifts of a grid."""
     frames = [
         by_cluster(release, shift).select(pl.lit(shift).alias("shift"), "cluster", "jaccard")
-        for shift in found.results
+        for shift in grid.results
         if SHIFTS[shift].clustered
     ]
     return pl.concat(frames) if frames else pl.DataFrame(schema={"shift": pl.String})
 
 
-def nearness(found: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> pl.DataFrame:
-    """R(q, train) of every test query of the topic, wh and length shifts found (ECIR 2023 §5.2).
+def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> pl.DataFrame:
+    """R(q, train) of every test query of the topic, wh and length shifts of a grid (ECIR 2023 §5.2).
 
     Args:
-        found: whose shifts.
+        grid: whose shifts.
         release: for the queries; it must hold the shifts' train splits.
         vectors: of one model for all; or by test set, as ``topic.c0``, of the model trained without that cluster.
 
@@ -134,25 +134,25 @@ def nearness(found: Protocols, release: Release, vectors: Vectors | Mapping[str,
         UserError: no such shift among the runs, no vectors for a test set, or a query without a vector.
     """
     frames = []
-    for shift in found.results:
-        for cluster in found.clusters[shift] if SHIFTS[shift].clustered else ():
+    for shift in grid.results:
+        for cluster in grid.clusters[shift] if SHIFTS[shift].clustered else ():
             name = f"{shift}.{cluster}"
-            mine = vectors if isinstance(vectors, Vectors) else vectors.get(name)
-            if mine is None:
+            of_model = vectors if isinstance(vectors, Vectors) else vectors.get(name)
+            if of_model is None:
                 known = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
                 raise UserError(f"no vectors of the model trained without {name}; given are {known}")
-            r = to_training(release, shift, cluster, mine)
+            r = to_training(release, shift, cluster, of_model)
             frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
     if not frames:
         raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(CLUSTERED)} shift")
     return pl.concat(frames)
 
 
-def queries_to_encode(found: Protocols, release: Release) -> pl.DataFrame:
+def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of all queries that :func:`nearness` needs vectors of, each once."""
     frames = [
         release.table(shift, split).select("query_id", "text")
-        for shift in found.results
+        for shift in grid.results
         if SHIFTS[shift].clustered
         for split in ("test", "train")
     ]

@@ -79,17 +79,17 @@ class Alignment:
         console.print("n: models of interpolation / extrapolation; 95 % bootstrap intervals over models", style="dim")
 
 
-def align_file(path: Path, resamples: int = RESAMPLES, seed: int = 0) -> Alignment:
+def align_file(path: Path, seed: int = 0) -> Alignment:
     """Read a file of models' scores and correlate them: :func:`read` and :func:`align`."""
     models = read(path)
     provenance = {
         "kit_version": __version__,
         "file": str(path),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        "resamples": resamples,
+        "resamples": RESAMPLES,
         "seed": seed,
     }
-    return Alignment(align(models, resamples, seed), provenance)
+    return Alignment(align(models, seed=seed), provenance)
 
 
 def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:

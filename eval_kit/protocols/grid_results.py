@@ -14,7 +14,7 @@ from eval_kit.protocols import in_out
 from eval_kit.release import Release
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.tables import papers as paper_tables
+from eval_kit.tables import papers
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,20 @@ class Protocols:
         for shift, results in self.results.items():
             console.rule(shift)
             if not SHIFTS[shift].clustered:
-                layout = paper_tables.restrain if SHIFTS[shift].group else paper_tables.resttest
-                console.print(layout(results))
-            else:
-                for measure in results["measure"].unique(maintain_order=True):
-                    untrained = {
-                        system: {cluster: sets[f"{shift}.{cluster}"][measure] for cluster in self.clusters[shift]}
-                        for system, sets in self._untrained_on(shift).items()
-                    }
-                    console.print(paper_tables.ms_shift(results, self.clusters[shift], measure, untrained))
+                console.print(papers.inter_extra(results))
+                continue
+            for measure in results["measure"].unique(maintain_order=True):
+                untrained = self.untrained_on(shift, measure)
+                console.print(papers.ms_shift(results, self.clusters[shift], measure, untrained))
         console.print("° not significant: paired t-test, p ≥ 0.05 after Holm's correction", style="dim")
 
-    def _untrained_on(self, shift: str) -> dict[str, dict[str, dict[str, float]]]:
-        wanted = {f"{shift}.{cluster}" for cluster in self.clusters[shift]}
-        return {system: sets for system, sets in self.untrained.items() if wanted <= set(sets)}
+    def untrained_on(self, shift: str, measure: str) -> dict[str, dict[str, float]]:
+        """System → cluster → value, of the untrained systems that were run on every cluster of a shift."""
+        rows: dict[str, dict[str, float]] = {}
+        for system, values in self.untrained.items():
+            if all(f"{shift}.{cluster}" in values for cluster in self.clusters[shift]):
+                rows[system] = {cluster: values[f"{shift}.{cluster}"][measure] for cluster in self.clusters[shift]}
+        return rows
 
 
 def protocols(
@@ -91,11 +91,11 @@ def protocols(
     matrices: dict[str, pl.DataFrame] = {}
     clusters: dict[str, list[str]] = {}
     for shift in dict.fromkeys(cell.shift for cell in cells.values()):
-        here = values.filter(pl.col("shift") == shift)
+        of_shift = values.filter(pl.col("shift") == shift)
         clusters[shift] = SHIFTS[shift].parts(release)
-        _refuse_foreign_runs(SHIFTS[shift], cells, here, release)
-        matrices[shift] = in_out.matrix(here)
-        results[shift] = in_out.losses(here, SHIFTS[shift], release, seed)
+        _refuse_foreign_runs(SHIFTS[shift], cells, of_shift, release)
+        matrices[shift] = in_out.matrix(of_shift)
+        results[shift] = in_out.losses(of_shift, SHIFTS[shift], release, seed)
     provenance = {**scores.provenance, "seed": seed}
     return Protocols(values, results, matrices, _untrained(scores, untrained), clusters, provenance)
 
@@ -123,7 +123,7 @@ def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataF
 def _untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
     names = {run_name(run) for run in runs} | {str(run) for run in runs}
     values: dict[str, dict[str, dict[str, float]]] = {}
-    for one in scores.figures:
-        if one.run in names:
-            values.setdefault(one.run, {}).setdefault(one.test_set, {})[one.measure] = one.value
+    for figure in scores.figures:
+        if figure.run in names:
+            values.setdefault(figure.run, {}).setdefault(figure.test_set, {})[figure.measure] = figure.value
     return values

@@ -104,8 +104,8 @@ def _compared(pairs: Pairs, seed: int) -> Iterator[dict[str, Any]]:
     for (system, measure), loss in relative_losses(pairs, seed=seed).items():
         test = paired_t_test(*pairs[system, measure])
         row: dict[str, Any] = {"system": system, "measure": measure}
-        for name, one in (("avg_in", loss.inside), ("out", loss.out), ("rel_loss", loss.rel_loss)):
-            row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        for name, estimate in (("avg_in", loss.inside), ("out", loss.out), ("rel_loss", loss.rel_loss)):
+            row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         yield row | {"p": test.p, "d": test.d, "queries": test.n, "seeds": loss.rel_loss.seeds}
 
 

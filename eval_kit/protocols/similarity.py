@@ -41,10 +41,7 @@ class Similarities:
         return {
             "clusters": self.clusters.to_dicts(),
             "losses": self.losses.to_dicts(),
-            "correlations": {
-                system: {kind: asdict(correlation) for kind, correlation in kinds.items()}
-                for system, kinds in self.correlations.items()
-            },
+            "correlations": {system: _by_kind(kinds) for system, kinds in self.correlations.items()},
             "release": self.release,
         }
 
@@ -66,14 +63,14 @@ class Similarities:
 
 
 def similarities(
-    release: Release, vectors: str | None = None, others: str = "test", runs: Sequence[Path] = ()
+    release: Release, vectors: str | None = None, outside_split: str = "test", runs: Sequence[Path] = ()
 ) -> Similarities:
     """Compare every MS-Shift cluster of the release with the others of its shift.
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
         vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
-        others: split of the queries that the test clusters are compared with.
+        outside_split: of the queries that the test clusters are compared with.
         runs: complete grids of MS-Shift shifts, for losses and their correlation.
 
     Raises:
@@ -84,22 +81,23 @@ def similarities(
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
     query_vectors = None
     if vectors is not None:
-        splits = dict.fromkeys(["test", others])
-        queries = pl.concat(
-            release.table(shift, split).select("query_id", "text") for shift in shifts for split in splits
-        )
+        tables = [release.table(shift, name) for shift in shifts for name in dict.fromkeys(["test", outside_split])]
+        queries = pl.concat(table.select("query_id", "text") for table in tables)
         query_vectors = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
-    tables = [
-        by_cluster(release, shift, query_vectors, "test", others).select(pl.lit(shift).alias("shift"), pl.all())
+    clusters = pl.concat(
+        by_cluster(release, shift, query_vectors, "test", outside_split).select(pl.lit(shift).alias("shift"), pl.all())
         for shift in shifts
-    ]
-    clusters = pl.concat(tables)
+    )
     losses = _losses(release, runs, clusters)
     by_system = {
         str(system): correlations(part["rel_loss"].to_numpy(), part["jaccard"].to_numpy())
         for (system,), part in losses.drop_nulls().group_by("system", maintain_order=True)
     }
     return Similarities(clusters, losses, by_system, release.digest)
+
+
+def _by_kind(correlations: dict[str, Correlation]) -> dict[str, Any]:
+    return {kind: asdict(correlation) for kind, correlation in correlations.items()}
 
 
 def _losses(release: Release, runs: Sequence[Path], clusters: pl.DataFrame) -> pl.DataFrame:

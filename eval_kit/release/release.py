@@ -96,7 +96,7 @@ class Release:
         for table in self.manifest["tables"]:
             if (table["config"], table["split"]) == key:
                 return self._read.setdefault(key, read_table(self.folder, table))
-        have = ", ".join(f"{name}/{one}" for name, splits in self.configs.items() for one in splits)
+        have = ", ".join(f"{name}/{split}" for name, splits in self.configs.items() for split in splits)
         raise ReleaseError(f"{self.folder}: holds no {config}/{split}; it holds {have}")
 
     @cached_property
@@ -221,10 +221,10 @@ def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
         frame = pl.read_parquet(path, hive_partitioning=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ReleaseError(f"{path}: not a readable parquet file: {error}") from error
-    wanted = {column["name"]: column["type"] for column in table["columns"]}
-    found = {name: _KINDS.get(dtype, str(dtype)) for name, dtype in frame.schema.items()}
-    if found != {name: "int64" if kind == "label" else kind for name, kind in wanted.items()}:
-        raise ReleaseError(f"{path}: has the columns {found}, the manifest says {wanted}")
+    described = {column["name"]: column["type"] for column in table["columns"]}
+    stored = {name: _KINDS.get(dtype, str(dtype)) for name, dtype in frame.schema.items()}
+    if stored != {name: "int64" if kind == "label" else kind for name, kind in described.items()}:
+        raise ReleaseError(f"{path}: has the columns {stored}, the manifest says {described}")
     labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
     try:
         return frame.with_columns(

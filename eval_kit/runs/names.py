@@ -59,9 +59,9 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
         needed = SHIFTS[shift].complete([cell.held_out for cell in members], release)
         for seed in sorted({cell.seed for cell in members}):
             for part in needed:
-                wanted = Cell(system, shift, part, seed)
-                if wanted not in members:
-                    raise UserError(f"the grid of {system} on {shift} lacks a run: expected {wanted.file}")
+                needed_cell = Cell(system, shift, part, seed)
+                if needed_cell not in members:
+                    raise UserError(f"the grid of {system} on {shift} lacks a run: expected {needed_cell.file}")
     return groups
 
 
@@ -83,9 +83,9 @@ def named(
         UserError: lists that do not fit the runs; a file name that tells no cell; two runs of one cell.
     """
     given = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
-    told = _told(len(runs), given) if any(given.values()) else map(_of_name, runs)
+    cells_of_runs = _told(len(runs), given) if any(given.values()) else map(_of_name, runs)
     cells: dict[Path, Cell] = {}
-    for run, cell in zip(runs, told, strict=True):
+    for run, cell in zip(runs, cells_of_runs, strict=True):
         if cell in cells.values():
             raise UserError(f"{run}: a second run of the cell {cell.file}")
         cells[run] = cell

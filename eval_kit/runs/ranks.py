@@ -119,8 +119,8 @@ class _Ranker:
                 hits.append(self._hits(blocks, frame))
                 lines += frame.height
         faults = Faults(self.path)
-        for found in repeats:
-            for line, what in found.result():
+        for repeat in repeats:
+            for line, what in repeat.result():
                 faults.add(line, what)
         faults.raise_any()
         return pl.concat(queries), pl.concat(hits), lines
@@ -152,12 +152,12 @@ class _Ranker:
         hits = hits.with_columns(
             first=ties.gather(tie - 1), end=ties.append(pl.Series([frame.height], dtype=ties.dtype)).gather(tie)
         )
-        place = pl.col("first") - pl.col("start") + 1
+        first_rank = pl.col("first") - pl.col("start") + 1
         return hits.join(_ahead_in_tie(hits, frame["passage_id"]), on="row", how="left", maintain_order="left").select(
             "query_id",
             "passage_id",
-            rank=place + pl.col("ahead").fill_null(0),
-            tied_from=place,
+            rank=first_rank + pl.col("ahead").fill_null(0),
+            tied_from=first_rank,
             tied_to=pl.col("end") - pl.col("start"),
         )
 

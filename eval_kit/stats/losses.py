@@ -130,8 +130,8 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         raise ValueError(f"a p-value lies in 0..1, not {wrong[0]}")
     adjusted: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for place, (p, index) in enumerate(sorted((p, i) for i, p in enumerate(p_values) if p is not None)):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p))
+    for step, (p, index) in enumerate(sorted((p, i) for i, p in enumerate(p_values) if p is not None)):
+        highest = max(highest, min(1.0, (len(p_values) - step) * p))
         adjusted[index] = highest
     return adjusted
 

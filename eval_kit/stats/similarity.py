@@ -30,22 +30,23 @@ def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
     Raises:
         ValueError: a side without any word.
     """
-    counts, other = (_word_counts(texts) for texts in (source, target))
-    if counts.is_empty() or other.is_empty():
+    source_words, target_words = _word_counts(source), _word_counts(target)
+    if source_words.is_empty() or target_words.is_empty():
         raise ValueError("texts without any word have no similarity")
-    both = counts.join(other, on="word", how="full").fill_null(0)
-    source_shares = both["count"] * other["count"].sum()  # both times both totals: whole numbers, so sums are exact
-    target_shares = both["count_right"] * counts["count"].sum()
+    both = source_words.join(target_words, on="word", how="full").fill_null(0)
+    # Both sides times both totals: whole numbers, so that sums are exact.
+    source_shares = both["count"] * target_words["count"].sum()
+    target_shares = both["count_right"] * source_words["count"].sum()
     shares = pl.DataFrame({"source": source_shares, "target": target_shares}).to_numpy()
     return float(shares.min(axis=1).sum() / shares.max(axis=1).sum())
 
 
-def mean_dot(queries: Matrix, others: Matrix) -> Floats:
-    """R(q, train) of ECIR 2023 §5.2, equation 1: each query's mean dot product with all ``others``.
+def mean_dot(queries: Matrix, training: Matrix) -> Floats:
+    """R(q, train) of ECIR 2023 §5.2, equation 1: each query's mean dot product with all training queries.
 
     Args:
         queries: (n, dimensions).
-        others: (m, dimensions).
+        training: (m, dimensions).
 
     Returns:
         (n,), in the order of ``queries``.
@@ -53,8 +54,8 @@ def mean_dot(queries: Matrix, others: Matrix) -> Floats:
     Raises:
         UserError: the dimensions differ.
     """
-    _refuse_other_dimensions(queries, others)
-    mean = _sum(others) / len(others)
+    _require_same_dimensions(queries, training)
+    mean = _sum(training) / len(training)
     return np.concatenate([block.astype(np.float64) @ mean for block in blocks(queries)])
 
 
@@ -64,29 +65,25 @@ def mean_cosine(source: Matrix, target: Matrix) -> float:
     Raises:
         UserError: the dimensions differ, or a vector is zero and so has no cosine.
     """
-    _refuse_other_dimensions(source, target)
+    _require_same_dimensions(source, target)
     return float(_sum(source, unit=True) / len(source) @ (_sum(target, unit=True) / len(target)))
 
 
 def by_cluster(
-    release: Release,
-    shift: str,
-    vectors: Vectors | None = None,
-    split: str = "test",
-    others: str | None = None,
+    release: Release, shift: str, vectors: Vectors | None = None, split: str = "test", outside_split: str = ""
 ) -> pl.DataFrame:
     """Similarity of each cluster of a shift to all its other clusters together.
 
     A query counts once in each cluster that it belongs to; of the wh clusters, which overlap a little, one may stand
     on both sides. The papers give the figures of whole clusters, and take those for J(test of the cluster, train of
-    the others) as "very similar" (ECIR 2023, footnote 6). For the latter: ``split="test", others="train"``.
+    the others) as "very similar" (ECIR 2023, footnote 6). For the latter: ``outside_split="train"``.
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
         shift: ``topic``, ``wh`` or ``length``.
         vectors: of all the queries; adds the cosine.
         split: whose queries make up the clusters.
-        others: whose queries make up the other clusters; ``split`` unless given.
+        outside_split: whose queries make up the other clusters; ``split`` unless given.
 
     Returns:
         ``cluster``, ``n`` (its queries), ``others`` (those of the other clusters), ``jaccard``, and with vectors
@@ -96,31 +93,31 @@ def by_cluster(
         UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.
     """
     own = _clusters(release, shift, split)
-    rest = own if others in (None, split) else _clusters(release, shift, str(others))
+    rest = _clusters(release, shift, outside_split) if outside_split not in ("", split) else own
     own_sums = _unit_sums(own, vectors)
     rest_sums = own_sums if rest is own else _unit_sums(rest, vectors)
     rows = []
     for cluster, queries in own.items():
         outside = [name for name in rest if name != cluster]
         if not outside:
-            raise UserError(f"{shift}: has no cluster but {cluster} in {others or split}, nothing to compare it with")
-        other = pl.concat(rest[name] for name in outside)
+            raise UserError(
+                f"{shift}: has no cluster but {cluster} in {outside_split or split}, nothing to compare it with"
+            )
+        outside_queries = pl.concat(rest[name] for name in outside)
         row = {
             "cluster": cluster,
             "n": queries.height,
-            "others": other.height,
-            "jaccard": weighted_jaccard(queries["text"], other["text"]),
+            "others": outside_queries.height,
+            "jaccard": weighted_jaccard(queries["text"], outside_queries["text"]),
         }
         if vectors is not None:
             total = np.sum([rest_sums[name] for name in outside], axis=0)
-            row["cosine"] = float(own_sums[cluster] @ total) / (queries.height * other.height)
+            row["cosine"] = float(own_sums[cluster] @ total) / (queries.height * outside_queries.height)
         rows.append(row)
     return pl.DataFrame(rows)
 
 
-def to_training(
-    release: Release, shift: str, cluster: str, vectors: Vectors, training: Vectors | None = None
-) -> pl.DataFrame:
+def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) -> pl.DataFrame:
     """R(q, train) of every test query of a cluster, for the model that never saw the cluster (ECIR 2023 §5.2).
 
     The training queries are the train queries of the shift's other clusters, each once. In the paper the vectors come
@@ -130,8 +127,7 @@ def to_training(
         release: from :func:`eval_kit.release.open_release`; it must hold the shift's train split.
         shift: ``topic``, ``wh`` or ``length``.
         cluster: the one held out.
-        vectors: of the cluster's test queries, and of the training queries unless those are given.
-        training: of the training queries.
+        vectors: of the cluster's test queries and of the training queries.
 
     Returns:
         ``cluster``, ``query_id``, ``r`` and ``training`` (how many training queries it is a mean over).
@@ -140,11 +136,11 @@ def to_training(
         UserError: the release has no such tables or cluster, a query has no vector, or the dimensions differ.
     """
     test = _clusters(release, shift, "test").get(cluster)
-    others = [queries for name, queries in _clusters(release, shift, "train").items() if name != cluster]
-    if test is None or not others:
+    training = [queries for name, queries in _clusters(release, shift, "train").items() if name != cluster]
+    if test is None or not training:
         raise UserError(f"{shift}: has no cluster {cluster} with test queries and training queries outside it")
-    seen = pl.concat(others)["query_id"].unique(maintain_order=True)
-    r = mean_dot(vectors.of(test["query_id"]), (training or vectors).of(seen))
+    seen = pl.concat(training)["query_id"].unique(maintain_order=True)
+    r = mean_dot(vectors.of(test["query_id"]), vectors.of(seen))
     return test.select("cluster", "query_id").with_columns(r=pl.Series(r), training=pl.lit(len(seen)))
 
 
@@ -181,6 +177,6 @@ def _sum(values: Matrix, unit: bool = False) -> Floats:
     return total
 
 
-def _refuse_other_dimensions(one: Matrix, other: Matrix) -> None:
-    if one.shape[1] != other.shape[1]:
-        raise UserError(f"vectors of {one.shape[1]} and of {other.shape[1]} dimensions cannot be compared")
+def _require_same_dimensions(queries: Matrix, compared: Matrix) -> None:
+    if queries.shape[1] != compared.shape[1]:
+        raise UserError(f"vectors of {queries.shape[1]} and of {compared.shape[1]} dimensions cannot be compared")

@@ -15,10 +15,10 @@ from eval_kit.tables.table import Cell, Column, Table
 
 def table(comparison: Comparison) -> Table:
     """One row a test set and measure: n, the baseline's value, and value and difference of every other system."""
-    base, *others = comparison.systems
+    base, *compared = comparison.systems
     columns = [Column(name, wrap="anywhere") for name in ("test set", "measure")]
     columns += [Column(name, "number", wrap="anywhere") for name in ("n", base)]
-    for system in others:
+    for system in compared:
         columns += [Column(name, "number", wrap="anywhere") for name in (system, "Δ [95 % interval]")]
     by_key: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
     for row in comparison.rows.iter_rows(named=True):
@@ -28,7 +28,7 @@ def table(comparison: Comparison) -> Table:
         measure = parse(name)
         line: list[Cell | str] = [f"{test_set} {figure}".strip(), name, f"{by_system[base]['queries']:,}"]
         line.append(measure.show(by_system[base]["value"]))
-        for system in others:
+        for system in compared:
             line += _value_and_difference(by_system.get(system), measure)
         lines.append(line)
     return Table(columns, [lines], notes=_notes(comparison))

@@ -45,23 +45,23 @@ def ms_shift(
     return Table(columns, groups, title=measure)
 
 
-def restrain(results: pl.DataFrame, marks: bool = False) -> Table:
-    """CIKM 2022, Table 6: Inter., Extra. and Δ by size and system.
+def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
+    """CIKM 2022, Tables 6 and 7: Inter., Extra. and Δ by system, for ReSTrain below the size of the training sets.
 
     Args:
-        results: from :func:`eval_kit.protocols.in_out.restrain`.
+        results: from :func:`eval_kit.protocols.in_out.losses`.
         marks: whether to mark every Δ that is not significant, which the paper does not.
     """
+    measures = results["measure"].unique(maintain_order=True)
+    columns = [Column("Models", "heading")]
+    columns += [Column(name, "number", group=measure) for measure in measures for name in ("Inter.", "Extra.", "Δ")]
+    if "size" not in results.columns:
+        return Table(columns, [_inter_extra(results, marks)])
     groups = []
     for size in results["size"].unique(maintain_order=True):
         rows = _inter_extra(results.filter(pl.col("size") == size), marks)
         groups.append([[None if number else size, *row] for number, row in enumerate(rows)])
-    return Table([Column("#Q", "heading"), *_inter_extra_columns(results)], groups)
-
-
-def resttest(results: pl.DataFrame, marks: bool = False) -> Table:
-    """CIKM 2022, Table 7: Inter., Extra. and Δ by system; see :func:`restrain`."""
-    return Table(_inter_extra_columns(results), [_inter_extra(results, marks)])
+    return Table([Column("#Q", "heading"), *columns], groups)
 
 
 def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system: str) -> Table:
@@ -125,12 +125,6 @@ def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
         Cell("-" if row["d"] is None else f"{row['d']:.2f}", sort=row["d"]),
         Cell(f"{row['queries']:,}", sort=float(row["queries"])),
     ]
-
-
-def _inter_extra_columns(results: pl.DataFrame) -> list[Column]:
-    measures = results["measure"].unique(maintain_order=True)
-    figures = [Column(name, "number", group=measure) for measure in measures for name in ("Inter.", "Extra.", "Δ")]
-    return [Column("Models", "heading"), *figures]
 
 
 def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:

@@ -48,10 +48,10 @@ def _notes(scores: Scores) -> list[str]:
         lacking = {figure.test_set: figure for figure in scores.figures if figure.run == run and figure.missing}
         if lacking:
             most = max(lacking.values(), key=lambda figure: (figure.missing, figure.queries))
-            others = f"; {len(lacking) - 1} other test sets lack some too" if len(lacking) > 1 else ""
+            further = f"; {len(lacking) - 1} other test sets lack some too" if len(lacking) > 1 else ""
             notes.append(
                 f"{run}: {most.missing:,} of the {most.queries:,} queries of {most.test_set} are missing "
-                f"(scored as empty){others}"
+                f"(scored as empty){further}"
             )
     for source in scores.provenance["runs"]:
         if not source["judged_passages"]:

@@ -73,10 +73,10 @@ def test_both_formats_are_read_alike(tmp_path):
     order = ["training", "system", "dataset"]
     assert from_csv.sort(order).equals(table.sort(order))
     assert read(tmp_path / "m.json").sort(order).equals(table.sort(order))
-    found = align_file(tmp_path / "m.csv", resamples=50, seed=3)
+    found = align_file(tmp_path / "m.csv", seed=3)
     document = json.loads(json.dumps(found.as_json(), allow_nan=False))
-    assert document["alignment"] == align(table, 50, 3).to_dicts()
-    assert (document["provenance"]["resamples"], document["provenance"]["seed"]) == (50, 3)
+    assert document["alignment"] == align(table, seed=3).to_dicts()
+    assert (document["provenance"]["resamples"], document["provenance"]["seed"]) == (10_000, 3)
     assert len(document["provenance"]["sha256"]) == 64
 
 

@@ -109,13 +109,13 @@ def test_vectors_that_cannot_be_compared():
     assert mean_dot(three, np.zeros((1, 3))).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("others", [None, "train"])
+@pytest.mark.parametrize("split", ["test", "train"])
 @pytest.mark.parametrize("shift", CLUSTERS)
-def test_the_cosines_of_a_release_are_those_over_all_pairs(mini_release: Release, shift, others):
+def test_the_cosines_of_a_release_are_those_over_all_pairs(mini_release: Release, shift, split):
     own = mini_release.table(shift, "test")
-    rest = mini_release.table(shift, others or "test")
+    rest = mini_release.table(shift, split)
     vectors = random_vectors(pl.concat([own["query_id"], rest["query_id"]]))
-    table = by_cluster(mini_release, shift, vectors, others=others)
+    table = by_cluster(mini_release, shift, vectors, outside_split=split)
     assert table.columns == ["cluster", "n", "others", "jaccard", "cosine"]
     assert table["cluster"].to_list() == CLUSTERS[shift]
     for cluster, n, count, jaccard, cosine in table.iter_rows():
@@ -127,17 +127,15 @@ def test_the_cosines_of_a_release_are_those_over_all_pairs(mini_release: Release
         assert cosine == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_r_of_a_release_is_the_mean_over_all_training_queries(mini_release: Release, separate):
+def test_r_of_a_release_is_the_mean_over_all_training_queries(mini_release: Release):
     test, train = (mini_release.table("wh", split) for split in ("test", "train"))
     vectors = random_vectors(pl.concat([test["query_id"], train["query_id"]]))
-    training = random_vectors(train["query_id"], seed=5) if separate else None
-    found = to_training(mini_release, "wh", "how", vectors, training)
+    found = to_training(mini_release, "wh", "how", vectors)
     assert found.columns == ["cluster", "query_id", "r", "training"]
     assert found["query_id"].to_list() == test.filter(cluster="how")["query_id"].to_list()
     seen = train.filter(pl.col("cluster") != "how")["query_id"].unique()
     assert found["training"].unique().to_list() == [len(seen)]
-    pairs = vectors.of(found["query_id"]).astype(float) @ (training or vectors).of(seen).T.astype(float)
+    pairs = vectors.of(found["query_id"]).astype(float) @ vectors.of(seen).T.astype(float)
     assert found["r"].to_numpy() == pytest.approx(pairs.mean(axis=1))
 
 
