@@ -187,7 +187,7 @@ def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed
     figures = protocols(trained, release, list(untrained), seed)
     rows: dict[str, dict[str, Any]] = {}
     for run, system in untrained.items():
-        rows.setdefault(system, {}).update(figures.untrained[run_name(run)])
+        rows.setdefault(system, {}).update(figures.untrained[names.run_name(run)])
     return dataclasses.replace(figures, untrained=rows)
 
 

@@ -1,7 +1,7 @@
 """ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020)."""
 
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ from baselines.training import early_stopping
 from baselines.training.backbone import backbone, loading
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
+from eval_kit.errors import UserError
 from search.retriever import Retriever
 
 TITLE = "ColBERT, a vector of each token compared by late interaction"
 IS_TRAINED = True
 SHARES_INDEX = False
+ROLES = {"query": "query", "passage": "document"}
+"""What sentence-transformers calls the two kinds of text."""
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
@@ -56,11 +59,12 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 module_input_name="token_embeddings",
             )
             torch.nn.init.orthogonal_(projection.linear.weight)
+            markers = options.get("markers", {})
+            register(markers.values(), transformer)
             mask = MultiVectorMask(list(string.punctuation) if options.get("skip_punctuation", False) else None)
-            marks = options.get("markers")
             model = MultiVectorEncoder(
                 modules=[transformer, projection, mask, Normalize("token_embeddings")],
-                prompts={"query": f"{marks['query']} ", "document": f"{marks['passage']} "} if marks else None,
+                prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
             )
         if options.get("distillation") == "margin_mse":
             loss: Any = MultiVectorMarginMSELoss(model)
@@ -80,6 +84,33 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         )
 
     return session.train(build, progress)
+
+
+def register(markers: Iterable[str], transformer: Any) -> None:
+    """Make each marker one token, which takes a row of the embeddings that the vocabulary has for it, or a new row.
+
+    BERT's tokenizer splits ``[unused0]`` into four tokens as long as it is not registered as a special one.
+
+    Args:
+        markers: words that texts begin with.
+        transformer: module of sentence-transformers whose tokenizer learns them.
+
+    Raises:
+        UserError: a marker cannot be one token.
+    """
+    from tokenizers import AddedToken
+
+    tokenizer = transformer.tokenizer
+    for marker in markers:
+        tokenizer.add_special_tokens(
+            {"extra_special_tokens": [AddedToken(marker, normalized=False, special=True)]},
+            replace_extra_special_tokens=False,
+        )
+        if tokenizer.tokenize(f"{marker} text")[:1] != [marker]:
+            raise UserError(f"the marker {marker!r} is not one token of the backbone's tokenizer; choose another")
+    embeddings = transformer.model.get_input_embeddings()
+    if len(tokenizer) > embeddings.num_embeddings:
+        transformer.model.resize_token_embeddings(len(tokenizer))
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
