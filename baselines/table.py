@@ -1,7 +1,8 @@
 """Our figures beside the papers', shift by shift."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,7 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
     groups: dict[tuple[str, str], list[Path]] = {}
     for run, cell in named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
+    refuse_unequal_batches(groups)
     incomplete = []
     for key, members in list(groups.items()):
         try:
@@ -140,6 +142,27 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
         return Results(found, [], f"{what}: not comparable with the published figures", incomplete)
     comparisons = [one for shift in SHIFTS for one in compared(found, shift)]
     return Results(found, comparisons, "✓ the paper's figure lies inside our 95 % interval, ✗ outside it", incomplete)
+
+
+def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> None:
+    """Refuse to average cells that were trained in different batches, as far as the grid that holds the runs says so.
+
+    Args:
+        groups: shift and system → their runs, in the folder ``runs`` of a grid.
+
+    Raises:
+        UserError: naming the system, the shift and the batches.
+    """
+    for (shift, system), runs in groups.items():
+        batches: dict[int, Path] = {}
+        for run in runs:
+            for done in run.parent.parent.glob("*/done.json"):
+                if (done.parent / run.name).exists() and run.samefile(done.parent / run.name):
+                    training = json.loads(done.read_text(encoding="utf-8"))["training"]
+                    batches.setdefault(training.get("batch_size", 0), run)
+        if len(batches) > 1:
+            sizes = ", ".join(f"{run.name} in batches of {size}" for size, run in sorted(batches.items()))
+            raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
 
 
 def compared(found: Protocols, shift: str) -> Iterator[Comparison]:

@@ -58,5 +58,10 @@ def index_folder(cell: Cell) -> Path:
     """Where the index of a cell's passages is: in its own folder, or in that of the grid if its system shares it."""
     if not system(cell.place.system).SHARES_INDEX:
         return cell.own_index
+    return shared_index(cell, cell.place.system)
+
+
+def shared_index(cell: Cell, name: str) -> Path:
+    """The index that all cells of a system share in the grid of ``cell``."""
     key = hashlib.sha256(collection_key(cell.release).encode()).hexdigest()
-    return cell.root / "indexes" / f"{cell.place.system}-{key[:16]}"
+    return cell.root / "indexes" / f"{name}-{key[:16]}"

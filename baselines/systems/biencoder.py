@@ -10,6 +10,7 @@ from baselines.grid.journal import Report
 from baselines.training import early_stopping
 from baselines.training.backbone import backbone, loading
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
+from baselines.training.losses import cached
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
 from search.retriever import Retriever
@@ -38,7 +39,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     options = cell.options
     session = Session(cell, retriever)
 
-    def build() -> Parts:
+    def build(mini_batch: int | None) -> Parts:
         with loading(cell):
             transformer = Transformer(
                 backbone(cell, session.judged.texts.values()),
@@ -54,11 +55,12 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
             ),
         }
+        loss = losses[options.get("distillation")]()
         return Parts(
             trainer=SentenceTransformerTrainer,
             arguments=SentenceTransformerTrainingArguments,
             model=model,
-            loss=losses[options.get("distillation")](),
+            loss=cached(loss, mini_batch) if mini_batch else loss,
             dataset=session.dataset,
             evaluator=early_stopping.retrieval(
                 InformationRetrievalEvaluator, cell, score_functions={"dot": dot_score}, main_score_function="dot"

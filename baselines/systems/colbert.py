@@ -1,7 +1,12 @@
-"""ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020)."""
+"""ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020).
+
+The softmax is over all passages of the batch, or with ``in_batch_negatives`` false over a query's own, as in the
+authors' repository of 2020; ``similarity`` is ``cosine``, or ``l2``, with which that repository trains.
+"""
 
 import string
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,7 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
 from baselines.training.backbone import backbone, loading
+from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
 from eval_kit.errors import UserError
@@ -33,16 +39,18 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     from sentence_transformers.base.modules import Dense, Transformer
     from sentence_transformers.multi_vector_encoder.evaluation import MultiVectorInformationRetrievalEvaluator
     from sentence_transformers.multi_vector_encoder.losses import (
+        CachedMultiVectorMultipleNegativesRankingLoss,
         MultiVectorMarginMSELoss,
         MultiVectorMultipleNegativesRankingLoss,
     )
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     options = cell.options
     session = Session(cell, retriever)
 
-    def build() -> Parts:
+    def build(mini_batch: int | None) -> Parts:
         expansion = {"strategy": "fixed", "length": options["query_length"]}
         with loading(cell):
             transformer = Transformer(
@@ -67,10 +75,21 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
             )
         if options.get("distillation") == "margin_mse":
+            if mini_batch:
+                raise UserError(f"{cell.place.file}: the GPU's memory does not hold a batch; set batch_size to less")
             loss: Any = MultiVectorMarginMSELoss(model)
         else:
-            loss = MultiVectorMultipleNegativesRankingLoss(
-                model, scale=options.get("scale", 1.0), gather_across_devices=across_gpus()
+            in_batch = options.get("in_batch_negatives", True)
+            scores = negative_squared_l2 if options.get("similarity") == "l2" else colbert_scores
+            contrastive: Any = MultiVectorMultipleNegativesRankingLoss
+            if mini_batch:
+                contrastive = partial(CachedMultiVectorMultipleNegativesRankingLoss, mini_batch_size=mini_batch)
+            loss = contrastive(
+                model,
+                scale=options.get("scale", 1.0),
+                similarity_fct=scores if in_batch else own_passages_only(scores),
+                gather_across_devices=in_batch and across_gpus(),
+                score_mini_batch_size=options["batch_size"],
             )
         return Parts(
             trainer=MultiVectorEncoderTrainer,

@@ -73,6 +73,10 @@ OPTIONS = [
     ("biencoder", {"steps": None, "epochs": 0.1}),
     ("biencoder", {"negatives": 0}),
     ("splade", {"passage_flops": 1.0}),
+    ("splade", {"pooling": "sum"}),
+    ("splade", {"share": 4}),
+    ("colbert", {"in_batch_negatives": False}),
+    ("colbert", {"similarity": "l2"}),
     ("colbert", {"expand_queries": True}),
     ("colbert", {"markers": {"query": "[MASK]", "passage": "[UNK]"}}),
     ("colbert", {"schedule": "constant"}),
@@ -260,6 +264,18 @@ def test_bm25_is_tuned_on_validation_queries(
     assert figures[facts["k1"], facts["b"]] == max(figures.values())
     assert systems.system("bm25").retriever(cell.model, cell.options) == bm25.Bm25(facts["k1"], facts["b"])
     assert systems.system("bm25").retriever(cell.model, {"depth": 9}) == bm25.Bm25(0.9, 0.4)
+
+
+def test_monobert_re_ranks_the_candidates_of_a_tuned_bm25(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25, "K1", (0.1,))
+    monkeypatch.setattr(bm25, "B", (0.7,))
+    cell = tiny_cell("monobert", trainable_release, tmp_path, steps=2, tune=True)
+    facts = systems.system("monobert").train(cell)
+    assert (facts["k1"], facts["b"]) == (0.1, 0.7)
+    retriever: Any = systems.system("monobert").retriever(cell.model, cell.options)
+    assert (retriever._k1, retriever._b) == (0.1, 0.7)
 
 
 def test_a_finished_index_is_not_made_again(trainable_release: Release, tmp_path: Path) -> None:

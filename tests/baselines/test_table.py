@@ -102,6 +102,22 @@ def test_delta_is_the_loss_with_its_sign_turned():
     assert (one.inside, one.difference) == (True, pytest.approx(-0.03))
 
 
+def test_cells_that_were_trained_in_different_batches_are_not_averaged(mini_release: Release, tmp_path: Path):
+    (tmp_path / "runs").mkdir()
+    for held_out, batch in (("short", 32), ("long", 16)):
+        cell = tmp_path / held_out
+        cell.mkdir()
+        name = f"splade.length.{held_out}.trec"
+        write_run(cell, name, mini_release, {"length.short": 1, "length.long": 1})
+        (cell / "done.json").write_text(json.dumps({"training": {"batch_size": batch}}))
+        (tmp_path / "runs" / name).hardlink_to(cell / name)
+    said = "the cells of splade on length were trained differently: splade.length.long.trec in batches of 16, "
+    with pytest.raises(UserError, match=f"{said}splade.length.short.trec in batches of 32; train them alike"):
+        results(tmp_path / "runs", mini_release)
+    (tmp_path / "long" / "done.json").write_text(json.dumps({"training": {"batch_size": 32}}))
+    assert results(tmp_path / "runs", mini_release).incomplete == []
+
+
 def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
     with pytest.raises(UserError, match="holds no run named"):
         results(tmp_path, mini_release)
