@@ -45,6 +45,8 @@ def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -
             for bucket in SHIFTS["resttest"].parts(published_release)
         }
         write_run(folder, f"biencoder.resttest.{held_out}.trec", published_release, test_sets)
+        write_run(folder, f"biencoder-roberta.resttest.{held_out}.trec", published_release, test_sets)
+        write_run(folder, f"biencoder-mine.resttest.{held_out}.trec", published_release, test_sets)
     write_run(folder, "splade.wh.wha.trec", published_release, {f"wh.{one}": 0.3 for one in ("wha", "how", "who")})
     return folder
 
@@ -67,6 +69,12 @@ def test_ours_beside_the_papers(published_release: Release, runs: Path):
     assert [one.paper for one in zhan] == [0.313, 0.277, 0.12]
     assert [one.ours for one in zhan] == pytest.approx([0.313, 0.277, 1 - 0.277 / 0.313], abs=1e-3)
     assert [one.inside for one in zhan] == [True, True, True]
+    roberta = {key: row for key, row in rows.items() if key[1] == "biencoder-roberta"}
+    assert {key[3] for key in roberta} == {"R@100"}  # all that Table 9 prints
+    figures = [roberta["resttest", "biencoder-roberta", "", "R@100", figure] for figure in ("in", "out", "loss")]
+    assert [row.paper for row in figures] == [0.845, 0.778, 0.08]
+    assert {row.source for row in figures} == {"CIKM 2022, Table 9"}
+    assert not any(key[1] == "biencoder-mine" for key in rows)  # no paper trained it
     assert found.incomplete == ["the grid of splade on wh lacks a run: expected splade.wh.how.trec"]
 
 
@@ -84,7 +92,7 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
     written = command(*arguments, "--json", tmp_path / "table.json")
     assert written.returncode == 0, written.stderr
     document = json.loads((tmp_path / "table.json").read_text())
-    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2
+    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2 + 3
     assert {"protocols", "provenance", "incomplete", "comparable"} <= set(document)
 
 
