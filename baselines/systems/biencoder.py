@@ -8,7 +8,7 @@ from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
-from baselines.training.backbone import backbone, loading
+from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.losses import cached
 from baselines.training.session import Session
@@ -33,7 +33,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         MarginMSELoss,
         MultipleNegativesRankingLoss,
     )
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
     from sentence_transformers.util import dot_score
 
     options = cell.options
@@ -41,13 +41,14 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
     def build(mini_batch: int | None) -> Parts:
         with loading(cell):
-            transformer = Transformer(
-                backbone(cell, session.judged.texts.values()),
+            encoder = transformer(
+                cell,
+                session.judged.texts.values(),
                 query_length=options.get("query_length"),
                 document_length=options.get("passage_length"),
             )
-            pooling = Pooling(transformer.get_embedding_dimension(), "cls")
-            model = SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")
+            pooling = Pooling(encoder.get_embedding_dimension(), "cls")
+            model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: MarginMSELoss(model),
             "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),

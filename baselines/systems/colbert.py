@@ -14,7 +14,7 @@ from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
-from baselines.training.backbone import backbone, loading
+from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
@@ -36,7 +36,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         MultiVectorEncoderTrainer,
         MultiVectorEncoderTrainingArguments,
     )
-    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.evaluation import MultiVectorInformationRetrievalEvaluator
     from sentence_transformers.multi_vector_encoder.losses import (
         CachedMultiVectorMultipleNegativesRankingLoss,
@@ -53,14 +53,15 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     def build(mini_batch: int | None) -> Parts:
         expansion = {"strategy": "fixed", "length": options["query_length"]}
         with loading(cell):
-            transformer = Transformer(
-                backbone(cell, session.judged.texts.values()),
+            encoder = transformer(
+                cell,
+                session.judged.texts.values(),
                 query_length=options["query_length"],
                 document_length=options["passage_length"],
                 query_expansion=expansion if options.get("expand_queries", False) else None,
             )
             projection = Dense(
-                transformer.get_embedding_dimension(),
+                encoder.get_embedding_dimension(),
                 options["dimensions"],
                 bias=False,
                 activation_function=torch.nn.Identity(),
@@ -68,10 +69,10 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             )
             torch.nn.init.orthogonal_(projection.linear.weight)
             markers = options.get("markers", {})
-            register(markers.values(), transformer)
+            register(markers.values(), encoder)
             mask = MultiVectorMask(list(string.punctuation) if options.get("skip_punctuation", False) else None)
             model = MultiVectorEncoder(
-                modules=[transformer, projection, mask, Normalize("token_embeddings")],
+                modules=[encoder, projection, mask, Normalize("token_embeddings")],
                 prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
             )
         if options.get("distillation") == "margin_mse":
@@ -105,21 +106,21 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     return session.train(build, progress)
 
 
-def register(markers: Iterable[str], transformer: Any) -> None:
+def register(markers: Iterable[str], encoder: Any) -> None:
     """Make each marker one token, which takes a row of the embeddings that the vocabulary has for it, or a new row.
 
     BERT's tokenizer splits ``[unused0]`` into four tokens as long as it is not registered as a special one.
 
     Args:
         markers: words that texts begin with.
-        transformer: module of sentence-transformers whose tokenizer learns them.
+        encoder: module of sentence-transformers whose tokenizer learns them.
 
     Raises:
         UserError: a marker cannot be one token.
     """
     from tokenizers import AddedToken
 
-    tokenizer = transformer.tokenizer
+    tokenizer = encoder.tokenizer
     for marker in markers:
         tokenizer.add_special_tokens(
             {"extra_special_tokens": [AddedToken(marker, normalized=False, special=True)]},
@@ -127,9 +128,9 @@ def register(markers: Iterable[str], transformer: Any) -> None:
         )
         if tokenizer.tokenize(f"{marker} text")[:1] != [marker]:
             raise UserError(f"the marker {marker!r} is not one token of the backbone's tokenizer; choose another")
-    embeddings = transformer.model.get_input_embeddings()
+    embeddings = encoder.model.get_input_embeddings()
     if len(tokenizer) > embeddings.num_embeddings:
-        transformer.model.resize_token_embeddings(len(tokenizer))
+        encoder.model.resize_token_embeddings(len(tokenizer))
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

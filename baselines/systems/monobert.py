@@ -47,9 +47,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
     def build(mini_batch: int | None) -> Parts:
         with loading(cell):
-            model = CrossEncoder(
-                backbone(cell, session.judged.texts.values()), num_labels=1, max_length=options["pair_length"]
-            )
+            name, pinned = backbone(cell, session.judged.texts.values())
+            model = CrossEncoder(name, num_labels=1, max_length=options["pair_length"], **pinned)
         preprocess = model.preprocess
         model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # the only type that DDP looks into
         loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else InBatch)(

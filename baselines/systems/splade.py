@@ -14,7 +14,7 @@ from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
-from baselines.training.backbone import backbone, loading
+from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.losses import in_batch_pairwise
 from baselines.training.session import Session
@@ -30,7 +30,6 @@ SHARES_INDEX = False
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.training.trainer.fit`."""
     from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
-    from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sparse_encoder.callbacks.splade_callbacks import SpladeRegularizerWeightSchedulerCallback
     from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
     from sentence_transformers.sparse_encoder.losses import (
@@ -48,14 +47,15 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
     def build(mini_batch: int | None) -> Parts:
         with loading(cell):
-            transformer = Transformer(
-                backbone(cell, session.judged.texts.values()),
+            encoder = transformer(
+                cell,
+                session.judged.texts.values(),
                 transformer_task="fill-mask",
                 query_length=options.get("query_length"),
                 document_length=options.get("passage_length"),
             )
             model = SparseEncoder(
-                modules=[transformer, SpladePooling(options.get("pooling", "max"))], similarity_fn_name="dot"
+                modules=[encoder, SpladePooling(options.get("pooling", "max"))], similarity_fn_name="dot"
             )
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: SparseMarginMSELoss(model),

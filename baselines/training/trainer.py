@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 LOSSES_LOGGED = 20
 """How many means of the loss a training keeps, at least."""
-SECONDS_TO_WAIT = 7 * 24 * 3600
-"""Of a process for the others: while the first mines, say, which takes hours."""
+SECONDS_TO_WAIT = 30 * 60
+"""Of a process for the others, before all end."""
+SECONDS_TO_MINE = 24 * 3600
+"""The same where the first process mines negatives, for which the others wait."""
 MINI_BATCH = "mini_batch_size.json"
 SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
@@ -255,7 +257,7 @@ def _arguments(
         "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
         "bf16": precision == "bfloat16",
         "fp16": precision == "float16",
-        "ddp_timeout": SECONDS_TO_WAIT,
+        "ddp_timeout": SECONDS_TO_MINE if "mine_every" in options else SECONDS_TO_WAIT,
         "seed": seed,
         "batch_sampler": _sampler(),
         "dataloader_num_workers": 0 if by_the_model else options.get("loader_processes", 0),

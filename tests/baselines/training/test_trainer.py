@@ -136,6 +136,15 @@ def test_a_training_that_ended_is_not_done_further(
     assert weights(cut.model) == weights(whole.model) != {}
 
 
+def test_processes_wait_for_each_other_for_minutes_unless_the_first_mines(tmp_path: Path) -> None:
+    options = {"learning_rate": 1e-3, "warmup": 0, "checkpoint_every": 5}
+    waits = [
+        trainer._arguments({**options, **more}, 0, 10, 8, tmp_path, None)["ddp_timeout"]
+        for more in ({}, {"mine_every": 5})
+    ]
+    assert waits == [30 * 60, 24 * 3600]
+
+
 def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path: Path) -> None:
     for step, state in ((5, "{}"), (10, "{}"), (100, '{"half')):
         (tmp_path / f"checkpoint-{step}").mkdir()
