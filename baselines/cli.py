@@ -38,7 +38,7 @@ def run_grid(
     configs: Annotated[
         list[str],
         typer.Option(
-            "--config", help="paper, paper-cikm2022, mini, mini-long, or a JSON file of your own; repeatable."
+            "--config", help="paper, paper-cikm2022, cikm2022-tables8-9, mini, mini-long, or a JSON file; repeatable."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The grid's folder; a grid that stands there goes on.")],
@@ -68,6 +68,8 @@ def run_grid(
 
     check_names(shift or [])
     chosen = {name: config.chosen(name, system) for name in configs}
+    if runner is Runner.local:
+        local.refuse_unseen_gpus()
     opened = open_release(release)
     for systems in chosen.values():
         grid.refuse_without_negatives(opened, systems.values())

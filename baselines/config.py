@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 FOLDER = Path(__file__).parent / "configs"
+BM25_OPTIONS = {"k1", "b", "tune"}
 
 
 def names() -> list[str]:
@@ -72,6 +73,8 @@ def _document(config: str | Path) -> tuple[Any, str]:
 def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
     """The options of each system in a parsed config; ``origin`` names it in messages.
 
+    A re-ranker's candidates are from the BM25 of the same config, unless its own options say from which.
+
     Raises:
         UserError: it does not follow ``schemas/config.schema.json``; the first fault, and how many more there are.
     """
@@ -86,6 +89,10 @@ def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
         raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
     options: dict[str, dict[str, Any]] = document["systems"]
+    of_bm25 = {name: value for name, value in options.get("bm25", {}).items() if name in BM25_OPTIONS}
+    for name, own in options.items():
+        if "candidates" in own and not BM25_OPTIONS & own.keys():
+            options[name] = {**own, **of_bm25}
     return options
 
 

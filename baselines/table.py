@@ -1,8 +1,10 @@
 """Our figures beside the papers', shift by shift."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,19 @@ CIKM_SYSTEMS = {
     "monobert": "reranker",
 }
 """CIKM 2022's names of our systems; ECIR 2023's are ours."""
+CIKM_VARIANTS = {
+    "biencoder-rand": ("cikm2022-table9", "rand"),
+    "biencoder-roberta": ("cikm2022-table9", "roberta"),
+    "biencoder-ernie2": ("cikm2022-table9", "ernie2.0"),
+    "biencoder-condenser": ("cikm2022-table9", "condenser"),
+    "biencoder-cocondenser-wiki": ("cikm2022-table9", "cocon-wiki"),
+    "biencoder-cocondenser-marco": ("cikm2022-table8", "cocon-marco+randneg"),
+    "biencoder-star": ("cikm2022-table8", "bert+hardneg"),
+    "biencoder-tct": ("cikm2022-table8", "bert+distill"),
+}
+"""Table and training of CIKM 2022's other dense retrieval models: the variants of the config cikm2022-tables8-9."""
+CIKM_VARIANT_PARTS = {"dl19+dl20": "45k", "dev": ""}
+"""What these tables show: ReSTrain of one size on TREC DL, and ReSTTest."""
 CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
@@ -93,15 +108,18 @@ class Results:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        rows = [one.as_json() for one in self.comparisons]
+        rows = [row.as_json() for row in self.comparisons]
         rest = {"comparable": self.comparable, "incomplete": self.incomplete}
         return {"comparisons": rows} | rest | self.protocols.as_json()
 
     def print(self, console: Console) -> None:
         """The papers' tables from our runs; then, where they are comparable, ours beside theirs."""
         self.protocols.print(console)
-        for shift in dict.fromkeys(one.shift for one in self.comparisons):
-            console.print(_beside([one for one in self.comparisons if one.shift == shift]))
+        tables: dict[tuple[str, str], list[Comparison]] = {}
+        for row in self.comparisons:
+            tables.setdefault((row.shift, row.source), []).append(row)
+        for rows in tables.values():
+            console.print(_beside(rows))
         for line in self.incomplete:
             console.print(f"left out: {line}", style="yellow", soft_wrap=True)
         console.print(self.comparable, style="dim", soft_wrap=True)
@@ -124,6 +142,7 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
     groups: dict[tuple[str, str], list[Path]] = {}
     for run, cell in named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
+    refuse_unequal_batches(groups)
     incomplete = []
     for key, members in list(groups.items()):
         try:
@@ -138,40 +157,76 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
     if kind != "published":
         what = "synthetic" if kind == "mini" else "other queries than the papers'"
         return Results(figures, [], f"{what}: not comparable with the published figures", incomplete)
-    comparisons = [one for shift in SHIFTS for one in compared(figures, shift)]
+    comparisons = list(chain.from_iterable(compared(figures, shift) for shift in SHIFTS))
     return Results(figures, comparisons, "✓ the paper's figure lies inside our 95 % interval, ✗ outside it", incomplete)
 
 
-def compared(found: Protocols, shift: str) -> Iterator[Comparison]:
+def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> None:
+    """Refuse to average cells that were trained in different batches, as far as the grid that holds the runs says so.
+
+    Args:
+        groups: shift and system → their runs, in the folder ``runs`` of a grid.
+
+    Raises:
+        UserError: naming the system, the shift and the batches.
+    """
+    for (shift, system), runs in groups.items():
+        batches: dict[int, Path] = {}
+        for run in runs:
+            for done in run.parent.parent.glob("*/done.json"):
+                if (done.parent / run.name).exists() and run.samefile(done.parent / run.name):
+                    training = json.loads(done.read_text(encoding="utf-8"))["training"]
+                    batches.setdefault(training.get("batch_size", 0), run)
+        if len(batches) > 1:
+            sizes = ", ".join(f"{run.name} in batches of {size}" for size, run in sorted(batches.items()))
+            raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
+
+
+def compared(figures: Protocols, shift: str) -> Iterator[Comparison]:
     """Our figures of a shift that the papers print too."""
     cikm = not SHIFTS[shift].clustered
-    table = {
-        (cell["system"], _part(cell), cell["measure"], cell["figure"]): cell
-        for cell in published(SHIFTS[shift].published_table)
-    }
-    for row in found.results[shift].iter_rows(named=True) if shift in found.results else ():
+    printed = _printed(shift)
+    for row in figures.results[shift].iter_rows(named=True) if shift in figures.results else ():
         part = row.get("cluster") or row.get("size") or ""
-        system = CIKM_SYSTEMS.get(row["system"], row["system"]) if cikm else row["system"]
         measure = CIKM_MEASURES.get(row["measure"], row["measure"]) if cikm else row["measure"]
         for figure, column in FIGURES.items():
-            theirs = table.get((system, part, measure, CIKM_FIGURES[figure] if cikm else figure))
-            if theirs is None:
+            cell = printed.get((row["system"], part, measure, CIKM_FIGURES[figure] if cikm else figure))
+            if cell is None:
                 continue
             ours, low, high = (row[name] for name in (column, f"{column}_low", f"{column}_high"))
-            paper = float(theirs["value"])
+            paper = float(cell["value"])
             if cikm and figure == "loss":
                 paper = 0.0 - paper
-            yield Comparison(
-                shift, part, row["system"], row["measure"], figure, ours, low, high, paper, theirs["source"]
-            )
-    for system, sets in found.untrained.items():
+            yield Comparison(shift, part, row["system"], row["measure"], figure, ours, low, high, paper, cell["source"])
+    for system, sets in figures.untrained.items():
         for test_set, values in sets.items():
             for measure, value in values.items():
                 of_shift, _, part = test_set.partition(".")
-                theirs = table.get((system, part, measure, "value"))
-                if of_shift == shift and theirs is not None:
-                    paper = float(theirs["value"])
-                    yield Comparison(shift, part, system, measure, "value", value, None, None, paper, theirs["source"])
+                cell = printed.get((system, part, measure, "value"))
+                if of_shift == shift and cell is not None:
+                    paper = float(cell["value"])
+                    yield Comparison(shift, part, system, measure, "value", value, None, None, paper, cell["source"])
+
+
+def _printed(shift: str) -> dict[tuple[str, str, str, str], dict[str, Any]]:
+    """The cells of the published tables, by our name of the system, the part, and the paper's measure and figure."""
+    clustered = SHIFTS[shift].clustered
+    cells = published(SHIFTS[shift].published_table)
+    ours = {} if clustered else {name: system for system, name in CIKM_SYSTEMS.items()}
+    printed = {(ours.get(cell["system"], cell["system"]), *_row(cell)): cell for cell in cells}
+    test_sets = {cell["test_set"] for cell in cells}
+    for variant, (table, training) in ({} if clustered else CIKM_VARIANTS).items():
+        for cell in published(table):
+            if cell["training"] == training and cell["test_set"] in test_sets:
+                printed[variant, CIKM_VARIANT_PARTS[cell["test_set"]], cell["measure"], cell["figure"]] = cell
+    return printed
+
+
+def _row(cell: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The cluster of a published cell, or the size of its training set; measure and figure."""
+    training: str | None = cell.get("training")
+    part = training if training is not None else str(cell["test_set"]).partition(".")[2]
+    return part, cell["measure"], cell["figure"]
 
 
 def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed: int) -> Protocols:
@@ -191,15 +246,10 @@ def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed
     return dataclasses.replace(figures, untrained=rows)
 
 
-def _part(cell: dict[str, Any]) -> str:
-    """The cluster of a published cell, or the size of its training set."""
-    training: str | None = cell.get("training")
-    return training if training is not None else str(cell["test_set"]).partition(".")[2]
-
-
 def _beside(rows: Sequence[Comparison]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
-    figures = [figure for figure in ("in", "out", "loss") if any(one.figure in (figure, "value") for one in rows)]
+    kinds = {row.figure for row in rows}
+    figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
     reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
     columns = [Column(name, wrap="never") for name in ("system", "part", "measure")]
     for figure in figures:

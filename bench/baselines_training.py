@@ -5,7 +5,6 @@ import io
 import itertools
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +13,7 @@ import numpy as np
 
 from baselines import config, systems
 from baselines.grid.cell import Cell
-from baselines.training.trainer import Parts
+from baselines.training.trainer import Build, Parts
 from bench.baselines_data import mini_release
 from bench.turns import Figures, in_turn, medians, overhead, timed
 from eval_kit.release import Release
@@ -72,11 +71,11 @@ def ours(cell: Cell) -> Figures:
     return figures | {"outside_s": whole - figures["wall_s"]}
 
 
-def parts_of(cell: Cell) -> Callable[[], Parts]:
+def parts_of(cell: Cell) -> Build:
     """What makes model, data and loss of the cell's training, which is not begun."""
-    caught: list[Callable[[], Parts]] = []
+    caught: list[Build] = []
 
-    def catch(cell: Cell, steps: int, build: Callable[[], Parts], progress: Any = None) -> dict[str, Any]:
+    def catch(cell: Cell, steps: int, build: Build, progress: Any = None) -> dict[str, Any]:
         caught.append(build)
         return {}
 
@@ -136,7 +135,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
     began = time.perf_counter()
     build = parts_of(cell)
     set_seed(cell.place.seed)
-    parts = build()
+    parts = build(None)
     trainer = plain_trainer(cell, parts, folder / "training", cell.options["steps"])
     trainer.add_callback(Timed())
     with contextlib.redirect_stdout(io.StringIO()):

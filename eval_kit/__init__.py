@@ -3,4 +3,4 @@
 Everything heavy is imported where it is used, so that ``eval_kit --help`` starts at once.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

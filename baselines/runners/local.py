@@ -83,6 +83,23 @@ def gpus() -> list[str]:
     return [str(number) for number in range(len(lines))]
 
 
+def refuse_unseen_gpus() -> None:
+    """Refuse to train on the CPU beside GPUs that torch cannot use.
+
+    Raises:
+        UserError: the machine lists GPUs, and torch sees none.
+    """
+    if not (devices := gpus()):
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError(
+            f"this machine lists {len(devices)} GPUs, but torch {torch.__version__} sees none: it needs a driver for "
+            f"CUDA {torch.version.cuda}; to train on the CPU, set CUDA_VISIBLE_DEVICES to nothing"
+        )
+
+
 def most_workers(threads: int, processes: int = 1) -> int:
     """How many workers this machine takes: one for each ``processes`` GPUs, else for as many times ``threads`` CPUs."""
     return max(1, (len(gpus()) or len(os.sched_getaffinity(0)) // threads) // processes)

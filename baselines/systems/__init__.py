@@ -38,25 +38,35 @@ class System(Protocol):
         """The trained model, to index and search with."""
 
 
+def base(name: str) -> str:
+    """The system that a variant is of: ``biencoder`` for ``biencoder-roberta``."""
+    return name.partition("-")[0]
+
+
 def system(name: str) -> System:
-    """The module of a system.
+    """The module of a system, or of the system that a variant is of.
 
     Raises:
         UserError: there is none of that name.
     """
-    if name not in SYSTEMS:
-        raise UserError(f"there is no system {name!r}; there are {', '.join(SYSTEMS)}")
-    return cast(System, importlib.import_module(f"baselines.systems.{name}"))
+    if base(name) not in SYSTEMS:
+        raise UserError(f"there is no system {base(name)!r}; there are {', '.join(SYSTEMS)}")
+    return cast(System, importlib.import_module(f"baselines.systems.{base(name)}"))
 
 
 def is_trained(name: str) -> bool:
     """Whether a system learns from training queries, as all do that are not of the kit."""
-    return name not in SYSTEMS or system(name).IS_TRAINED
+    return base(name) not in SYSTEMS or system(name).IS_TRAINED
 
 
 def index_folder(cell: Cell) -> Path:
     """Where the index of a cell's passages is: in its own folder, or in that of the grid if its system shares it."""
     if not system(cell.place.system).SHARES_INDEX:
         return cell.own_index
+    return shared_index(cell, base(cell.place.system))
+
+
+def shared_index(cell: Cell, name: str) -> Path:
+    """The index that all cells of a system share in the grid of ``cell``."""
     key = hashlib.sha256(collection_key(cell.release).encode()).hexdigest()
-    return cell.root / "indexes" / f"{cell.place.system}-{key[:16]}"
+    return cell.root / "indexes" / f"{name}-{key[:16]}"

@@ -8,8 +8,9 @@ from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
-from baselines.training.backbone import backbone, loading
+from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
+from baselines.training.losses import cached
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
 from search.retriever import Retriever
@@ -32,21 +33,22 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         MarginMSELoss,
         MultipleNegativesRankingLoss,
     )
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
     from sentence_transformers.util import dot_score
 
     options = cell.options
     session = Session(cell, retriever)
 
-    def build() -> Parts:
+    def build(mini_batch: int | None) -> Parts:
         with loading(cell):
-            transformer = Transformer(
-                backbone(cell, session.judged.texts.values()),
+            encoder = transformer(
+                cell,
+                session.judged.texts.values(),
                 query_length=options.get("query_length"),
                 document_length=options.get("passage_length"),
             )
-            pooling = Pooling(transformer.get_embedding_dimension(), "cls")
-            model = SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")
+            pooling = Pooling(encoder.get_embedding_dimension(), "cls")
+            model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: MarginMSELoss(model),
             "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),
@@ -54,11 +56,12 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
             ),
         }
+        loss = losses[options.get("distillation")]()
         return Parts(
             trainer=SentenceTransformerTrainer,
             arguments=SentenceTransformerTrainingArguments,
             model=model,
-            loss=losses[options.get("distillation")](),
+            loss=cached(loss, mini_batch) if mini_batch else loss,
             dataset=session.dataset,
             evaluator=early_stopping.retrieval(
                 InformationRetrievalEvaluator, cell, score_functions={"dot": dot_score}, main_score_function="dot"

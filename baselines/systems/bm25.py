@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
-from baselines.systems import index_folder
+from baselines.systems import shared_index
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from search import bm25
@@ -64,25 +64,41 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     Raises:
         UserError: no Java, no passages, or (to tune) no validation queries.
     """
-    if not cell.options.get("tune", False):
-        return {}
-    folder = index_folder(cell)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        Bm25().index(passages(cell.release), folder)
-    k1, b = tune(cell.release, folder, progress)
-    cell.model.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(cell.model / PARAMETERS, json.dumps({"k1": k1, "b": b}) + "\n")
-    return {"k1": k1, "b": b}
+    return keep_tuned(cell, progress) if cell.options.get("tune", False) else {}
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Search with the parameters that were tuned, else with those of the options."""
     chosen = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
-    tuned = Path(model) / PARAMETERS
-    if options.get("tune", False) and tuned.is_file():
-        chosen |= json.loads(tuned.read_text(encoding="utf-8"))
-    return Bm25(**chosen)
+    return Bm25(**chosen | kept(model, options))
+
+
+def keep_tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
+    """The k1 and b that :func:`tune` chooses, once for all cells of a grid; also kept in the cell's model.
+
+    Raises:
+        UserError: no Java, no passages, or no validation queries.
+    """
+    folder = shared_index(cell, "bm25")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    tuned = folder / f"tuned-{cell.release.digest[:16]}.json"
+    with FileLock(f"{folder}.lock"):
+        Bm25().index(passages(cell.release), folder)
+        if not tuned.is_file():
+            k1, b = tune(cell.release, folder, progress)
+            atomic.write_text(tuned, json.dumps({"k1": k1, "b": b}) + "\n")
+    cell.model.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(cell.model / PARAMETERS, tuned.read_text(encoding="utf-8"))
+    return kept(cell.model, cell.options)
+
+
+def kept(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:
+    """The k1 and b that :func:`keep_tuned` has left in a model, if the option ``tune`` asks for them."""
+    path = Path(model) / PARAMETERS
+    if not options.get("tune", False) or not path.is_file():
+        return {}
+    parameters: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+    return parameters
 
 
 def tune(release: Release, folder: Path, progress: Report | None = None) -> tuple[float, float]:

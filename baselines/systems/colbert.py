@@ -1,7 +1,12 @@
-"""ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020)."""
+"""ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020).
+
+The softmax is over all passages of the batch, or with ``in_batch_negatives`` false over a query's own, as in the
+authors' repository of 2020; ``similarity`` is ``cosine``, or ``l2``, with which that repository trains.
+"""
 
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +14,18 @@ from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
-from baselines.training.backbone import backbone, loading
+from baselines.training.backbone import loading, transformer
+from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
+from eval_kit.errors import UserError
 from search.retriever import Retriever
 
 TITLE = "ColBERT, a vector of each token compared by late interaction"
 IS_TRAINED = True
 SHARES_INDEX = False
+ROLES = {"query": "query", "passage": "document"}
+"""What sentence-transformers calls the two kinds of text."""
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
@@ -27,46 +36,61 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         MultiVectorEncoderTrainer,
         MultiVectorEncoderTrainingArguments,
     )
-    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.evaluation import MultiVectorInformationRetrievalEvaluator
     from sentence_transformers.multi_vector_encoder.losses import (
+        CachedMultiVectorMultipleNegativesRankingLoss,
         MultiVectorMarginMSELoss,
         MultiVectorMultipleNegativesRankingLoss,
     )
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     options = cell.options
     session = Session(cell, retriever)
 
-    def build() -> Parts:
+    def build(mini_batch: int | None) -> Parts:
         expansion = {"strategy": "fixed", "length": options["query_length"]}
         with loading(cell):
-            transformer = Transformer(
-                backbone(cell, session.judged.texts.values()),
+            encoder = transformer(
+                cell,
+                session.judged.texts.values(),
                 query_length=options["query_length"],
                 document_length=options["passage_length"],
                 query_expansion=expansion if options.get("expand_queries", False) else None,
             )
             projection = Dense(
-                transformer.get_embedding_dimension(),
+                encoder.get_embedding_dimension(),
                 options["dimensions"],
                 bias=False,
                 activation_function=torch.nn.Identity(),
                 module_input_name="token_embeddings",
             )
             torch.nn.init.orthogonal_(projection.linear.weight)
+            markers = options.get("markers", {})
+            register(markers.values(), encoder)
             mask = MultiVectorMask(list(string.punctuation) if options.get("skip_punctuation", False) else None)
-            marks = options.get("markers")
             model = MultiVectorEncoder(
-                modules=[transformer, projection, mask, Normalize("token_embeddings")],
-                prompts={"query": f"{marks['query']} ", "document": f"{marks['passage']} "} if marks else None,
+                modules=[encoder, projection, mask, Normalize("token_embeddings")],
+                prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
             )
         if options.get("distillation") == "margin_mse":
+            if mini_batch:
+                raise UserError(f"{cell.place.file}: the GPU's memory does not hold a batch; set batch_size to less")
             loss: Any = MultiVectorMarginMSELoss(model)
         else:
-            loss = MultiVectorMultipleNegativesRankingLoss(
-                model, scale=options.get("scale", 1.0), gather_across_devices=across_gpus()
+            in_batch = options.get("in_batch_negatives", True)
+            scores = negative_squared_l2 if options.get("similarity") == "l2" else colbert_scores
+            contrastive: Any = MultiVectorMultipleNegativesRankingLoss
+            if mini_batch:
+                contrastive = partial(CachedMultiVectorMultipleNegativesRankingLoss, mini_batch_size=mini_batch)
+            loss = contrastive(
+                model,
+                scale=options.get("scale", 1.0),
+                similarity_fct=scores if in_batch else own_passages_only(scores),
+                gather_across_devices=in_batch and across_gpus(),
+                score_mini_batch_size=options["batch_size"],
             )
         return Parts(
             trainer=MultiVectorEncoderTrainer,
@@ -80,6 +104,33 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         )
 
     return session.train(build, progress)
+
+
+def register(markers: Iterable[str], encoder: Any) -> None:
+    """Make each marker one token, which takes a row of the embeddings that the vocabulary has for it, or a new row.
+
+    BERT's tokenizer splits ``[unused0]`` into four tokens as long as it is not registered as a special one.
+
+    Args:
+        markers: words that texts begin with.
+        encoder: module of sentence-transformers whose tokenizer learns them.
+
+    Raises:
+        UserError: a marker cannot be one token.
+    """
+    from tokenizers import AddedToken
+
+    tokenizer = encoder.tokenizer
+    for marker in markers:
+        tokenizer.add_special_tokens(
+            {"extra_special_tokens": [AddedToken(marker, normalized=False, special=True)]},
+            replace_extra_special_tokens=False,
+        )
+        if tokenizer.tokenize(f"{marker} text")[:1] != [marker]:
+            raise UserError(f"the marker {marker!r} is not one token of the backbone's tokenizer; choose another")
+    embeddings = encoder.model.get_input_embeddings()
+    if len(tokenizer) > embeddings.num_embeddings:
+        encoder.model.resize_token_embeddings(len(tokenizer))
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

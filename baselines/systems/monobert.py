@@ -1,12 +1,14 @@
 """monoBERT: a score of query and passage read together; it re-ranks BM25's best (Nogueira and Cho, 2019)."""
 
 from collections.abc import Generator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
+from baselines.systems import bm25
 from baselines.training import early_stopping
 from baselines.training.backbone import backbone, loading
 from baselines.training.session import Session
@@ -23,11 +25,13 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     import torch
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
-    from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.util import batch_to_device
+    from sentence_transformers.cross_encoder.losses import (
+        CachedMultipleNegativesRankingLoss,
+        MultipleNegativesRankingLoss,
+    )
 
-    class Loss(MultipleNegativesRankingLoss):
-        """The library's; without negatives of the batch and with one a query it is pairwise cross-entropy."""
+    class InBatch(MultipleNegativesRankingLoss):
+        """Without negatives of the batch and with one a query, pairwise cross-entropy."""
 
         def get_in_batch_negatives(
             self, anchors: list[str], candidates: list[list[str]]
@@ -35,22 +39,19 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             if self.num_negatives:
                 yield from super().get_in_batch_negatives(anchors, candidates)
 
-        def call_model_with_pairs(
-            self, pairs: list[list[str]], prompt: str | None = None, task: str | None = None
-        ) -> Any:
-            """As the library's, with a plain dict: in any other, torch's DDP finds no outputs."""
-            inputs = dict(self.model.preprocess(pairs, prompt=prompt, task=task))
-            return self.model(batch_to_device(inputs, self.model.device))["scores"].squeeze(1)
+    class Cached(InBatch, CachedMultipleNegativesRankingLoss):
+        """The same, one mini-batch of pairs at a time."""
 
     options = cell.options
     session = Session(cell, retriever)
 
-    def build() -> Parts:
+    def build(mini_batch: int | None) -> Parts:
         with loading(cell):
-            model = CrossEncoder(
-                backbone(cell, session.judged.texts.values()), num_labels=1, max_length=options["pair_length"]
-            )
-        loss = Loss(
+            name, pinned = backbone(cell, session.judged.texts.values())
+            model = CrossEncoder(name, num_labels=1, max_length=options["pair_length"], **pinned)
+        preprocess = model.preprocess
+        model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # the only type that DDP looks into
+        loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else InBatch)(
             model,
             num_negatives=options.get("in_batch_negatives", 1),
             scale=options.get("scale", 1.0),
@@ -67,9 +68,10 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             callbacks=session.callbacks,
         )
 
-    return session.train(build, progress)
+    facts = session.train(build, progress)
+    return facts | (bm25.keep_tuned(cell) if options.get("tune", False) else {})
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Re-ranking of BM25's candidates."""
-    return architectures.retriever("cross", model, options)
+    return architectures.retriever("cross", model, {**options, **bm25.kept(model, options)})

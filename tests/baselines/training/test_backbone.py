@@ -1,14 +1,20 @@
 """The small backbone: words match themselves before any training, and the cell's own words are added to it."""
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tiny_checkpoints import tiny
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from baselines.training.backbone import backbone
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
+from tests.conftest import ROOT
 
 NEW = "zzyzx"
 
@@ -16,7 +22,7 @@ NEW = "zzyzx"
 @pytest.fixture(scope="module")
 def made(trainable_release: Release, tmp_path_factory: pytest.TempPathFactory) -> str:
     cell = tiny_cell("biencoder", trainable_release, tmp_path_factory.mktemp("cells"))
-    return backbone(cell, [f"what is {NEW}"])
+    return backbone(cell, [f"what is {NEW}"])[0]
 
 
 def test_each_word_of_passages_and_training_queries_is_one_token(made: str, trainable_release: Release) -> None:
@@ -54,11 +60,11 @@ def test_a_word_is_nearer_to_itself_in_another_text_than_to_other_words(made: st
 
 def test_it_is_made_once_for_a_release_and_the_same_everywhere(trainable_release: Release, tmp_path: Path) -> None:
     cells = [tiny_cell("biencoder", trainable_release, tmp_path / "a", ("topic", part)) for part in ("c0", "c1")]
-    first, second = (AutoModelForMaskedLM.from_pretrained(backbone(cell, [NEW])).state_dict() for cell in cells)
+    first, second = (AutoModelForMaskedLM.from_pretrained(backbone(cell, [NEW])[0]).state_dict() for cell in cells)
     assert len([path for path in (tmp_path / "a" / "backbones").iterdir() if path.is_dir()]) == 1
     elsewhere = tiny_cell("biencoder", trainable_release, tmp_path / "b")
     torch.manual_seed(99)
-    third = AutoModelForMaskedLM.from_pretrained(backbone(elsewhere, [NEW])).state_dict()
+    third = AutoModelForMaskedLM.from_pretrained(backbone(elsewhere, [NEW])[0]).state_dict()
     assert all(torch.equal(first[name], second[name]) and torch.equal(first[name], third[name]) for name in first)
 
 
@@ -66,12 +72,52 @@ def test_random_weights_keep_shape_and_vocabulary_of_a_named_backbone(
     made: str, trainable_release: Release, tmp_path: Path
 ) -> None:
     named = tiny_cell("biencoder", trainable_release, tmp_path, backbone=made)
-    assert backbone(named, []) == made
+    assert backbone(named, []) == (made, {})
     drawn = tiny_cell("biencoder", trainable_release, tmp_path, backbone=made, random_weights=True)
     torch.manual_seed(0)
-    folder = backbone(drawn, [])
+    folder, _ = backbone(drawn, [])
     before, after = (AutoModelForMaskedLM.from_pretrained(one).state_dict() for one in (made, folder))
     assert {name: tensor.shape for name, tensor in before.items()} == {n: t.shape for n, t in after.items()}
     words = "bert.embeddings.word_embeddings.weight"
     assert not torch.equal(before[words], after[words])
     assert AutoTokenizer.from_pretrained(folder).get_vocab() == AutoTokenizer.from_pretrained(made).get_vocab()
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+from baselines import systems
+from baselines.grid.documents import commit_of, describe
+from eval_kit.release import open_release
+from tests.baselines.tiny_cells import tiny_cell
+
+folder, root, main, system = open_release(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+cell = tiny_cell(system, folder, root, backbone="somebody/bert", steps=1)
+describe(cell)
+main.write_text("b" * 40)
+describe(cell)
+systems.system(system).train(cell)
+print(commit_of(cell))
+"""
+
+
+@pytest.mark.parametrize("system", ["biencoder", "monobert"])
+def test_a_backbone_of_the_hub_is_of_one_commit_whatever_its_branch_becomes(
+    trainable_release: Release, tmp_path: Path, system: str
+) -> None:
+    cached = tmp_path / "hub" / "models--somebody--bert"
+    shutil.copytree(tiny("bert"), cached / "snapshots" / ("a" * 40))
+    broken = cached / "snapshots" / ("b" * 40)
+    broken.mkdir()
+    (broken / "config.json").write_text('{"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 7}')
+    main = cached / "refs" / "main"
+    main.parent.mkdir()
+    main.write_text("a" * 40)
+    ended = subprocess.run(
+        [sys.executable, "-c", TRAIN, trainable_release.folder, tmp_path / "grid", main, system],
+        cwd=ROOT,
+        env={**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "a" * 40 + "\n"), ended.stderr

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sentence_transformers
 import torch
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformerTrainer
+from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from baselines import systems
 from baselines.grid.cell import Cell
@@ -71,25 +70,25 @@ def test_progress_comes_from_the_first_and_a_killed_process_ends_the_others(trai
 
 
 def train_with_a_small_second_gpu(cell: Cell, connection: Connection) -> dict[str, Any]:
-    """In a trainer's process: its memory holds a share of two queries, and the second one's a share of one."""
+    """In a trainer's process: the second one's memory holds the activations of a single text."""
+    forward = BertEmbeddings.forward
 
-    class Limited(SentenceTransformerTrainer):
-        def training_step(self, model: Any, inputs: dict[str, Any], *arguments: Any) -> Any:
-            if len(inputs["query_input_ids"]) > 2 - rank():
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            return super().training_step(model, inputs, *arguments)
+    def limited(module: Any, *inputs: Any, **named: Any) -> Any:
+        if rank() == 1 and torch.is_grad_enabled() and len(named["input_ids"]) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(module, *inputs, **named)
 
-    sentence_transformers.SentenceTransformerTrainer = Limited
+    BertEmbeddings.forward = limited  # type: ignore[method-assign]
     return torchrun.in_this_process(cell, connection)
 
 
-def test_all_begin_again_with_half_the_batch_when_one_runs_out_of_memory(
+def test_all_go_on_in_mini_batches_when_one_runs_out_of_memory(
     trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(torchrun, "in_this_process", train_with_a_small_second_gpu)
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, batch_size=4)
     facts = torchrun.train(cell, 2, lambda at: None)
-    assert (facts["batch_size"], facts["processes"], facts["steps"]) == (2, 2, 4)
+    assert (facts["batch_size"], facts["mini_batch_size"], facts["processes"], facts["steps"]) == (4, 1, 2, 4)
 
 
 def test_a_batch_that_cannot_be_shared_is_one_sentence(

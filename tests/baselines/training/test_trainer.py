@@ -6,12 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import sentence_transformers
 import torch
+from transformers import TrainerCallback
+from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from baselines import systems
 from baselines.training import trainer
@@ -80,7 +85,7 @@ def test_a_killed_training_ends_with_the_model_of_one_that_was_not(trainable_rel
         cell = tiny_cell(system, trainable_release, killed, **options)
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         assert not cell.model.exists()
-        checkpoints = cell.folder / "training" / "batch-8"
+        checkpoints = cell.folder / "training" / "checkpoints"
         assert last_checkpoint(checkpoints) == str(checkpoints / "checkpoint-10")
     jobs = [(system, root, options) for system, options in TRAININGS for root in (whole, killed)]
     ended = train(trainable_release, *jobs)
@@ -131,6 +136,15 @@ def test_a_training_that_ended_is_not_done_further(
     assert weights(cut.model) == weights(whole.model) != {}
 
 
+def test_processes_wait_for_each_other_for_minutes_unless_the_first_mines(tmp_path: Path) -> None:
+    options = {"learning_rate": 1e-3, "warmup": 0, "checkpoint_every": 5}
+    waits = [
+        trainer._arguments({**options, **more}, 0, 10, 8, tmp_path, None)["ddp_timeout"]
+        for more in ({}, {"mine_every": 5})
+    ]
+    assert waits == [30 * 60, 24 * 3600]
+
+
 def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path: Path) -> None:
     for step, state in ((5, "{}"), (10, "{}"), (100, '{"half')):
         (tmp_path / f"checkpoint-{step}").mkdir()
@@ -140,38 +154,103 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path: Path) -> No
     assert last_checkpoint(tmp_path / "elsewhere") is None
 
 
-def limited(most: int) -> type:
-    class Limited(sentence_transformers.SentenceTransformerTrainer):
-        """A GPU whose memory holds ``most`` queries."""
+@contextmanager
+def memory(most: int, until: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """A GPU whose memory holds the activations of ``most`` texts while a model trains, as long as ``until`` says."""
 
-        def training_step(self, model: Any, inputs: dict[str, Any], *arguments: Any) -> Any:
-            if len(inputs["query_input_ids"]) > most:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            return super().training_step(model, inputs, *arguments)
+    def check(module: torch.nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        texts = named.get("input_ids", inputs[0] if inputs else None)
+        if isinstance(module, BertEmbeddings) and torch.is_grad_enabled() and len(texts) > most and until():
+            raise torch.OutOfMemoryError("CUDA out of memory")
 
-    return Limited
+    forward = BertEmbeddings.forward
+
+    def limited(module: Any, *inputs: Any, **named: Any) -> Any:
+        check(module, inputs, named)
+        return forward(module, *inputs, **named)
+
+    with patch.object(BertEmbeddings, "forward", limited):
+        yield
 
 
-def test_a_batch_that_does_not_fit_is_halved_and_that_is_said(
-    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+class Gradients(TrainerCallback):
+    """Keeps the gradients of each step, clipped."""
+
+    done, seconds = 0, 1.0
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, torch.Tensor]] = []
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        parameters = model.named_parameters()
+        self.steps.append({name: one.grad.clone() for name, one in parameters if one.grad is not None})
+
+
+TRAINED = [
+    ("biencoder", {}),
+    ("biencoder", {"distillation": "margin_mse"}),
+    ("splade", {}),
+    ("splade", {"share": 4, "pooling": "sum"}),
+    ("colbert", {}),
+    ("colbert", {"in_batch_negatives": False, "similarity": "l2"}),
+    ("monobert", {}),
+    ("monobert", {"in_batch_negatives": 0, "negatives": 1}),
+]
+
+
+@pytest.mark.parametrize(("system", "options"), TRAINED, ids=lambda one: one if isinstance(one, str) else "-".join(one))
+def test_a_batch_that_does_not_fit_has_the_same_gradients_in_mini_batches(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(sentence_transformers, "SentenceTransformerTrainer", limited(2))
-    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4)
-    facts = systems.system("biencoder").train(cell)
-    assert facts["batch_size"] == 2
-    assert facts["steps"] == 4
+    if "distillation" in options:
+        teacher = tiny_cell("monobert", trainable_release, tmp_path / "teacher", steps=1)
+        systems.system("monobert").train(teacher)
+        options = {**options, "teacher": str(teacher.model)}
+    facts, kept = [], []
+    for most in (1_000, 4):
+        gradients = Gradients()
+        monkeypatch.setattr(trainer, "_watch", lambda *_, gradients=gradients: gradients)
+        cell = tiny_cell(system, trainable_release, tmp_path / str(most), steps=1, **options)
+        with memory(most):
+            facts.append(systems.system(system).train(cell))
+        kept.append(gradients.steps[-1])
+    assert [one["mini_batch_size"] for one in facts] == [None, 4]
+    assert [one["batch_size"] for one in facts] == [8, 8]
+    assert facts[1]["first_loss"] == pytest.approx(facts[0]["first_loss"], rel=1e-4)
+    whole, mini = kept
+    assert set(mini) == set(whole) != set()
+    for name in whole:
+        torch.testing.assert_close(mini[name], whole[name], rtol=1e-3, atol=1e-6)
+
+
+def test_out_of_memory_goes_on_from_the_last_checkpoint_and_says_so(
+    trainable_release: Release, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[int] = []
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=8, checkpoint_every=4)
+    with memory(4, until=lambda: len(done) >= 6):
+        facts = systems.system("biencoder").train(cell, lambda progress: done.append(progress["step"]))
+    assert done == [1, 2, 3, 4, 5, 6, 5, 6, 7, 8]
+    assert (facts["batch_size"], facts["mini_batch_size"], facts["steps"]) == (8, 4, 8)
     said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
-    assert said == [
-        f"{cell.place.file}: out of memory at a batch of {batch}; beginning again with {batch // 2}" for batch in (8, 4)
-    ]
+    assert said == [f"{cell.place.file}: out of memory; going on in mini-batches of 4"]
     assert cell.model.is_dir()
 
 
-def test_a_batch_of_one_that_does_not_fit_is_one_sentence(
-    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sentence_transformers, "SentenceTransformerTrainer", limited(0))
-    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, batch_size=1)
-    with pytest.raises(UserError, match="does not hold a batch of one"):
+def test_a_text_that_does_not_fit_is_one_sentence(trainable_release: Release, tmp_path: Path) -> None:
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, batch_size=2)
+    with memory(0), pytest.raises(UserError, match="does not hold a mini-batch of one text"):
         systems.system("biencoder").train(cell)
     assert not cell.model.exists()
+
+
+def test_memory_that_an_evaluation_lacks_is_not_taken_for_that_of_a_step(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(sentence_transformers.SentenceTransformerTrainer, "evaluate", full)
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, evaluate_every=2, patience=1)
+    with pytest.raises(UserError, match="out of GPU memory in an evaluation or while mining; lower encode_batch"):
+        systems.system("biencoder").train(cell)

@@ -1,0 +1,95 @@
+"""Losses that sentence-transformers lacks: those of the papers' own repositories, and any loss in little memory."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+type Scores = Callable[..., Tensor]
+"""MaxSim of queries (n, tokens, d) and passages (m, columns, tokens, d), with their masks, as (n, m · columns)."""
+
+
+def in_batch_pairwise(share: int) -> Any:
+    """SPLADE's loss: a softmax over the positives of a share of the batch and a query's own negatives.
+
+    As ``InBatchPairwiseNLL`` in ``splade/losses/pairwise.py`` of github.com/naver/splade, where the share is what one
+    GPU has of the batch: another query's negatives never count, other than in sentence-transformers' loss.
+
+    Args:
+        share: queries whose positives compete; the batch is cut into as many shares as it takes.
+
+    Returns:
+        A loss with ``compute_loss_from_embeddings`` for sentence-transformers' ``SpladeLoss``.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    class InBatchPairwise(torch.nn.Module):
+        def compute_loss_from_embeddings(self, embeddings: "list[Tensor]", labels: "Tensor | None" = None) -> "Tensor":
+            """Mean over the queries; ``embeddings`` are (n, d): queries, positives and each column of negatives."""
+            losses = []
+            for queries, positives, *negatives in zip(*(column.split(share) for column in embeddings), strict=True):
+                own = [(queries * column).sum(dim=1, keepdim=True) for column in negatives]
+                scores = torch.cat([queries @ positives.T, *own], dim=1)
+                losses.append(cross_entropy(scores, torch.arange(len(queries), device=scores.device), reduction="none"))
+            return torch.cat(losses).mean()
+
+    return InBatchPairwise()
+
+
+def negative_squared_l2(queries: "Tensor", passages: "Tensor", **masks: "Tensor") -> "Tensor":
+    """ColBERT's ``--similarity l2``: for each token of a query −‖q − p‖² to the nearest of the passage, summed.
+
+    As ``colbert/modeling/colbert.py`` (v0.2, 2020) of github.com/stanford-futuredata/ColBERT, whose README trains with
+    it. For vectors of unit length −‖q − p‖² = 2 q·p − 2, so passages rank as by cosine, at twice the scale.
+    """
+    from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
+
+    return 2 * colbert_scores(queries, passages, **masks) - 2 * masks["queries_mask"].sum(dim=1, keepdim=True)
+
+
+def own_passages_only(scores: Scores) -> Scores:
+    """Scores whose softmax is over a query's own positive and negatives, without the other passages of the batch.
+
+    As ColBERT's ``colbert/training/training.py`` (v0.2, 2020), which scores each query with its own pair of passages.
+    ``scores`` are of n queries and the n groups of their passages.
+    """
+
+    def masked(queries: "Tensor", passages: "Tensor", **masks: "Tensor") -> "Tensor":
+        import torch
+
+        values = scores(queries, passages, **masks)
+        own = torch.eye(len(values), dtype=torch.bool, device=values.device)
+        return values.masked_fill(~own.repeat_interleave(values.shape[1] // len(values), dim=1), -torch.inf)
+
+    return masked
+
+
+def cached(loss: Any, mini_batch_size: int) -> Any:
+    """A loss of embeddings with the same gradients in less memory: only one mini-batch is embedded at a time.
+
+    GradCache (Gao et al., 2021), as sentence-transformers has it for some losses by name.
+
+    Args:
+        loss: of sentence-transformers, with ``compute_loss_from_embeddings``.
+        mini_batch_size: texts of a column that are embedded at once.
+    """
+    import torch
+    from sentence_transformers.base.losses.gradcache import CachedLossMixin
+
+    class Cached(CachedLossMixin, torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loss, self.model, self.mini_batch_size = loss, loss.model, mini_batch_size
+
+        def calculate_loss(self, reps: Any, labels: Any = None, *, with_backward: bool = False) -> Any:
+            value = self.loss.compute_loss_from_embeddings([torch.cat(column) for column in reps], labels)
+            if with_backward:
+                value.backward()
+            return value.detach() if with_backward else value
+
+        def forward(self, sentence_features: Any, labels: Any = None) -> Any:
+            return self.forward_cached(sentence_features, labels)
+
+    return Cached()
