@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -12,7 +13,7 @@ from eval_kit.errors import UserError
 from search.passages import collection_key
 from search.retriever import Retriever
 
-SYSTEMS = ("bm25", "biencoder", "splade", "colbert", "monobert")
+SYSTEMS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 class System(Protocol):
