@@ -29,7 +29,9 @@ def in_batch_pairwise(share: int) -> Any:
         def compute_loss_from_embeddings(self, embeddings: "list[Tensor]", labels: "Tensor | None" = None) -> "Tensor":
             """Mean over the queries; ``embeddings`` are (n, d): queries, positives and each column of negatives."""
             losses = []
-            for queries, positives, *negatives in zip(*(column.split(share) for column in embeddings), strict=True):
+            for queries, positives, *negatives in zip(
+                *(torch.split(column, share) for column in embeddings), strict=True
+            ):
                 own = [(queries * column).sum(dim=1, keepdim=True) for column in negatives]
                 scores = torch.cat([queries @ positives.T, *own], dim=1)
                 losses.append(cross_entropy(scores, torch.arange(len(queries), device=scores.device), reduction="none"))
@@ -38,7 +40,9 @@ def in_batch_pairwise(share: int) -> Any:
     return InBatchPairwise()
 
 
-def negative_squared_l2(queries: "Tensor", passages: "Tensor", **masks: "Tensor") -> "Tensor":
+def negative_squared_l2(
+    queries: "Tensor", passages: "Tensor", queries_mask: "Tensor", documents_mask: "Tensor"
+) -> "Tensor":
     """ColBERT's ``--similarity l2``: for each token of a query −‖q − p‖² to the nearest of the passage, summed.
 
     As ``colbert/modeling/colbert.py`` (v0.2, 2020) of github.com/stanford-futuredata/ColBERT, whose README trains with
@@ -46,7 +50,7 @@ def negative_squared_l2(queries: "Tensor", passages: "Tensor", **masks: "Tensor"
     """
     from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
 
-    return 2 * colbert_scores(queries, passages, **masks) - 2 * masks["queries_mask"].sum(dim=1, keepdim=True)
+    return 2 * colbert_scores(queries, passages, queries_mask, documents_mask) - 2 * queries_mask.sum(1, keepdim=True)
 
 
 def own_passages_only(scores: Scores) -> Scores:
@@ -56,10 +60,10 @@ def own_passages_only(scores: Scores) -> Scores:
     ``scores`` are of n queries and the n groups of their passages.
     """
 
-    def masked(queries: "Tensor", passages: "Tensor", **masks: "Tensor") -> "Tensor":
+    def masked(queries: "Tensor", passages: "Tensor", queries_mask: "Tensor", documents_mask: "Tensor") -> "Tensor":
         import torch
 
-        values = scores(queries, passages, **masks)
+        values = scores(queries, passages, queries_mask=queries_mask, documents_mask=documents_mask)
         own = torch.eye(len(values), dtype=torch.bool, device=values.device)
         return values.masked_fill(~own.repeat_interleave(values.shape[1] // len(values), dim=1), -torch.inf)
 
