@@ -272,7 +272,7 @@ def test_killed_at_any_step_of_the_joining_it_ends_with_the_same_index(tmp_path:
         shutil.rmtree(folder)
         if not killed[-1]:
             break
-    assert sum(killed) > 10 and not killed[-1]
+    assert sum(killed) >= 10 and not killed[-1]
 
 
 MANY = """
