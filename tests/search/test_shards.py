@@ -43,7 +43,8 @@ def content(folder: Path) -> dict[str, bytes]:
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".json":
             document = json.loads(path.read_text())
-            document.pop("seconds", None)
+            for shard in [document, *document.get("shards", [])]:
+                shard.pop("seconds", None)
             files[str(path.relative_to(folder))] = json.dumps(document).encode()
         elif path.is_file() and path.name != ".lock":
             files[str(path.relative_to(folder))] = path.read_bytes()
