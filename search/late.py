@@ -143,7 +143,7 @@ def _plaid(shards: Shards, folder: Path) -> None:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic in its Rust code is not an Exception
-            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            why = str(error).replace("\\n", "\n").strip().partition("\n")[0] or type(error).__name__
             raise UserError(f"{folder}: fast-plaid cannot build the index: {why}") from error
 
 

@@ -153,7 +153,8 @@ def read(folder: Path) -> "Shards":
     if not manifest:
         raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first")
     counts = tuple(shard["passages"] for shard in manifest["shards"])
-    return Shards(folder, manifest["key"], counts, manifest["seconds"], tuple(manifest["arrays"]))
+    seconds = sum(shard["seconds"] for shard in manifest["shards"])
+    return Shards(folder, manifest["key"], counts, seconds, tuple(manifest["arrays"]))
 
 
 @dataclass(frozen=True)
@@ -295,12 +296,12 @@ def _begin_joining(folder: Path, count: int) -> None:
     key = hashlib.sha256("".join(shard["key"] for shard in about).encode()).hexdigest()
     manifest = {
         "key": key,
-        "seconds": sum(shard["seconds"] for shard in about),
         "arrays": names,
         "shards": [
             {
                 "key": shard["key"],
                 "passages": shard["passages"],
+                "seconds": shard["seconds"],
                 "rows": {name: shape[0] for name, (_, shape) in shard["arrays"].items()},
             }
             for shard in about
@@ -342,8 +343,7 @@ def _split(folder: Path) -> None:
                 if "lengths" in rows:
                     first = starts["lengths"]
                     rows["lengths"] = np.diff(arrays["lengths"][first : first + shard["passages"] + 1]).astype(np.int32)
-                seconds = manifest["seconds"] / len(manifest["shards"])
-                about = {"key": shard["key"], "passages": shard["passages"], "seconds": seconds}
+                about = {name: shard[name] for name in ("key", "passages", "seconds")}
                 _write_folder(folder / f"{number:05d}", rows, about)
         for path in (folder / MANIFEST, folder / JOINING, *files.values()):
             path.unlink(missing_ok=True)
@@ -375,10 +375,10 @@ def _check_space(folder: Path, passages: int, total: int, index_share: float) ->
     """Refuse a disk that is too small, as the first shard of so many passages shows."""
     first = sum(file.stat().st_size for file in (folder / f"{0:05d}").iterdir())
     need, free = first * (1 + index_share) * total / passages, first + shutil.disk_usage(folder).free
-    told = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
-    LOG.info("%s: %s", folder, told)
+    expected = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
+    LOG.info("%s: %s", folder, expected)
     if need > free:
-        raise UserError(f"{folder}: {told}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
+        raise UserError(f"{folder}: {expected}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
 
 
 def _key(identity: str, batch: Sequence[tuple[str, str]]) -> str:

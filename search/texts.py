@@ -1,8 +1,8 @@
 """Passage texts on the disk, looked up by passage id.
 
-A folder of :mod:`search.shards` whose one array is the UTF-8 bytes of all texts, with ``order.npy`` beside it: the rows
-in ascending order of their passage ids. All are memory maps, so that processes share them, and looking a text up reads
-nothing else.
+A folder of :mod:`search.shards` whose one array is the UTF-8 bytes of all texts, with the passage ids in ascending
+order (``sorted.npy``) and their rows (``order.npy``) beside it. All are memory maps, so that processes share them, and
+looking a text up reads nothing else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +31,10 @@ def write(passages: Passages, folder: Path) -> "PassageTexts":
     written = shards.write(passages, folder, _bytes, IDENTITY, "reading passages")
     with shards.building(folder, "order", written.key) as missing:
         if missing:
-            with atomic.whole(folder / "order.npy") as part:
-                write_array(part, np.argsort(written.ids, kind="stable"))
+            order = np.argsort(written.ids, kind="stable")
+            for name, array in (("order", order), ("sorted", written.ids[order])):
+                with atomic.whole(folder / f"{name}.npy") as part:
+                    write_array(part, array)
     return PassageTexts(folder)
 
 
@@ -85,13 +87,13 @@ class PassageTexts:
         Raises:
             UserError: an id that is not among the passages'.
         """
-        known = self._shards.ids
         encoded = np.array([passage_id.encode() for passage_id in ids], np.bytes_)
-        positions = np.searchsorted(known, encoded.astype(known.dtype), sorter=self._order)
-        rows: NDArray[np.int64] = self._order[np.minimum(positions, len(known) - 1)]
-        absent = known[rows] != encoded
+        positions = np.searchsorted(self._sorted, encoded.astype(self._sorted.dtype))
+        positions = np.minimum(positions, len(self) - 1)
+        absent = self._sorted[positions] != encoded
         if absent.any():
             raise UserError(f"{self.folder}: holds no passage {ids[int(absent.argmax())]}")
+        rows: NDArray[np.int64] = self._order[positions]
         return rows
 
     def __reduce__(self) -> tuple[type["PassageTexts"], tuple[Path]]:
@@ -105,6 +107,10 @@ class PassageTexts:
     @cached_property
     def _order(self) -> NDArray[np.int64]:
         return np.load(self.folder / "order.npy", mmap_mode="r")  # type: ignore[no-any-return]
+
+    @cached_property
+    def _sorted(self) -> NDArray[np.bytes_]:
+        return np.load(self.folder / "sorted.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
 
 def _bytes(texts: list[str]) -> shards.Arrays:

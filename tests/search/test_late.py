@@ -108,6 +108,39 @@ def test_plaid_finds_the_same_first_passages_in_a_smaller_index(real, tmp_path: 
     assert all(hits == sorted(hits, key=lambda hit: -hit[1]) for hits in found)
 
 
+def test_plaid_keeps_no_tokens_and_says_so_to_whoever_asks_for_them(real, tmp_path: Path):
+    _, queries, tokens, ids = real
+    stored = encoded(tmp_path, tokens, ids)
+    late.build(stored, "plaid", tmp_path)
+    assert not (tmp_path / "tokens.npy").exists()
+    again = encoded(tmp_path, [], ids)  # encodes nothing
+    late.build(again, "plaid", tmp_path)
+    hits = next(iter(late.plaid(queries[:1], late.load(again, "plaid", tmp_path), again, 5)))
+    assert hits[0][0] == ids[0]
+    for use in (lambda: late.build(again, "exact", tmp_path), lambda: late.build(again, "faiss", tmp_path)):
+        with pytest.raises(UserError, match="the tokens were removed after an index was made of them; index the pass"):
+            use()
+
+
+def test_a_failing_plaid_is_one_sentence_and_leaves_the_tokens(tmp_path: Path, monkeypatch):
+    """The library panics at four dimensions, of which it cannot pack residuals."""
+    narrow = encoded(tmp_path, [np.eye(4, dtype=np.float32)] * 9, [f"p{n}" for n in range(9)])
+    before = {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(UserError) as caught:
+        late.build(narrow, "plaid", tmp_path)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{tmp_path}: fast-plaid cannot build the index: ") and "shape" in sentence
+    assert "\n" not in sentence and "frame" not in sentence
+    assert {path.name for path in tmp_path.iterdir()} == before | {".build.lock"}
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fast_plaid.search.FastPlaid.create", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        late.build(narrow, "plaid", tmp_path)
+
+
 @pytest.mark.parametrize("engine", late.ENGINES)
 def test_a_checkpoint_is_searched_as_the_library_would(engine, tmp_path: Path):
     from sentence_transformers import MultiVectorEncoder

@@ -43,7 +43,8 @@ def content(folder: Path) -> dict[str, bytes]:
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".json":
             document = json.loads(path.read_text())
-            document.pop("seconds", None)
+            for shard in [document, *document.get("shards", [])]:
+                shard.pop("seconds", None)
             files[str(path.relative_to(folder))] = json.dumps(document).encode()
         elif path.is_file() and path.name != ".lock":
             files[str(path.relative_to(folder))] = path.read_bytes()
@@ -272,7 +273,7 @@ def test_killed_at_any_step_of_the_joining_it_ends_with_the_same_index(tmp_path:
         shutil.rmtree(folder)
         if not killed[-1]:
             break
-    assert sum(killed) > 10 and not killed[-1]
+    assert sum(killed) >= 10 and not killed[-1]
 
 
 MANY = """
