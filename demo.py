@@ -1,4 +1,4 @@
-"""The kit's main job end to end on the embedded data: release, five systems, the papers' table, a report."""
+"""The kit's main job end to end on the embedded data: release, five systems, the papers' table, a report, and typos."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -11,13 +11,17 @@ from baselines import config
 from baselines.grid import grid
 from baselines.grid.display import watched
 from baselines.runners import local
+from baselines.search import make_runs, of_release, varied
+from baselines.systems.bm25 import Bm25
 from baselines.table import results
 from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
 from eval_kit.errors import UserError, reported
 from eval_kit.pages.report import write_report
-from eval_kit.release import open_release
+from eval_kit.protocols.wordings import changes_of
+from eval_kit.release import Release, open_release
+from eval_kit.tables import variations as tables
 
 QUERIES = 2_500
 """A quarter of the mini release's usual size: what a laptop trains on in minutes."""
@@ -31,7 +35,7 @@ def demo(
     shift: str = SHIFT,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Build a mini release, train systems without each part of a shift in turn, and compare them.
+    """Build a mini release, train systems without each part of a shift in turn, and compare them; then mistype queries.
 
     A demo that was killed goes on where it stopped.
 
@@ -53,8 +57,8 @@ def demo(
     release = open_release(place)
     if "negatives" not in release.configs:
         release = negatives.add(place)
-    tables, test_sets = len(release.manifest["tables"]), len(release.manifest["test_sets"])
-    console.print(f"{place}: {tables} tables, {test_sets} test sets, digest {release.digest[:16]}", highlight=False)
+    counts = f"{len(release.manifest['tables'])} tables, {len(release.manifest['test_sets'])} test sets"
+    console.print(f"{place}: {counts}, digest {release.digest[:16]}", highlight=False)
 
     cells = grid.cells(options, release, folder / "grid", [shift])
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
@@ -68,6 +72,19 @@ def demo(
     report = folder / "report.html"
     write_report(found.protocols, release, report)
     console.print(f"{report}", highlight=False)
+
+    console.rule("4. a typo in one word of each query: what BM25 loses")
+    runs = _mistyped_runs(release, folder / "typos")
+    console.print(tables.tables(changes_of(runs, release, allow_missing=True))[0])
+
+
+def _mistyped_runs(release: Release, folder: Path) -> list[Path]:
+    """BM25's runs of DL19 and of its planted typos."""
+    wordings = varied(release, ["dl19.typo"], ["dl19"])
+    queries = {folder / f"bm25.{name}.trec": texts for name, texts in wordings.items()}
+    queries[folder / "bm25.trec"] = release.queries("dl19")
+    make_runs(Bm25(), of_release(release), queries, folder / "index", Console(stderr=True))
+    return list(queries)
 
 
 if __name__ == "__main__":

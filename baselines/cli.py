@@ -192,6 +192,10 @@ class Texts:
     test_set: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only the queries of this test set; repeatable.")
     ] = None
+    variation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="And this wording of them, as dl19.typo.3, dl19.typo or all; repeatable."),
+    ] = None
     passages: Annotated[Path | None, typer.Option(metavar="TSV", help="Passages (id, tab, text) instead.")] = None
     queries: Annotated[Path | None, typer.Option(metavar="TSV", help="Queries (id, tab, text) instead.")] = None
 
@@ -212,32 +216,37 @@ class Output:
 @app.command()
 @takes(Model, Texts, Output)
 def search(model: Model, texts: Texts, output: Output) -> None:
-    """Search with BM25, a model, a published checkpoint or a prebuilt index, and write one run."""
+    """Search with BM25, a model, a published checkpoint or a prebuilt index, and write one run, or one a wording."""
     if model.show_list:
         _show_checkpoints(output.json_file)
         return
     source = model.source
     if texts.test_set and texts.queries is not None:
         raise UserError("--test-set is of a release, and --queries names a file instead")
+    if texts.variation and texts.queries is not None:
+        raise UserError("--variation is of a release, and --queries names a file instead")
 
     from rich.console import Console
 
-    from baselines.search import latency_ms, make_run
+    from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
 
     retriever = _retriever(model)
     name = output.name or Path(source).resolve().name
+    collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
-    refuse_overwriting([path for path in (texts.passages, texts.queries) if path is not None], [run, output.json_file])
-    collection, queries = _read(texts)
+    runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
+    inputs = [path for path in (texts.passages, texts.queries) if path is not None]
+    refuse_overwriting(inputs, [*runs, output.json_file])
     index = output.out / f"{name}.{'lucene' if model.system else 'index'}"
     if model.system is not None:
         shutil.rmtree(index, ignore_errors=True)
-    measured = make_run(retriever, collection, queries, run, index, Console(stderr=True), output.depth)
+    measured, *of_wordings = make_runs(retriever, collection, runs, index, Console(stderr=True), output.depth)
     if output.json_file is not None:
         measured["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
-    if not write_json({"name": name, **measured}, output.json_file):
-        typer.echo(str(run))
+    document = {"name": name, **measured} | ({"variations": of_wordings} if of_wordings else {})
+    if not write_json(document, output.json_file):
+        typer.echo("\n".join(map(str, runs)))
 
 
 def _retriever(model: Model) -> Any:
@@ -258,15 +267,17 @@ def _retriever(model: Model) -> Any:
 
 
 def _read(texts: Texts) -> Any:
-    from baselines.search import of_file, of_release, only
+    """Passages, queries, and the queries of each variation."""
+    from baselines.search import of_file, of_release, only, varied
     from eval_kit.files.formats import read_queries
     from eval_kit.release import open_release
 
     if texts.passages is not None and texts.queries is not None:
-        return of_file(texts.passages), read_queries(texts.queries)
+        return of_file(texts.passages), read_queries(texts.queries), {}
     release = open_release(texts.release)
     queries = only(release, texts.test_set or []) if texts.queries is None else read_queries(texts.queries)
-    return of_release(release) if texts.passages is None else of_file(texts.passages), queries
+    wordings = varied(release, texts.variation or [], texts.test_set or [])
+    return of_release(release) if texts.passages is None else of_file(texts.passages), queries, wordings
 
 
 def _refuse_unfit(options: dict[str, Any], known: dict[str, Any], owner: str) -> None:

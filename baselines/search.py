@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,25 +33,45 @@ def make_run(
     progress: Console,
     depth: int = DEPTH,
 ) -> dict[str, Any]:
-    """Index, search, and write one run; a killed call goes on from the passages that were encoded.
+    """One run: see :func:`make_runs`."""
+    return make_runs(retriever, collection, {run: queries}, index, progress, depth)[0]
+
+
+def make_runs(
+    retriever: Retriever,
+    collection: Passages,
+    queries: Mapping[Path, pl.DataFrame],
+    index: Path,
+    progress: Console,
+    depth: int = DEPTH,
+) -> list[dict[str, Any]]:
+    """Index once, then search and write each run; a killed call goes on from the passages that were encoded.
 
     Args:
         retriever: what searches.
         collection: the passages.
-        queries: ``query_id`` and ``text``.
-        run: the file, written whole or not at all; its name without ``.trec`` is the run's tag.
+        queries: ``query_id`` and ``text`` by run: the file, written whole or not at all; its name without ``.trec`` is
+            the run's tag.
         index: folder for the index.
         progress: where to say what is being done.
         depth: passages a query.
 
     Returns:
-        What was measured: see ``_facts``.
+        What was measured, by run.
     """
     begun = time.monotonic()
     if isinstance(retriever, Bm25):
         collection = counted(collection, "indexing passages", "passages")
     retriever.index(collection, index)
-    indexed = time.monotonic()
+    indexing = {"index_seconds": round(time.monotonic() - begun, 3), "index_bytes": shards.index_bytes(index)}
+    indexing |= _encoding(index)
+    return [_search(retriever, texts, run, index, progress, depth) | indexing for run, texts in queries.items()]
+
+
+def _search(
+    retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, progress: Console, depth: int
+) -> dict[str, Any]:
+    begun = time.monotonic()
     count = 0
 
     def counting() -> Iterator[tuple[str, str, int, float]]:
@@ -62,17 +82,14 @@ def make_run(
 
     with progress.status(f"searching {queries.height:,} queries"):
         writer.write(counting(), run, tag=run.stem)
-    searched = time.monotonic()
+    seconds = time.monotonic() - begun
     return {
         "run": str(run),
         "queries": queries.height,
         "lines": count,
         "depth": depth,
-        "index_seconds": round(indexed - begun, 3),
-        "search_seconds": round(searched - indexed, 3),
-        "queries_per_second": round(queries.height / (searched - indexed), 2),
-        "index_bytes": shards.index_bytes(index),
-        **_encoding(index),
+        "search_seconds": round(seconds, 3),
+        "queries_per_second": round(queries.height / seconds, 2),
     }
 
 
@@ -145,6 +162,27 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
             raise UserError(f"{release.folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
     chosen = pl.concat([release.test_sets[name].queries for name in test_sets])
     return queries.filter(pl.col("query_id").is_in(chosen.implode()))
+
+
+def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """``query_id`` and ``text`` of variations, by full name.
+
+    Args:
+        release: that holds them.
+        names: full names, or their first words (``dl19.typo``: every replica); or ``all``.
+        test_sets: only variations of these; of all, if none are named.
+
+    Raises:
+        UserError: the release has no variation of that name.
+    """
+    bases = [variation for variation in release.variations.values() if not test_sets or variation.base in test_sets]
+    chosen: dict[str, pl.DataFrame] = {}
+    for name in names:
+        named = [variation for variation in bases if name == "all" or f"{variation.full_name}.".startswith(f"{name}.")]
+        if not named:
+            raise UserError(f"{release.folder}: has no variation {name!r} of the test sets that are searched")
+        chosen |= {variation.full_name: release.wordings(variation) for variation in named}
+    return chosen
 
 
 def _encoding(index: Path) -> dict[str, Any]:

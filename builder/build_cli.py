@@ -51,6 +51,9 @@ def published(
     allow_partial: Annotated[
         bool, typer.Option("--allow-partial", help="Build what is available, and record what is missing.")
     ] = False,
+    unlicensed: Annotated[
+        bool, typer.Option("--unlicensed", help="Take in the variations and test sets whose authors state no licence.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Build the canonical release from the authors' lists."""
@@ -59,7 +62,7 @@ def published(
     if upstream is not None and not upstream.is_dir():
         raise UserError(f"{upstream}: there is no such folder")
     with Console(stderr=True).status("reading the authors' lists"):
-        release = draft(upstream, allow_partial)
+        release = draft(upstream, allow_partial, unlicensed)
     _write(release, out, as_json)
 
 

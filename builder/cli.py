@@ -107,13 +107,13 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder to write the test sets to.")] = Path("export"),
     format: Annotated[Format, typer.Option("--format")] = Format.beir,
 ) -> None:
-    """Write each test set as a BEIR folder, or as TREC topics and qrels."""
+    """Write each test set and variation as a BEIR folder, or as TREC topics and qrels."""
     from builder import export as exporting
     from eval_kit.release import open_release
 
     opened = open_release(release)
     folders = exporting.export(opened, out, format.value)
-    typer.echo(f"{out}: {len(folders)} test sets in {format.value} format")
+    typer.echo(f"{out}: {len(folders)} test sets and variations in {format.value} format")
     if format is Format.beir and "passages" not in opened.configs:
         typer.echo(f"  no corpus.jsonl: the passages are ir_datasets {opened.manifest['collection']}")
 
@@ -212,6 +212,25 @@ def negatives(
             f"{folder}: {report['negatives']:,} negatives of {report['queries']:,} queries "
             f"({report['fewer']:,} with fewer than {sample}); the release's digest is now {release.digest[:16]}"
         )
+
+
+@app.command()
+def typos(
+    test_set: Annotated[
+        list[str], typer.Option(metavar="NAME", help="Mistype the queries of this test set; repeatable.")
+    ],
+    folder: Folder = DEFAULT,
+    replicas: Annotated[int, typer.Option(min=1, help="How many times each kind of typo is drawn.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 13,
+) -> None:
+    """Mistype one word of each query in five ways, and add the wordings to the release as variations."""
+    from builder import typos as mistyping
+
+    release = mistyping.add(folder, test_set, replicas, seed)
+    for name, variation in release.variations.items():
+        if variation.source == mistyping.SOURCE:
+            typer.echo(name)
+    typer.echo(f"{folder}: the release's digest is now {release.digest[:16]}")
 
 
 @app.command()

@@ -13,6 +13,7 @@ from builder.release import Draft, Rule, Table
 from builder.shifts import length, wh
 from builder.sources import mini
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
+from builder.typos import planted
 from eval_kit.files.formats import by_id
 
 VERSION = "1.0.0"
@@ -41,7 +42,10 @@ def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft
         UserError: a parameter out of its range.
     """
     collection = mini.generate(mini.MiniParameters(seed, queries, strength))
-    tables = in_order([*_shifts(collection), *_benchmarks(collection), *_restrain(collection), *_qrels(collection)])
+    benchmarks = list(_benchmarks(collection))
+    dl19 = next(table.frame for table in benchmarks if (table.config, table.split) == ("resttest", "dl19"))
+    variations, typos = zip(*planted("dl19", dl19, seed=seed), strict=True)
+    tables = in_order([*_shifts(collection), *benchmarks, *_restrain(collection), *_qrels(collection), *typos])
     passages = Rule("synthetic passages", SOURCE)
     tables.append(Table("passages", "passages", by_id(collection.passages, "passage_id"), passages))
     remarks = []
@@ -58,6 +62,7 @@ def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft
         seed=seed,
         tables=tables,
         test_sets=test_sets(tables),
+        variations=variations,
         remarks=remarks,
     )
 

@@ -50,9 +50,7 @@ def draft(
     seeded = (parameters or ShiftParameters()).seeded(seed)
     chosen, left_out = _chosen(shifts, build)
     # mistakes of the quick ones show before the encoding
-    quick_first = sorted(
-        chosen, key=lambda shift: REBUILDABLE[shift].encodes
-    )
+    quick_first = sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes)
     results = [REBUILDABLE[shift].rebuild(build, getattr(seeded, shift)) for shift in quick_first]
     tables = in_order([*chain.from_iterable(result.tables for result in results), *build.shared_tables()])
     remarks = [

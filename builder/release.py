@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.schemas import validate
-from eval_kit.release import MANIFEST, verified_manifest
+from eval_kit.release import MANIFEST, Variation, verified_manifest
 
 NAME = "ms-marco-shift"
+VARIATIONS = "variations"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ class TestSet:
     measures: Sequence[str]
     where: tuple[str, Sequence[str]] | None = None
 
+    def query_ids(self, frame: pl.DataFrame) -> pl.Series:
+        """Its query ids, each once, from its table."""
+        if self.where is not None:
+            column, labels = self.where
+            frame = frame.filter(pl.col(column).cast(pl.String).is_in(list(labels)))
+        return frame["query_id"].unique(maintain_order=True)
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -75,6 +83,7 @@ class Draft:
     seed: int | None
     tables: Sequence[Table]
     test_sets: Sequence[TestSet]
+    variations: Sequence[Variation] = ()
     inputs: Sequence[Mapping[str, Any]] = ()
     missing: Sequence[Mapping[str, str]] = ()
     remarks: Sequence[str] = ()
@@ -142,6 +151,37 @@ def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, A
         return manifest
 
 
+def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> dict[str, Any]:
+    """Add variations to the release in ``folder``, or put them in the place of those it has; whole or not at all.
+
+    Args:
+        folder: a release.
+        variations: of test sets of the release.
+        tables: the wordings: the splits of the config ``variations`` that they name.
+
+    Returns:
+        The new manifest.
+
+    Raises:
+        UserError: the release is damaged, or cannot be written.
+    """
+    splits = {table.split: table for table in tables}
+    with _replacing(folder) as staging:
+        manifest = verified_manifest(folder)
+        replaced = [(VARIATIONS, split) for split in splits]
+        kept = [table for table in manifest["tables"] if (table["config"], table["split"]) not in replaced]
+        shutil.copytree(folder, staging, dirs_exist_ok=True)
+        manifest["tables"] = [*kept, *(_table(table) | {"sha256": _write_table(staging, table)} for table in tables)]
+        known = [entry for entry in manifest.get("variations", []) if entry["split"] not in splits]
+        manifest["variations"] = [
+            *known,
+            *(_variation(variation, splits[variation.split].frame) for variation in variations),
+        ]
+        manifest["digest"] = release_digest(manifest)
+        _describe_itself(staging, manifest)
+        return manifest
+
+
 def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """The names of all files of a release: manifest, card, tables, and whatever stands in ``reports/``; sorted.
 
@@ -160,23 +200,7 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 def describe(draft: Draft) -> dict[str, Any]:
     """The manifest of a draft, without the digests of files that are not written yet."""
-    tables = [
-        {
-            "config": table.config,
-            "split": table.split,
-            "path": table.path,
-            "rows": table.frame.height,
-            "columns": table.columns,
-            "digest": table_digest(table.frame, table.columns),
-            "rule": {
-                "text": table.rule.text,
-                "source": table.rule.source,
-                "parameters": dict(table.rule.parameters),
-                "inputs": list(table.rule.inputs),
-            },
-        }
-        for table in draft.tables
-    ]
+    tables = list(map(_table, draft.tables))
     frames = {(table.config, table.split): table.frame for table in draft.tables}
     manifest = {
         "name": NAME,
@@ -192,6 +216,10 @@ def describe(draft: Draft) -> dict[str, Any]:
         "missing": [dict(part) for part in draft.missing],
         "remarks": list(draft.remarks),
     }
+    if draft.variations:
+        manifest["variations"] = [
+            _variation(variation, frames[VARIATIONS, variation.split]) for variation in draft.variations
+        ]
     manifest["digest"] = release_digest(manifest)
     return manifest
 
@@ -209,10 +237,7 @@ def _replacing(out: Path) -> Iterator[Path]:
 def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
     manifest = describe(draft)
     for table, entry in zip(draft.tables, manifest["tables"], strict=True):
-        path = folder / table.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write_parquet(table, path)
-        entry["sha256"] = file_sha256(path)
+        entry["sha256"] = _write_table(folder, table)
     for name, text in draft.reports.items():
         (folder / "reports").mkdir(exist_ok=True)
         (folder / "reports" / name).write_text(text, encoding="utf-8")
@@ -226,6 +251,32 @@ def _describe_itself(folder: Path, manifest: Mapping[str, Any]) -> None:
     validate("release", manifest)
     (folder / "README.md").write_text(render(folder, manifest), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """The manifest's entry, without the digest of the file."""
+    return {
+        "config": table.config,
+        "split": table.split,
+        "path": table.path,
+        "rows": table.frame.height,
+        "columns": table.columns,
+        "digest": table_digest(table.frame, table.columns),
+        "rule": {
+            "text": table.rule.text,
+            "source": table.rule.source,
+            "parameters": dict(table.rule.parameters),
+            "inputs": list(table.rule.inputs),
+        },
+    }
+
+
+def _write_table(folder: Path, table: Table) -> str:
+    """Write the table's file; returns its sha256."""
+    path = folder / table.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_parquet(table, path)
+    return file_sha256(path)
 
 
 def _write_parquet(table: Table, path: Path) -> None:
@@ -251,8 +302,12 @@ def _test_set(test_set: TestSet, frame: pl.DataFrame) -> dict[str, Any]:
     if test_set.where is not None:
         column, values = test_set.where
         entry |= {"column": column, "values": list(values)}
-        frame = frame.filter(pl.col(column).cast(pl.String).is_in(list(values)))
-    return entry | {"queries": frame["query_id"].n_unique()}
+    return entry | {"queries": len(test_set.query_ids(frame))}
+
+
+def _variation(variation: Variation, frame: pl.DataFrame) -> dict[str, Any]:
+    invalid = None if variation.invalid is None else sorted(variation.invalid)
+    return asdict(variation) | {"invalid": invalid, "queries": frame.height}
 
 
 def _column(name: str, dtype: pl.DataType) -> dict[str, Any]:

@@ -16,6 +16,9 @@ CONFIGS = (
     *SHIFTS,
     "chameleons",
     "trec_dl",
+    "dl_typo",
+    "dlhard",
+    "variations",
     "validation",
     "qrels",
     "negatives",
@@ -27,6 +30,9 @@ DEV_MEASURES = ("RR@10", "R@100", "R@1000")
 DL_MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100", "R(rel=2)@1000")
 OTHER_MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000")
 CHAMELEON_MEASURES = ("AP", "nDCG", "RR@10", "R@1000")
+DL_HARD_MEASURES = ("nDCG@10", "RR(rel=2)", "AP(rel=2)", "R(rel=2)@1000")
+OWN_TEST_SETS = {"dl_typo": DL_MEASURES, "dlhard": DL_HARD_MEASURES}
+"""Configs that are one test set each, with queries and judgements of their own."""
 BY_SPLIT = {"dev": DEV_MEASURES, "dl19": DL_MEASURES, "dl20": DL_MEASURES}
 MAIN_SPLITS = ("dev", "test")
 """Evaluation splits that are large enough to be parted, the better first."""
@@ -74,6 +80,9 @@ def _test_sets(have: Tables) -> Iterator[TestSet]:
     for split in (split for config, split in have if config == "chameleons"):
         if ("qrels", split) in have:
             yield from _chameleons(split, have["chameleons", split])
+    for name, measures in OWN_TEST_SETS.items():
+        if {(name, "test"), ("qrels", name)} <= have.keys():
+            yield TestSet(name, name, name, "test", name, measures)
 
 
 def _undivided_dl(have: Tables, elsewhere: Sequence[str]) -> Iterator[TestSet]:

@@ -13,7 +13,7 @@ from builder.card import check_version
 from builder.shifts import length, wh
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
-from eval_kit.release import Release, check_content, read_manifest
+from eval_kit.release import Release, Variation, check_content, read_manifest
 from eval_kit.shifts import CLUSTERED, SHIFTS
 
 
@@ -66,6 +66,8 @@ def _rules(release: Release) -> Iterator[Check]:
         yield Check("the validation queries are outside every shift", _validation_inside(release))
     if restrain := release.configs.get("restrain"):
         yield Check("interpolate and extrapolate share no query", _regimes_overlap(release, restrain))
+    for variation in release.variations.values():
+        yield Check(f"{variation.full_name} words queries of {variation.base}", _miswordings(release, variation))
     if negatives.CONFIG in release.configs:
         yield Check("negatives are passages of the collection that nobody judged relevant", negatives.fault(release))
     for name, test_set in release.test_sets.items():
@@ -98,6 +100,11 @@ def _one_cluster(frame: pl.DataFrame) -> str:
     return _count(frame, frame["query_id"].is_duplicated())
 
 
+def _one_wording(frame: pl.DataFrame) -> str:
+    """each query is worded once"""
+    return _count(frame, frame["query_id"].is_duplicated())
+
+
 def _once_in_each_cluster(frame: pl.DataFrame) -> str:
     """each query is once in a cluster"""
     return _count(frame, frame.select("query_id", "cluster").is_duplicated())
@@ -121,6 +128,7 @@ def _unique_pairs(frame: pl.DataFrame) -> str:
 _RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
     **{name: [_once_in_each_cluster if shift.overlaps else _one_cluster] for name, shift in SHIFTS.items()},
     "chameleons": [_levels_nest, _one_cluster],
+    "variations": [_one_wording],
     "qrels": [_unique_pairs],
 }
 
@@ -139,6 +147,20 @@ def _train_and_test_overlap(release: Release, shift: str) -> str:
     train, test = (release.table(shift, split)["query_id"] for split in ("train", "test"))
     shared = test.filter(test.is_in(train.implode()))
     return f"{shared.n_unique()} are in both, first {shared[0]}" if len(shared) else ""
+
+
+def _miswordings(release: Release, variation: Variation) -> str:
+    if variation.base not in release.test_sets:
+        return f"there is no test set {variation.base}"
+    wordings, base = release.wordings(variation), release.test_sets[variation.base]
+    extra = wordings.filter(~pl.col("query_id").is_in(base.queries.implode()))
+    empty = wordings.filter(pl.col("text").str.strip_chars().fill_null("") == "")
+    strangers = (variation.invalid or frozenset()) - set(wordings["query_id"])
+    if extra.height:
+        return f"{extra.height:,} queries are not in {variation.base}, first {extra['query_id'][0]}"
+    if empty.height:
+        return f"{empty.height:,} queries have no text, first {empty['query_id'][0]}"
+    return f"{len(strangers)} invalid queries have no wording, first {min(strangers)}" if strangers else ""
 
 
 def _validation_inside(release: Release) -> str:

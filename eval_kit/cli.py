@@ -228,6 +228,54 @@ def chameleons(
 
 
 @app.command()
+def variations(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="<system>.<base>.<variation>.trec, and <system>.trec for the original."),
+    ],
+    test_set: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Compare on this part of the varied queries only.")
+    ] = None,
+    pivot: Annotated[
+        str | None, typer.Option(metavar="SYSTEM", help="For LongEval's effect ratio and ΔRI, such as bm25.")
+    ] = None,
+    ranker: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SYSTEM=RANKER",
+            help="On chameleons.veiled.50: set SYSTEM beside this ranker of CIKM 2021, Table 7. Default: of its name.",
+        ),
+    ] = None,
+    release: Release = None,
+    revision: Revision = None,
+    format: Annotated[Format, typer.Option(help="How to print the results.")] = Format.table,
+    json_file: JsonFile = None,
+    seed: Seed = 0,
+    allow_missing: AllowMissing = False,
+) -> None:
+    """What systems lose when the same queries are mistyped, reformulated or paraphrased; paired by query."""
+    from eval_kit.console import refuse_overwriting, screen, status, write_json
+    from eval_kit.files.schemas import validate
+    from eval_kit.protocols.wordings import changes_of
+    from eval_kit.release import open_release
+    from eval_kit.tables import variations as tables
+
+    refuse_overwriting(runs, [json_file])
+    opened = open_release(release, revision)
+    with status("reading runs") as on_run:
+        rankers = dict(pair.split("=", 1) if "=" in pair else (pair, "") for pair in ranker or [])
+        result = changes_of(runs, opened, test_set, pivot, rankers, seed, allow_missing, on_run)
+    document = result.as_json()
+    validate("variations", document)
+    if write_json(document, json_file):
+        return
+    if format is Format.table:
+        tables.show(result, screen())
+    else:
+        typer.echo(tables.FORMATS[format.value](result), nl=False)
+
+
+@app.command()
 def validate(
     submission: Annotated[Path, typer.Argument(help="A folder with submission.json and its runs.")],
     release: Release = None,

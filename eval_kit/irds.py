@@ -2,10 +2,9 @@
 
 Importing this module registers the default release (``$MS_MARCO_SHIFT_RELEASE`` or ``./ms-marco-shift``), if there
 is one; :func:`register` takes any other. Test sets are ``msmarco-passage/shift/<name>`` (``topic/c0``,
-``chameleons/lesser/50``); the training queries of a model that never sees a cluster are its complement,
-``…/topic/not-c0``. Ids of a release that brings its own passages start with ``ms-marco-shift-mini`` (the synthetic
-collection) or ``ms-marco-shift-rebuilt`` instead of
-``msmarco-passage``.
+``chameleons/lesser/50``), other wordings of their queries ``…/dev/typo/3``; the training queries of a model that never
+sees a cluster are its complement, ``…/topic/not-c0``. Ids of a release that brings its own passages start with
+``ms-marco-shift-mini`` (the synthetic collection) or ``ms-marco-shift-rebuilt`` instead of ``msmarco-passage``.
 
 ``python -m eval_kit.irds export <id> queries`` is ir_datasets' own command line with these ids registered.
 """
@@ -33,6 +32,11 @@ CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
     "dev": ["Bajaj2016Msmarco"],
     "dl19": ["Craswell2019TrecDl"],
     "dl20": ["Craswell2020TrecDl"],
+    "dl_typo": ["Zhuang2022CharacterBert"],
+    "dlhard": ["Mackie2021DlHard"],
+    "ielab/CharacterBERT-DR": ["Zhuang2022CharacterBert"],
+    "Narabzad/Chameleons": ["Arabzadeh2021Chameleons"],
+    "Guzpenha/query_variation_generators": ["Penha2022Variations"],
 }
 GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly relevant"}
 
@@ -129,7 +133,7 @@ def register(source: str | os.PathLike[str] | None = None, revision: str | None 
     prefix = f"{_collection(release)}/shift"
     docs = _docs(release)
     new = []
-    for entry in [*_test_sets(release), *_training_sets(release)]:
+    for entry in [*_test_sets(release), *_variations(release), *_training_sets(release)]:
         dataset_id = f"{prefix}/{entry.name}"
         if dataset_id in list(ir_datasets.registry):
             continue
@@ -153,6 +157,16 @@ def _test_sets(release: Release) -> Iterator[Entry]:
 def _test_queries(release: Release, test_set: Mapping[str, Any]) -> pl.DataFrame:
     rows = release.table(test_set["config"], test_set["split"])
     return rows.filter(pl.col(test_set["column"]).is_in(test_set["values"])) if "column" in test_set else rows
+
+
+def _variations(release: Release) -> Iterator[Entry]:
+    rules = _rules(release)
+    for name, variation in release.variations.items():
+        base = release.test_sets[variation.base]
+        description = f"Test set {base.name}, its queries worded otherwise: {rules['variations', variation.split]}."
+        citations = [*CITATIONS.get(base.shift, []), *CITATIONS.get(variation.source, [])]
+        documentation = Documentation(description, base.measures, citations)
+        yield Entry(name.replace(".", "/"), partial(release.wordings, variation), base.qrels, documentation)
 
 
 def _training_sets(release: Release) -> Iterator[Entry]:

@@ -44,6 +44,7 @@ def test_the_demo_ends_in_the_papers_table_and_a_report(tmp_path: Path):
     table = done.stdout[done.stdout.index("RR@10") :]
     for line in ("bm25", "biencoder  Avg In", "Out", "Rel Loss"):
         assert line in table
+    assert "typo.swap_key" in done.stdout[done.stdout.index("dl19, nDCG@10") :]
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert "biencoder" in page
     models = {model: model.stat().st_mtime_ns for model in (tmp_path / "demo" / "grid").glob("*/model")}

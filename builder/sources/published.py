@@ -12,12 +12,13 @@ import polars as pl
 from builder import validation
 from builder.release import Draft, Rule, Table
 from builder.shifts import length, wh
-from builder.sources import irds
+from builder.sources import irds, variations
 from builder.sources.fetch import SourceFile, declared, input_record, obtain
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
+from eval_kit.release import Variation
 
 VERSION = "1.0.0"
 COLLECTION = "msmarco-passage"
@@ -43,26 +44,32 @@ DL_QRELS = {
 }
 
 
-def draft(upstream: Path | None = None, allow_partial: bool = False) -> Draft:
+def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed: bool = False) -> Draft:
     """Gather the published lists.
 
     Args:
         upstream: folder with the files at ``owner/name/path``; without it they are downloaded.
         allow_partial: leave out, and name in ``missing``, what cannot be had, instead of stopping.
+        unlicensed: take the variations and test sets too whose authors state no licence.
 
     Raises:
         UserError: something cannot be had (without ``allow_partial``), or a file is not the declared one.
     """
-    return _Gathering(upstream).draft(allow_partial)
+    return _Gathering(upstream, unlicensed).draft(allow_partial)
 
 
 class _Gathering:
     """One gathering of the parts: the files at hand, and what the parts have yielded so far."""
 
-    def __init__(self, upstream: Path | None) -> None:
-        self.files: Mapping[str, SourceFile] = declared()
+    def __init__(self, upstream: Path | None, unlicensed: bool) -> None:
+        allowed = {part: unlicensed or part.licence != variations.NONE_STATED for part in variations.parts()}
+        self.variation_parts = [part for part in allowed if allowed[part]]
+        self.left_out = [part for part in allowed if not allowed[part]]
+        unused = set(chain.from_iterable(part.files for part in self.left_out))
+        self.files: Mapping[str, SourceFile] = {id: file for id, file in declared().items() if id not in unused}
         self.paths, self.lacking = obtain(self.files.values(), upstream)
         self.tables: list[Table] = []
+        self.variations: list[Variation] = []
         self.missing: list[dict[str, str]] = []
         self.remarks: list[str] = []
         self.reports: dict[str, str] = {}
@@ -80,6 +87,7 @@ class _Gathering:
             self._chameleons,
             self._trec_dl,
             self._evaluation_qrels,
+            self._variations,
         ]
         for part in parts:
             part()
@@ -101,6 +109,7 @@ class _Gathering:
             seed=None,
             tables=tables,
             test_sets=test_sets(tables),
+            variations=self.variations,
             inputs=[input_record(self.files[file], self.paths[file]) for file in used],
             missing=self.missing,
             remarks=self.remarks,
@@ -324,6 +333,26 @@ class _Gathering:
                 pairs = self._unique_pairs(f"qrels/{split}", read_trec_qrels(self.paths[file]))
                 rule = Rule("the official judgements", file, [file])
                 self._add("qrels", split, by_id(pairs, "query-id", "corpus-id"), rule)
+
+    def _variations(self) -> None:
+        """Other wordings of the test sets' queries, and the test sets that came with them."""
+        available = [part for part in self.variation_parts if not self._lack(part.what, part.files)]
+        for part in available:
+            self.tables += part.test_set(self.paths)
+        frames = {(table.config, table.split): table.frame for table in self.tables}
+        bases = {base.name: base.query_ids(frames[base.config, base.split]) for base in test_sets(self.tables)}
+        for part in available:
+            for wordings in part.wordings(self.paths):
+                variation = wordings.variation
+                if variation.base not in bases:
+                    self._miss(f"the variation {variation.full_name}", f"the test set {variation.base} cannot be had")
+                    continue
+                wordings.check(bases[variation.base])
+                self.variations.append(variation)
+                self.tables.append(wordings.table)
+        if self.left_out:
+            names = ", ".join(part.what for part in self.left_out)
+            self.remarks.append(f"left out: {names}; their authors state no licence (--unlicensed takes them in)")
 
     def _with_text(self, what: str, ids: pl.DataFrame) -> pl.DataFrame:
         """Add the query text, as far as it can be had; the rest is null and recorded as missing."""

@@ -51,7 +51,7 @@ class OrderedDigest:
 
 
 def release_digest(manifest: Mapping[str, Any]) -> str:
-    """The identity of a release: sha256 over its tables' digests and its test sets, as canonical JSON.
+    """The identity of a release: sha256 over its tables' digests, test sets and variations, as canonical JSON.
 
     The columns count too: the files hold a label's number, so its names in the manifest are content.
     """
@@ -63,6 +63,8 @@ def release_digest(manifest: Mapping[str, Any]) -> str:
         "collection": manifest["collection"],
         "missing": sorted(item["what"] for item in manifest["missing"]),
     }
+    if "variations" in manifest:  # a release without them has the digest that it had before there were any
+        content["variations"] = sorted(manifest["variations"], key=lambda variation: str(variation["split"]))
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 

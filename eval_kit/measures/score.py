@@ -1,7 +1,8 @@
 """Score runs on the test sets they cover: every figure with its n, its missing queries and its ties."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse, per_query, with_ties_resolved
 from eval_kit.release import Release, TestSet
-from eval_kit.runs.covered_test_sets import Coverage, covered
+from eval_kit.runs.covered_test_sets import Coverage, complete, covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 
@@ -85,18 +86,56 @@ def score(
     Raises:
         UserError: a run that cannot be used; nothing is scored then.
     """
-    test_sets = release.test_sets
-    splits = sorted({test_set.qrels for test_set in test_sets.values()})
+
+    def choose(run: Path, queries: pl.Series) -> Coverage:
+        return covered(run, queries, release.test_sets, release.known_queries, allow_missing)
+
+    return _scores(runs, release, release.test_sets.values(), choose, on_run)
+
+
+def score_on(
+    test_sets: Mapping[Path, Sequence[TestSet]],
+    release: Release,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Scores:
+    """Score each run on the test sets given for it, and on no others.
+
+    Args:
+        test_sets: of each run file; with judgements of the release, but not necessarily in it.
+        release: that holds the judgements.
+        allow_missing: as for :func:`score`.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: a run that cannot be used, or that lacks more than 1 % of a test set's queries.
+    """
+
+    def choose(run: Path, queries: pl.Series) -> Coverage:
+        return complete(run, queries, test_sets[run], allow_missing)
+
+    return _scores(list(test_sets), release, list(chain.from_iterable(test_sets.values())), choose, on_run)
+
+
+def _scores(
+    runs: Sequence[Path],
+    release: Release,
+    test_sets: Collection[TestSet],
+    choose: Callable[[Path, pl.Series], Coverage],
+    on_run: Callable[[Path], object],
+) -> Scores:
+    """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
+    splits = sorted({test_set.qrels for test_set in test_sets})
     qrels = {split: release.qrels(split) for split in splits}
     judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
-    measures = {parse(name) for test_set in test_sets.values() for name in test_set.measures}
+    measures = {parse(name) for test_set in test_sets for name in test_set.measures}
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     figures: list[Figure] = []
     sources = []
     for run, name in zip(runs, _names(runs), strict=True):
         on_run(run)
         ranked = rank_judged(run, judged, cutoffs)
-        coverage = covered(run, ranked.queries["query_id"], test_sets, release.known_queries, allow_missing)
+        coverage = choose(run, ranked.queries["query_id"])
         figures += _figures(name, ranked, qrels, coverage.test_sets)
         sources.append(source_of(name, ranked, coverage))
     provenance = {

@@ -69,8 +69,8 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     table = pl.DataFrame(rows)
     if shift.clustered:
         models_in = len(shift.parts(release)) - 1
-        return _holm_corrected(table.with_columns(models_in=pl.lit(models_in)), ["measure"])
-    return _holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
+        return holm_corrected(table.with_columns(models_in=pl.lit(models_in)), ["measure"])
+    return holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
 
 
 def _by_part(values: pl.DataFrame, shift: Shift, release: Release) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
@@ -109,7 +109,8 @@ def _compared(pairs: Pairs, seed: int) -> Iterator[dict[str, Any]]:
         yield row | {"p": test.p, "d": test.d, "queries": test.n, "seeds": loss.rel_loss.seeds}
 
 
-def _holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
+def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
+    """The table with ``p_holm``: its column ``p`` corrected over the rows that agree in the columns ``family``."""
     parts = [
         part.with_columns(pl.Series("p_holm", holm(part["p"].to_list()), pl.Float64))
         for part in table.with_row_index("row").partition_by(family)

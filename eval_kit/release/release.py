@@ -54,6 +54,42 @@ class TestSet:
 
 
 @dataclass(frozen=True)
+class Variation:
+    """Another wording of a test set's queries: one entry of the manifest's ``variations``.
+
+    Attributes:
+        base: the test set, whose query ids and judgements hold.
+        family: ``typo``, ``reformulation``, ``wording`` or ``spelling``.
+        method: within the family, or None where it has one only.
+        replica: which of several applications of the method, from 1; None where there is one.
+        split: of the config ``variations``.
+        invalid: ids of the queries whose wording people judged to ask something else; None where nobody judged.
+        source: repository or module that the wordings come from.
+        licence: of the wordings.
+    """
+
+    base: str
+    family: str
+    method: str | None
+    replica: int | None
+    split: str
+    invalid: frozenset[str] | None
+    source: str
+    licence: str
+
+    @property
+    def group(self) -> str:
+        """Family and method: what all replicas share."""
+        return f"{self.family}.{self.method}" if self.method else self.family
+
+    @property
+    def full_name(self) -> str:
+        """Base, family, method and replica, as run files are named: ``dl19.typo.3``."""
+        replica = f".{self.replica}" if self.replica else ""
+        return f"{self.base}.{self.group}{replica}"
+
+
+@dataclass(frozen=True)
 class Release:
     """A verified release folder; tables are read when they are asked for."""
 
@@ -121,6 +157,28 @@ class Release:
                 qrels=entry["qrels"],
             )
         return sets
+
+    def queries(self, test_set: str) -> pl.DataFrame:
+        """``query_id`` and ``text`` of a test set, in the order of its query ids."""
+        entry = next(entry for entry in self.manifest["test_sets"] if entry["name"] == test_set)
+        texts = self.table(entry["config"], entry["split"]).select("query_id", "text").unique("query_id")
+        ids = self.test_sets[test_set].queries.to_frame("query_id")
+        return ids.join(texts, on="query_id", how="left", maintain_order="left")
+
+    @cached_property
+    def variations(self) -> dict[str, Variation]:
+        """All variations by full name, in the manifest's order."""
+        variations = {}
+        for entry in self.manifest.get("variations", []):
+            fields = {name: value for name, value in entry.items() if name != "queries"}
+            invalid = None if entry["invalid"] is None else frozenset(entry["invalid"])
+            variation = Variation(**{**fields, "invalid": invalid})
+            variations[variation.full_name] = variation
+        return variations
+
+    def wordings(self, variation: Variation) -> pl.DataFrame:
+        """``query_id`` and ``text`` of a variation."""
+        return self.table("variations", variation.split)
 
     def qrels(self, split: str) -> pl.DataFrame:
         """Judgements of one split: ``query_id``, ``passage_id`` (strings) and ``relevance`` (int64)."""

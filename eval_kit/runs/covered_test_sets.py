@@ -1,6 +1,6 @@
 """Which test sets a run is scored on, from nothing but the query ids it holds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from eval_kit.runs.reader import RunError, read_pieces
 
 MOST_MISSING = 0.01
 """The share of a test set's queries that a run may lack without being asked."""
+
+SELECTIONS = ("dlhard",)
+"""Test sets selected from the topics of others: runs of those may hold some of their queries."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,11 @@ def covered(
     share = {name: len(ids & of_set) / len(of_set) for name, of_set in members.items()}
     chosen = {name for name in members if share[name] >= 1 - MOST_MISSING}
     judged = set().union(*members.values())
-    left = (ids & judged).difference(*(members[name] for name in chosen))
+    expected = set().union(*(members[name] for name in members if name in chosen or name not in SELECTIONS))
+    left = (ids & expected).difference(*(members[name] for name in chosen))
     if left and not allow_missing:
         name = _explaining_most(left, members, share)
-        lacking = len(members[name] - ids)
-        raise RunError(
-            f"{run}: {lacking:,} of the {len(members[name]):,} queries of {name} are missing, more than 1 %; "
-            "--allow-missing scores them as 0"
-        )
+        raise _lacking(run, len(members[name] - ids), test_sets[name])
     if not left and not chosen:
         raise RunError(f"{run}: this release judges none of its {len(ids):,} queries")
     while left:
@@ -71,6 +71,33 @@ def covered(
         left -= members[name]
     covers = [name for name in test_sets if any(members[name] <= members[larger] for larger in chosen)]
     return Coverage([test_sets[name] for name in covers], len(ids - judged))
+
+
+def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_missing: bool = False) -> Coverage:
+    """Check that a run holds the queries of test sets, all but 1 % of them.
+
+    Args:
+        run: the file, for messages.
+        queries: the run's distinct query ids; others than those of the test sets are left out.
+        test_sets: that the run is to be scored on.
+        allow_missing: score a query that is missing as 0, however many are.
+
+    Raises:
+        RunError: more than 1 % of the queries of a test set are missing.
+    """
+    ids = set(queries)
+    for test_set in test_sets:
+        lacking = len(test_set.query_ids - ids)
+        if lacking > MOST_MISSING * len(test_set.query_ids) and not allow_missing:
+            raise _lacking(run, lacking, test_set)
+    return Coverage(list(test_sets), len(ids.difference(*(test_set.query_ids for test_set in test_sets))))
+
+
+def _lacking(run: Path, queries: int, test_set: TestSet) -> RunError:
+    return RunError(
+        f"{run}: {queries:,} of the {len(test_set.query_ids):,} queries of {test_set.name} are missing, more than 1 %; "
+        "--allow-missing scores them as 0"
+    )
 
 
 def _explaining_most(left: set[str], members: Mapping[str, frozenset[str]], share: Mapping[str, float]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval_kit.errors import UserError
-from eval_kit.release import Release
+from eval_kit.release import Release, Variation
 from eval_kit.shifts import SHIFTS, check_names
 
 _NAME = re.compile(rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>\d+))?")
@@ -90,6 +90,68 @@ def named(
             raise UserError(f"{run}: a second run of the cell {cell.file}")
         cells[run] = cell
     return cells
+
+
+@dataclass(frozen=True)
+class WordedRun:
+    """A run of a system on the original wording of some queries (``variation`` is None) or on a variation of them."""
+
+    path: Path
+    system: str
+    variation: Variation | None
+
+
+def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
+    """The wording that each run searched, as its file name tells.
+
+    Runs of a variation are named ``<system>.<base>.<variation>.trec``, such as ``bm25.dl19.typo.3.trec``; runs of the
+    original queries ``<system>.trec`` or ``<system>.<base>.trec``.
+
+    Returns:
+        In the order of the runs.
+
+    Raises:
+        UserError: the release has no variations; two runs of one system and wording; a run of the original queries of
+            a system without any run of a variation, as its file name may have been meant to tell one.
+    """
+    if not release.variations:
+        raise UserError(f"{release.folder}: has no query variations")
+    bases = dict.fromkeys(variation.base for variation in release.variations.values())
+    worded_runs: dict[str, WordedRun] = {}
+    for run in runs:
+        name = run_name(run)
+        if name in worded_runs:
+            raise UserError(f"{run}: a second run of {name}")
+        named_for = [full_name for full_name in release.variations if name.endswith(f".{full_name}")]
+        ending = max(named_for, default="", key=len) or next((base for base in bases if name.endswith(f".{base}")), "")
+        system = name.removesuffix(f".{ending}")
+        worded_runs[name] = WordedRun(run, system, release.variations.get(ending))
+    varied = {run.system for run in worded_runs.values() if run.variation}
+    for worded_run in worded_runs.values():
+        if worded_run.system not in varied:
+            raise UserError(
+                f"{worded_run.path}: its name tells no variation; if it is of one, name it "
+                f"<system>.<base>.<variation>.trec, such as {worded_run.system}.{next(iter(release.variations))}.trec"
+            )
+    return list(worded_runs.values())
+
+
+def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
+    """The run of the same system on the original wording.
+
+    Raises:
+        UserError: there is none; with the file names expected.
+    """
+    assert worded_run.variation
+    names = [f"{worded_run.system}.{worded_run.variation.base}", worded_run.system]
+    originals = {run_name(run.path): run for run in runs if run.variation is None}
+    for name in names:
+        if name in originals:
+            return originals[name]
+    raise UserError(
+        f"{worded_run.path}: no run of {worded_run.system} on the original queries is given to compare with; "
+        f"expected {names[0]}.trec or {names[1]}.trec"
+    )
 
 
 def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:

@@ -1,0 +1,65 @@
+"""MS MARCO Chameleons, Table 7: what reformulations do to rankers on the Veiled set at 50 %, beside our systems."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.release.reference import published
+
+TABLE = "cikm2021-table7"
+TEST_SET = "chameleons.veiled.50"
+MEASURE = "AP"
+ORIGINAL = "original"
+
+
+def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.DataFrame:
+    """The published cells that the results have a counterpart of.
+
+    Args:
+        results: from :func:`eval_kit.protocols.variations.changes`.
+        rankers: the ranker that a system is set beside, by system; a system of a ranker's name needs none.
+
+    Returns:
+        ``method`` (``original`` for the queries as they were), ``ranker``, ``published``, ``system``, ``value``,
+        ``queries``, in the paper's order; empty without results on the Veiled set at 50 %. A method that was applied
+        once for each ranker counts only where it was applied for the ranker that the system stands for.
+
+    Raises:
+        UserError: a system without results, or a ranker that is not in the table.
+    """
+    cells = [(*_ranker_and_method(cell["system"]), float(cell["value"])) for cell in published(TABLE)]
+    table = pl.DataFrame(cells, ["ranker", "method", "published"], orient="row")
+    for system, ranker in rankers.items():
+        if system not in results["system"]:
+            raise UserError(f"--ranker {system}={ranker}: none of the runs is of {system}")
+        if ranker not in table["ranker"]:
+            known = ", ".join(table["ranker"].unique(maintain_order=True))
+            raise UserError(f"--ranker {system}={ranker}: {TABLE} has no such ranker; it has {known}")
+    ours = results.filter(
+        pl.col("test_set") == TEST_SET,
+        pl.col("measure") == MEASURE,
+        pl.col("queries_are") == "all",
+        pl.col("method").str.starts_with("reformulation."),
+    ).with_columns(
+        ranker=pl.col("system").replace(dict(rankers)),
+        method=pl.col("method").str.strip_prefix("reformulation.").str.replace_all("_", "-"),
+    )
+    varied = ours.with_columns(
+        method=pl.when(pl.col("method").str.ends_with(pl.concat_str(pl.lit("."), "ranker")))
+        .then(pl.col("method").str.split(".").list.first())
+        .otherwise("method")
+    ).select("ranker", "method", "system", "queries", value="varied")
+    whole = ours.filter(pl.col("queries") == pl.col("queries").max()).unique(
+        "system", keep="first", maintain_order=True
+    )
+    original = whole.select("ranker", "system", "queries", value="clean", method=pl.lit(ORIGINAL))
+    both = pl.concat([varied, original.select(varied.columns)])
+    joined = table.join(both, on=["ranker", "method"], maintain_order="left")
+    return joined.select("method", "ranker", "published", "system", "value", "queries")
+
+
+def _ranker_and_method(system: str) -> tuple[str, str]:
+    """``bm25+rm3`` is the ranker bm25 on the queries that rm3 rewrote."""
+    ranker, _, method = system.partition("+")
+    return ranker, method or ORIGINAL

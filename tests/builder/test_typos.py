@@ -1,0 +1,81 @@
+"""Synthetic typos: one edit of its kind, in a word that may be mistyped, and the same for the same seed."""
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from builder import typos, verify
+from builder.typos import KINDS
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+
+TEXTS = st.lists(st.text("abcdefgh'1é", min_size=1, max_size=8) | st.sampled_from(["the", "what", "is"]), min_size=1)
+
+
+def queries(*texts: str) -> pl.DataFrame:
+    return pl.DataFrame({"query_id": [str(i) for i in range(len(texts))], "text": list(texts)})
+
+
+def one(text: str, kind: str, seed: int = 0) -> str:
+    return str(typos.typos(queries(text), kind, seed=seed)["text"][0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(words=TEXTS, seed=st.integers(0, 100))
+def test_one_edit_of_one_word(kind: str, words: list[str], seed: int):
+    text = " ".join(words)
+    mistyped = one(text, kind, seed).split(" ")
+    changed = [(old, new) for old, new in zip(words, mistyped, strict=True) if old != new]
+    assert len(changed) <= 1
+    for old, new in changed:
+        assert len(old) >= 3 and old not in ENGLISH_STOP_WORDS
+        assert len(new) - len(old) == {"delete": -1, "insert": 1}.get(kind, 0)
+        if kind == "swap_adjacent":
+            assert sorted(new) == sorted(old)
+
+
+@pytest.mark.parametrize(
+    ("kind", "possible"),
+    [
+        ("delete", {"at", "ct", "ca"}),
+        ("swap_adjacent", {"act", "cta"}),
+        (
+            "swap_key",
+            {f"{key}at" for key in "xvdf"} | {f"c{key}t" for key in "qwsz"} | {f"ca{key}" for key in "ryfg"},
+        ),
+    ],
+)
+def test_every_edit_is_drawn_and_no_other(kind: str, possible: set[str]):
+    assert {one("the cat", kind, seed) for seed in range(300)} == {f"the {word}" for word in possible}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", ["what is the", "is ip qa?", "..."])
+def test_without_a_word_that_may_be_mistyped_the_text_stays(kind: str, text: str):
+    assert one(text, kind) == text
+
+
+def test_draws_depend_on_seed_replica_and_id_alone():
+    frame = queries(*["rent increases in belgium"] * 50)
+    first = typos.typos(frame, "insert", 1, seed=1)
+    assert first.equals(typos.typos(frame.reverse(), "insert", 1, seed=1).reverse())
+    assert first["text"].n_unique() > 25
+    assert not first.equals(typos.typos(frame, "insert", 2, seed=1))
+    assert not first.equals(typos.typos(frame, "insert", 1, seed=2))
+
+
+def test_typos_become_variations_of_a_release(mini_release: Release, tmp_path: Path):
+    folder = tmp_path / "ms-marco-shift"
+    shutil.copytree(mini_release.folder, folder)
+    release = typos.add(folder, ["dev"], replicas=2, seed=13)
+    assert set(mini_release.variations) < set(release.variations) and "dev.typo.delete.2" in release.variations
+    assert release.digest != mini_release.digest
+    assert not [check for check in verify.verify(folder) if check.fault]
+    assert typos.add(folder, ["dev"], replicas=2, seed=13).digest == release.digest
+    with pytest.raises(UserError, match="has no test set 'dev3'"):
+        typos.add(folder, ["dev3"], replicas=1, seed=13)

@@ -1,0 +1,176 @@
+"""Other people's wordings in the published release, against what their files hold; and what is wrong with bad ones."""
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from builder import release as releases
+from builder import verify
+from builder.export import export
+from builder.sources import published, variations
+from eval_kit.errors import UserError
+from eval_kit.files.formats import read_queries
+from eval_kit.measures.score import score_on
+from eval_kit.release import PartialRelease, Release, open_release
+from eval_kit.runs.covered_test_sets import covered
+
+pytestmark = pytest.mark.usefixtures("shared")
+EXPANDED = "upstream/Narabzad/Chameleons/expanded Queries"
+VALID = {"misspelling": 127, "naturality": 72, "ordering": 43, "paraphrase": 49, "synonym": 43}
+
+
+@pytest.fixture(scope="module")
+def everything(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """The canonical release with the families that have no stated licence."""
+    folder = tmp_path_factory.mktemp("unlicensed") / "ms-marco-shift"
+    releases.write(published.draft(shared / "upstream", allow_partial=True, unlicensed=True), folder)
+    with pytest.warns(PartialRelease):
+        return open_release(folder)
+
+
+def test_what_states_no_licence_is_left_out(published_release: Release):
+    assert Counter(variation.family for variation in published_release.variations.values()) == {
+        "typo": 31,
+        "spelling": 4,
+    }
+    assert {variation.licence for variation in published_release.variations.values()} == {"Apache-2.0"}
+    assert "dl_typo" in published_release.test_sets and "dlhard" not in published_release.test_sets
+    (remark,) = [remark for remark in published_release.manifest["remarks"] if "--unlicensed" in remark]
+    assert all(what in remark for what in ("dlhard", "reformulation", "wording"))
+
+
+def test_families(everything: Release):
+    families = Counter((variation.base, variation.family) for variation in everything.variations.values())
+    assert families == {
+        ("dev", "typo"): 10,
+        ("dl19", "typo"): 10,
+        ("dl20", "typo"): 10,
+        ("dl_typo", "typo"): 1,
+        ("dl_typo", "spelling"): 4,
+        ("dev", "reformulation"): 7 + 4 * 6,
+        ("chameleons.veiled.50", "reformulation"): 3,
+        ("dl19", "wording"): 10,
+    }
+    assert not [check for check in verify.verify(everything.folder) if check.fault]
+
+
+def test_typos_differ_as_the_authors_files_do(everything: Release):
+    for base, queries in {"dev": 6_980, "dl19": 43, "dl20": 54}.items():
+        for replica in range(1, 11):
+            wordings = everything.wordings(everything.variations[f"{base}.typo.{replica}"])
+            both = everything.queries(base).join(wordings, on="query_id", suffix="_typo")
+            assert both.height == wordings.height == queries
+            if base == "dev":
+                assert both.filter(pl.col("text") != pl.col("text_typo")).height == 6_975
+
+
+def test_reformulations(everything: Release, shared: Path):
+    veiled = everything.test_sets["chameleons.veiled.50"].queries
+    unchanged = {}
+    for name, variation in everything.variations.items():
+        if variation.family != "reformulation" or variation.base != "dev":
+            continue
+        wordings = everything.wordings(variation)
+        assert wordings.height == 6_980
+        both = everything.queries("dev").join(wordings, on="query_id", suffix="_other")
+        same = pl.col("text").str.strip_chars() == pl.col("text_other").str.strip_chars()
+        unchanged[name.removeprefix("dev.reformulation.")] = both.filter(same).height
+    assert unchanged["thesaurus"] == 854 and unchanged["sense_disambiguation"] == 1_204
+    by_method: dict[str, list[int]] = {}
+    for name, count in unchanged.items():
+        by_method.setdefault(name.split(".")[0], []).append(count)
+    assert {len(by_method[method]) for method in variations.ONCE_A_RANKER} == {6}
+    assert (min(by_method["document_clustering"]), max(by_method["document_clustering"])) == (2_158, 2_957)
+    assert (min(by_method["term_clustering"]), max(by_method["term_clustering"])) == (740, 829)
+    assert set(by_method["rm3"]) == {0}
+    for path in (shared / EXPANDED).rglob("Veiled_50_*topn3"):  # so the files of Veiled 50 % need not be read
+        whole = read_queries(path.with_name(path.name.replace("Veiled_50", "All_queries")))
+        part = whole.filter(pl.col("query_id").is_in(veiled.implode()))
+        assert part.sort("query_id").equals(read_queries(path).sort("query_id"))
+
+
+def test_supervised_reformulations_lack_queries(everything: Release):
+    for method in ("anmt", "acg", "hred_qs"):
+        wordings = everything.wordings(everything.variations[f"chameleons.veiled.50.reformulation.{method}"])
+        assert wordings.height == 3_087 == 3_119 - 32
+
+
+def test_wordings_and_their_validity(everything: Release):
+    of = [variation for variation in everything.variations.values() if variation.family == "wording"]
+    queries = {variation.method: everything.wordings(variation).height for variation in of}
+    assert sum(queries.values()) == 429 and {*queries.values()} == {42, 43} and queries["synonym.wordnet"] == 42
+    valid = Counter()
+    for variation in of:
+        assert variation.invalid is not None and variation.method
+        valid[variation.method.split(".")[0]] += queries[variation.method] - len(variation.invalid)
+    assert valid == VALID and sum(VALID.values()) == 334
+
+
+def test_dl_typo(everything: Release):
+    assert len(everything.test_sets["dl_typo"].queries) == 60
+    assert everything.qrels("dl_typo")["relevance"].value_counts().sort("relevance")["count"].to_list() == [
+        2_265,
+        690,
+        580,
+        276,
+    ]
+    others = pl.concat(everything.test_sets[name].queries for name in ("dev", "dl19", "dl20"))
+    assert not everything.test_sets["dl_typo"].queries.is_in(others.implode()).any()
+    typed = everything.wordings(everything.variations["dl_typo.typo.real"])
+    assert typed.filter(query_id="106158")["text"].to_list() == ["mobile omes for sale"]
+
+
+def test_dl_hard(everything: Release):
+    table = everything.table("dlhard", "test")
+    assert table.height == 50 and table["fold"].value_counts()["count"].to_list() == [10] * 5
+    assert table["topic"].value_counts().sort("count")["count"][-1] == 20  # health
+    assert table["answer_type"].value_counts().filter(answer_type="factoid")["count"].item() == 5
+    grades = everything.qrels("dlhard")["relevance"].value_counts().sort("relevance")
+    assert grades["count"].to_list() == [2_462, 810, 634, 350]
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        ("bm25.run", {"nDCG@10": 0.3037, "RR(rel=2)": 0.5044, "AP(rel=2)": 0.1731, "R(rel=2)@1000": 0.6690}),
+        ("bm25+t5(zs).run", {"nDCG@10": 0.4084, "RR(rel=2)": 0.5910, "AP(rel=2)": 0.2383, "R(rel=2)@1000": 0.6690}),
+    ],
+)
+def test_dl_hards_published_runs(everything: Release, shared: Path, run: str, expected: dict[str, float]):
+    path = shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage" / run
+    figures = score_on({path: [everything.test_sets["dlhard"]]}, everything).figures
+    assert {figure.measure: round(figure.value, 4) for figure in figures} == expected
+
+
+def test_a_run_of_trec_dl_is_not_asked_for_the_rest_of_dl_hard(everything: Release, tmp_path: Path):
+    topics = everything.table("trec_dl", "dl20")["query_id"]
+    coverage = covered(tmp_path / "run", topics, everything.test_sets, everything.known_queries)
+    assert [test_set.name for test_set in coverage.test_sets] == ["dl20"]
+    hard = everything.test_sets["dlhard"].queries
+    coverage = covered(tmp_path / "run", hard, everything.test_sets, everything.known_queries)
+    assert [test_set.name for test_set in coverage.test_sets] == ["dlhard"]
+
+
+def test_export(everything: Release, tmp_path: Path):
+    export(everything, tmp_path / "trec", "trec")
+    folder = tmp_path / "trec" / "dl19.wording.synonym.wordnet"
+    assert len((folder / "topics.tsv").read_text().splitlines()) == 42
+    judged = {line.split()[0] for line in (folder / "qrels.txt").read_text().splitlines()}
+    assert len(judged) == 42
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.head(42), "lacks 1 of the 43 queries of dl19, first 1133167; 0 were expected"),
+        (lambda frame: frame.vstack(frame.head(1).with_columns(query_id=pl.lit("7"))), "query 7 is not in dl19"),
+    ],
+)
+def test_missing_and_extra_ids_are_refused(everything: Release, change, message: str):
+    variation = everything.variations["dl19.typo.1"]
+    frame = change(everything.wordings(variation))
+    table = releases.Table("variations", "x", frame, releases.Rule("", "", ["typo1.tsv"]))
+    with pytest.raises(UserError, match=f"typo1.tsv: {message}"):
+        variations.Wordings(variation, table).check(everything.test_sets["dl19"].queries)

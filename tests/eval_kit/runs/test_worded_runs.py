@@ -1,0 +1,113 @@
+"""Which wording a run searched, from its file name; and from there to `eval_kit variations`, on planted typos."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval_kit.errors import UserError
+from eval_kit.files.schemas import validate
+from eval_kit.protocols.wordings import changes_of
+from eval_kit.release import Release
+from eval_kit.runs.names import original_of, worded
+
+KINDS = ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
+
+
+def runs(*names: str) -> list[Path]:
+    return [Path(f"{name}.trec") for name in names]
+
+
+def test_names(mini_release: Release):
+    named = worded(runs("bm25", "bm25.dl19.typo.delete.1", "a.b", "a.b.dl19", "a.b.dl19.typo.swap_key.1"), mini_release)
+    assert [(run.system, run.variation and run.variation.full_name) for run in named] == [
+        ("bm25", None),
+        ("bm25", "dl19.typo.delete.1"),
+        ("a.b", None),
+        ("a.b", None),
+        ("a.b", "dl19.typo.swap_key.1"),
+    ]
+    assert original_of(named[1], named) is named[0]
+    assert original_of(named[4], named) is named[3], "the run of the base alone comes first"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ["bm25", "x", "bm25.dl19.typo.delete.1"],
+            r"x.trec: its name tells no variation; .* x\.dl19\.typo\.delete\.1\.trec",
+        ),
+        (["bm25", "bm25.dl19.typo.delete.2"], "bm25.trec: its name tells no variation"),
+        (["bm25", "bm25.dl19.typo.delete.1", "sub/bm25"], "a second run of bm25"),
+    ],
+)
+def test_names_that_could_mean_two_things(names: list[str], message: str, mini_release: Release):
+    with pytest.raises(UserError, match=message):
+        worded(runs(*names), mini_release)
+
+
+def test_no_original_to_compare_with(mini_release: Release):
+    (run,) = worded(runs("bm25.dl19.typo.delete.1"), mini_release)
+    with pytest.raises(UserError, match=r"expected bm25\.dl19\.trec or bm25\.trec"):
+        original_of(run, [run])
+
+
+@pytest.fixture(scope="module")
+def planted(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs of ``steady``, which ignores the wording, and ``exact``, which knows a query by its very text."""
+    folder = tmp_path_factory.mktemp("runs")
+    relevant = mini_release.qrels("dl19").filter(relevance=3).unique("query_id", keep="first", maintain_order=True)
+    passages = dict(relevant.select("query_id", "passage_id").iter_rows())
+    texts = dict(mini_release.queries("dl19").iter_rows())
+    wordings = {"dl19": texts}
+    for name, variation in mini_release.variations.items():
+        wordings[name] = dict(mini_release.wordings(variation).iter_rows())
+    paths = {}
+    for wording, by_query in wordings.items():
+        for system in ("steady", "exact"):
+            lines = []
+            for query, text in by_query.items():
+                knows = system == "steady" or text == texts[query]
+                lines.append(f"{query} Q0 {passages.get(query, 'none') if knows else 'none'} 1 1.0 t\n")
+            paths[f"{system}.{wording}"] = folder / f"{system}.{wording}.trec"
+            paths[f"{system}.{wording}"].write_text("".join(lines))
+    return paths
+
+
+def test_a_run_that_ignores_the_wording_loses_nothing(planted: dict[str, Path], mini_release: Release):
+    result = changes_of(list(planted.values()), mini_release, pivot="exact")
+    document = json.loads(json.dumps(result.as_json()))
+    validate("variations", document)
+    rows = [row for row in document["variations"] if row["measure"] == "nDCG@10"]
+    assert {row["method"] for row in rows} == {f"typo.{kind}" for kind in KINDS}
+    for row in rows:
+        assert row["clean"] > 0 and row["queries"] == 43
+        if row["system"] == "steady":
+            assert (row["change"], row["rel_loss"], row["hurt"]) == (0, 0, 0)
+        else:
+            assert row["rel_loss"] > 0.9 and row["hurt"] > 0.9
+
+
+def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_release: Release, tmp_path: Path):
+    foreign = tmp_path / "steady.dl19.typo.delete.1.trec"
+    foreign.write_text("".join(f"x{i} Q0 p 1 1.0 t\n" for i in range(43)))
+    with pytest.raises(UserError, match="43 of the 43 queries of dl19 are missing"):
+        changes_of([planted["steady.dl19"], foreign], mini_release)
+    with pytest.raises(UserError, match="--test-set dl20 is not a part of dl19"):
+        changes_of([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, "dl20")
+    with pytest.raises(UserError, match="--pivot bm25: none of the runs"):
+        changes_of([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, pivot="bm25")
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "latex", "csv"])
+def test_the_command(format: str, planted: dict[str, Path], mini_release: Release, command):
+    chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
+    done = command(
+        "eval_kit", "variations", *chosen, "--release", mini_release.folder, "--format", format, "--pivot", "exact"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "typo.delete" in done.stdout and "steady" in done.stdout
+    lacking = command("eval_kit", "variations", chosen[0], "--release", mini_release.folder)
+    assert (lacking.returncode, lacking.stderr.count("\n")) == (2, 1)
+    assert "its name tells no variation" in lacking.stderr
