@@ -263,7 +263,8 @@ def variations(
     refuse_overwriting(runs, [json_file])
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
-        rankers = dict(pair.split("=", 1) if "=" in pair else (pair, "") for pair in ranker or [])
+        named = (pair.partition("=") for pair in ranker or [])
+        rankers = {system: published_name for system, _, published_name in named}
         result = changes_of(runs, opened, test_set, pivot, rankers, seed, allow_missing, on_run)
     document = result.as_json()
     validate("variations", document)
