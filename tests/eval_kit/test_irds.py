@@ -60,7 +60,7 @@ def evaluate(release: Release, home: Path, expression: str) -> object:
 
 def expected_ids(release: Release) -> set[str]:
     prefix = f"{release.manifest['collection'] or 'ms-marco-shift-mini'}/shift"
-    named = [*release.test_sets, *(f"{entry['base']}.{entry['name']}" for entry in release.manifest["variations"])]
+    named = [*release.test_sets, *release.variations]
     ids = {f"{prefix}/{name.replace('.', '/')}" for name in named}
     ids |= {f"{prefix}/restrain/{split.replace('_', '-')}" for split in release.configs["restrain"]}
     labels = {"topic": "cluster", "wh": "cluster", "length": "cluster", "resttest": "bucket"}
