@@ -4,6 +4,7 @@ Each file follows ``schemas/reference.schema.json``; its ``remarks`` name the sl
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def published(id: str) -> list[dict[str, Any]]:
     table = load(id)
     source = f"{table['paper']['venue']} {table['paper']['year']}, {table['table']}"
     return [{**cell, "source": source} for cell in table["cells"]]
+
+
+def printed(cell: Mapping[str, Any]) -> str:
+    """The figure of a cell with the decimals that the paper prints."""
+    return f"{cell['value']:.{cell['decimals']}f}"
 
 
 def _folder() -> Path:
