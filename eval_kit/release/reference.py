@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+IN_PERCENT = ("loss", "delta", "share")
+"""Figures that are fractions here and printed in percent."""
+
 
 def ids() -> list[str]:
     """The ids that :func:`load` takes, sorted."""
@@ -34,8 +37,10 @@ def published(id: str) -> list[dict[str, Any]]:
 
 
 def printed(cell: Mapping[str, Any]) -> str:
-    """The figure of a cell with the decimals that the paper prints."""
-    return f"{cell['value']:.{cell['decimals']}f}"
+    """The figure of a cell with the decimals that the paper prints; losses, deltas and shares in percent, as there."""
+    if cell["figure"] in IN_PERCENT:
+        return f"{cell['value']:.{cell['decimals'] - 2}%}"
+    return f"{cell['value']:,.{cell['decimals']}f}"
 
 
 def _folder() -> Path:
