@@ -162,6 +162,31 @@ def _show_published(id: str, ours: "Results | None", json_file: Path | None) -> 
             typer.echo(own_figures(id))
 
 
+@app.command()
+def reproduce(
+    shared: Annotated[Path, typer.Option(help="The folder of real runs: real-slice, upstream.")],
+    release: ReleaseOption = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+    ] = None,
+) -> None:
+    """Run every command whose figures are known from elsewhere; exit status 1 if one differs."""
+    from baselines.reproduce import Verdict, reproduced, reproductions, table
+    from eval_kit.console import screen, status, write_json
+    from eval_kit.release import open_release
+    from eval_kit.tables import terminal
+
+    if not shared.is_dir():
+        raise UserError(f"--shared {shared}: there is no such folder")
+    opened = open_release(release)
+    with status("running commands"):
+        results = list(reproduced(reproductions(), shared, opened))
+    if not write_json([result.as_json() for result in results], json_file):
+        terminal.show(table(results, opened), screen())
+    if any(result.verdict is Verdict.FAIL for result in results):
+        raise typer.Exit(1)
+
+
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take dataclasses, whose fields are its arguments and options."""
 

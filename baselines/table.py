@@ -119,7 +119,7 @@ class Results:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """With the latest table of each shift, and those of the variants; empty where the release is not the papers'."""
+        """With the latest table of each shift and those of variants; empty where the release is not the papers'."""
         ids = dict.fromkeys([*(shift.published_table for shift in SHIFTS.values()), *CIKM_VARIANT_SYSTEMS])
         return [comparison for id in ids for comparison in self.compared(id).values()]
 
