@@ -20,9 +20,10 @@ BENCH ?= scoring shifts baselines
 GRID ?= grid-$(CONFIG)
 REPO ?=
 TAG ?=
+SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint format release baselines publish bench lock clean
+.PHONY: help demo test test-slow test-all lint format release baselines reproduce publish bench lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -75,6 +76,11 @@ baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) o
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
 	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)"
+
+reproduce: $(READY)  ## score the real runs in SHARED and compare with the expected figures; exit status 1 if one differs
+	@rm -rf build/reproduce && mkdir -p build
+	@$(BIN)/python -m builder build published --upstream "$(SHARED)/upstream" --allow-partial --unlicensed --out build/reproduce
+	@$(BIN)/python -m baselines reproduce --shared "$(SHARED)" --release build/reproduce
 
 publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1.0.0 (FLAGS=--dry-run)
 	@test -n "$(REPO)" -a -n "$(TAG)" || { echo "make publish: say where and what: REPO=ORG/ms-marco-shift TAG=v1.0.0" >&2; exit 2; }

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from eval_kit.errors import UserError, reported
 from eval_kit.shifts import SHIFTS, check_names
+
+if TYPE_CHECKING:
+    from baselines.table import Results
 
 ReleaseOption = Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")]
 
@@ -111,7 +114,13 @@ def grid_status(
 
 @app.command()
 def table(
-    runs: Annotated[Path, typer.Option(help="The folder of a grid's runs.")] = Path("runs"),
+    runs: Annotated[
+        Path | None, typer.Option(help="The folder of a grid's runs; runs, or with --paper none, without it.")
+    ] = None,
+    paper: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Print a published table, such as ecir2023-table2, with our figures in it."),
+    ] = None,
     release: ReleaseOption = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
@@ -122,12 +131,60 @@ def table(
     from baselines.table import results
     from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.release import open_release
+    from eval_kit.release.reference import ids
 
-    refuse_overwriting(list(runs.glob("*.trec*")), [json_file])
-    with status("reading runs"):
-        figures = results(runs, open_release(release), seed)
-    if not write_json(figures.as_json(), json_file):
-        figures.print(screen())
+    if paper is not None and paper not in ids():
+        raise UserError(f"--paper {paper}: there is no such table; there are {', '.join(ids())}")
+    ours = None
+    if paper is None or runs is not None:
+        folder = runs or Path("runs")
+        refuse_overwriting(list(folder.glob("*.trec*")), [json_file])
+        with status("reading runs"):
+            ours = results(folder, open_release(release), seed)
+    if paper is not None:
+        _show_published(paper, ours, json_file)
+    elif ours is not None and not write_json(ours.as_json(), json_file):
+        ours.print(screen())
+
+
+def _show_published(id: str, ours: "Results | None", json_file: Path | None) -> None:
+    from baselines.published_tables import own_figures
+    from baselines.table import published_beside
+    from eval_kit.console import screen, write_json
+    from eval_kit.release.reference import load
+    from eval_kit.tables import terminal
+
+    comparisons = list(ours.compared(id).values()) if ours else []
+    document = {"published": load(id), "comparisons": [comparison.as_json() for comparison in comparisons]}
+    if not write_json(document, json_file):
+        terminal.show(published_beside(id, ours), screen())
+        if not comparisons:
+            typer.echo(own_figures(id))
+
+
+@app.command()
+def reproduce(
+    shared: Annotated[Path, typer.Option(help="The folder of real runs: real-slice, upstream.")],
+    release: ReleaseOption = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+    ] = None,
+) -> None:
+    """Run every command whose figures are known from elsewhere; exit status 1 if one differs."""
+    from baselines.reproduce import Verdict, reproduced, reproductions, table
+    from eval_kit.console import screen, status, write_json
+    from eval_kit.release import open_release
+    from eval_kit.tables import terminal
+
+    if not shared.is_dir():
+        raise UserError(f"--shared {shared}: there is no such folder")
+    opened = open_release(release)
+    with status("running commands"):
+        results = list(reproduced(reproductions(), shared, opened))
+    if not write_json([result.as_json() for result in results], json_file):
+        terminal.show(table(results, opened), screen())
+    if any(result.verdict is Verdict.FAIL for result in results):
+        raise typer.Exit(1)
 
 
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:

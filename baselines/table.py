@@ -2,11 +2,10 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -14,9 +13,10 @@ from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.release import Release
-from eval_kit.release.reference import load, published
+from eval_kit.release.reference import load, printed, published
 from eval_kit.runs.names import cell_of, grid, named, run_name
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables import published as published_table
 from eval_kit.tables.table import Cell, Column, Table
 
 CIKM_SYSTEMS = {
@@ -40,29 +40,42 @@ CIKM_VARIANTS = {
 """Table and training of CIKM 2022's other dense retrieval models: the variants of the config cikm2022-tables8-9."""
 CIKM_VARIANT_PARTS = {"dl19+dl20": "45k", "dev": ""}
 """What these tables show: ReSTrain of one size on TREC DL, and ReSTTest."""
+CIKM_VARIANT_SYSTEMS = {"cikm2022-table8": "dr-advance", "cikm2022-table9": "dr-base"}
+"""What these tables call the models of :data:`CIKM_VARIANTS`."""
 CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One of our figures and the paper's.
+class OwnFigure(NamedTuple):
+    """One of our figures, in our words.
 
     Attributes:
         shift: of the grid.
         part: the cluster, or ReSTrain's size; empty for ReSTTest.
-        system: ours.
-        measure: ours.
+        system: that made the runs.
+        measure: of the release's test sets.
         figure: ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with its sign
-            turned); for BM25 on topic, wh and length ``value``.
-        ours: None where it is undefined.
-        low: lower end of our 95 % interval.
+            turned); ``value`` for one model, or for BM25, on topic, wh and length.
+        value: None where it is undefined.
+        low: lower end of the 95 % interval.
         high: upper end.
-        paper: as printed.
-        source: paper and table.
     """
+
+    shift: str
+    part: str
+    system: str
+    measure: str
+    figure: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of our figures (see :class:`OwnFigure`) and the paper's, as printed, with its paper and table."""
 
     shift: str
     part: str
@@ -96,15 +109,39 @@ class Results:
 
     Attributes:
         protocols: of every complete grid of a system on a shift.
-        comparisons: with the papers; empty where the release is not the papers'.
-        comparable: in words, or why not.
+        kind: of the release; only figures on the published one can be compared.
         incomplete: for each grid that lacks a run, what it lacks.
     """
 
     protocols: Protocols
-    comparisons: list[Comparison]
-    comparable: str
+    kind: str
     incomplete: list[str]
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """With the latest table of each shift and those of variants; empty where the release is not the papers'."""
+        ids = dict.fromkeys([*(shift.published_table for shift in SHIFTS.values()), *CIKM_VARIANT_SYSTEMS])
+        return [comparison for id in ids for comparison in self.compared(id).values()]
+
+    @property
+    def comparable(self) -> str:
+        """Whether the figures can be compared with the papers', in words."""
+        if self.kind == "published":
+            return "✓ the paper's figure lies inside our 95 % interval, ✗ outside it"
+        what = "synthetic" if self.kind == "mini" else "other queries than the papers'"
+        return f"{what}: not comparable with the published figures"
+
+    def compared(self, id: str) -> dict[published_table.Key, Comparison]:
+        """Our figures that a published table prints too, in its order; none where it is not comparable."""
+        own = own_figures(self.protocols) if self.kind == "published" else {}
+        comparisons = {}
+        for cell in published(id):
+            if (figure := own.get(published_table.key(cell))) is not None:
+                paper = float(cell["value"])
+                comparisons[published_table.key(cell)] = Comparison(
+                    *figure, paper=0.0 - paper if cell["figure"] == "delta" else paper, source=cell["source"]
+                )
+        return comparisons
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -152,13 +189,7 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
             del groups[key]
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
-    figures = _protocols(groups, release, seed)
-    kind = release.manifest["kind"]
-    if kind != "published":
-        what = "synthetic" if kind == "mini" else "other queries than the papers'"
-        return Results(figures, [], f"{what}: not comparable with the published figures", incomplete)
-    comparisons = list(chain.from_iterable(compared(figures, shift) for shift in SHIFTS))
-    return Results(figures, comparisons, "✓ the paper's figure lies inside our 95 % interval, ✗ outside it", incomplete)
+    return Results(_protocols(groups, release, seed), release.manifest["kind"], incomplete)
 
 
 def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> None:
@@ -182,51 +213,59 @@ def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> 
             raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
 
 
-def compared(figures: Protocols, shift: str) -> Iterator[Comparison]:
-    """Our figures of a shift that the papers print too."""
-    cikm = not SHIFTS[shift].clustered
-    printed = _printed(shift)
-    for row in figures.results[shift].iter_rows(named=True) if shift in figures.results else ():
-        part = row.get("cluster") or row.get("size") or ""
-        measure = CIKM_MEASURES.get(row["measure"], row["measure"]) if cikm else row["measure"]
-        for figure, column in FIGURES.items():
-            cell = printed.get((row["system"], part, measure, CIKM_FIGURES[figure] if cikm else figure))
-            if cell is None:
-                continue
-            ours, low, high = (row[name] for name in (column, f"{column}_low", f"{column}_high"))
-            paper = float(cell["value"])
-            if cikm and figure == "loss":
-                paper = 0.0 - paper
-            yield Comparison(shift, part, row["system"], row["measure"], figure, ours, low, high, paper, cell["source"])
-    for system, sets in figures.untrained.items():
+def published_beside(id: str, ours: Results | None) -> Table:
+    """A published table as it is printed, with our figures below those of its cells that the grid gives.
+
+    Args:
+        id: as :func:`eval_kit.release.reference.load` takes it.
+        ours: None prints the table alone.
+    """
+    reference = load(id)
+    comparisons = ours.compared(id) if ours else {}
+    own = {}
+    for cell in reference["cells"]:
+        comparison = comparisons.get(published_table.key(cell))
+        if comparison is not None and comparison.ours is not None:
+            value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
+            rounded = round(value, cell["decimals"]) + 0.0  # no -0 %
+            own[published_table.key(cell)] = f"ours {printed({**cell, 'value': rounded})}"
+    return published_table.table(reference, own)
+
+
+def own_figures(found: Protocols) -> dict[published_table.Key, OwnFigure]:
+    """Every figure of a grid by the key that it has in a published table."""
+    figures: dict[published_table.Key, OwnFigure] = {}
+    for shift, frame in found.results.items():
+        for row in frame.iter_rows(named=True):
+            part = row.get("cluster") or row.get("size") or ""
+            for figure, column in FIGURES.items():
+                interval = (row[name] for name in (column, f"{column}_low", f"{column}_high"))
+                at = _key(shift, part, row["system"], row["measure"], figure)
+                figures[at] = OwnFigure(shift, part, row["system"], row["measure"], figure, *interval)
+    for shift, matrix in found.matrices.items():
+        for row in matrix.iter_rows(named=True):
+            at = published_table.Key(row["system"], f"not-{row['held_out']}", row["test_set"], row["measure"], "value")
+            part = row["test_set"].partition(".")[2]
+            figures[at] = OwnFigure(shift, part, row["system"], row["measure"], "value", row["value"])
+    for system, sets in found.untrained.items():
         for test_set, values in sets.items():
+            shift, _, part = test_set.partition(".")
             for measure, value in values.items():
-                of_shift, _, part = test_set.partition(".")
-                cell = printed.get((system, part, measure, "value"))
-                if of_shift == shift and cell is not None:
-                    paper = float(cell["value"])
-                    yield Comparison(shift, part, system, measure, "value", value, None, None, paper, cell["source"])
+                at = published_table.Key(system, "", test_set, measure, "value")
+                figures[at] = OwnFigure(shift, part, system, measure, "value", value)
+    return figures
 
 
-def _printed(shift: str) -> dict[tuple[str, str, str, str], dict[str, Any]]:
-    """The cells of the published tables, by our name of the system, the part, and the paper's measure and figure."""
-    clustered = SHIFTS[shift].clustered
-    cells = published(SHIFTS[shift].published_table)
-    ours = {} if clustered else {name: system for system, name in CIKM_SYSTEMS.items()}
-    printed = {(ours.get(cell["system"], cell["system"]), *_row(cell)): cell for cell in cells}
-    test_sets = {cell["test_set"] for cell in cells}
-    for variant, (table, training) in ({} if clustered else CIKM_VARIANTS).items():
-        for cell in published(table):
-            if cell["training"] == training and cell["test_set"] in test_sets:
-                printed[variant, CIKM_VARIANT_PARTS[cell["test_set"]], cell["measure"], cell["figure"]] = cell
-    return printed
-
-
-def _row(cell: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The cluster of a published cell, or the size of its training set; measure and figure."""
-    training: str | None = cell.get("training")
-    part = training if training is not None else str(cell["test_set"]).partition(".")[2]
-    return part, cell["measure"], cell["figure"]
+def _key(shift: str, part: str, system: str, measure: str, figure: str) -> published_table.Key:
+    """ECIR 2023 has our names; CIKM 2022 its own, and the two TREC DL years together."""
+    if SHIFTS[shift].clustered:
+        return published_table.Key(system, "", f"{shift}.{part}", measure, figure)
+    test_set = "dl19+dl20" if part else "dev"
+    names = (test_set, CIKM_MEASURES.get(measure, measure), CIKM_FIGURES[figure])
+    if system in CIKM_VARIANTS and CIKM_VARIANT_PARTS[test_set] == part:
+        table, training = CIKM_VARIANTS[system]
+        return published_table.Key(CIKM_VARIANT_SYSTEMS[table], training, *names)
+    return published_table.Key(CIKM_SYSTEMS.get(system, system), part, *names)
 
 
 def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed: int) -> Protocols:

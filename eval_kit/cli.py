@@ -206,23 +206,20 @@ def chameleons(
     release: Release = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Obstinate queries: AP, nDCG, RR@10 and how many are solved, beside the published rankers."""
+    """Obstinate queries (CIKM 2021): Tables 1 to 6 and equation 1 of one's own runs, beside the published rankers."""
     from eval_kit.console import screen, write_json
-    from eval_kit.measures.score import score as score_runs
-    from eval_kit.protocols import chameleons as obstinate
+    from eval_kit.protocols.chameleons import results
     from eval_kit.release import open_release
+    from eval_kit.tables import terminal
+    from eval_kit.tables.chameleons import tables
 
-    opened = open_release(release)
-    scores = score_runs(runs, opened)
-    results = obstinate.chameleons(scores.per_query())
-    comparable = opened.manifest["kind"] == "published"
-    ranks = obstinate.standing(results) if comparable else results.clear()
-    document = {"chameleons": results.to_dicts(), "standing": ranks.to_dicts(), "provenance": scores.provenance}
-    if write_json(document, json_file):
+    figures = results(runs, open_release(release))
+    if write_json(figures.as_json(), json_file):
         return
     console = screen()
-    console.print(obstinate.layout(results, comparable))
-    for row in ranks.iter_rows(named=True):
+    for table in tables(figures):
+        terminal.show(table, console)
+    for row in figures.standing.iter_rows(named=True):
         text = f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"
         console.print(text, highlight=False)
 

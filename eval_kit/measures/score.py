@@ -74,6 +74,7 @@ def score(
     release: Release,
     allow_missing: bool = False,
     on_run: Callable[[Path], object] = lambda run: None,
+    test_sets: Mapping[str, TestSet] | None = None,
 ) -> Scores:
     """Score run files against a release.
 
@@ -82,15 +83,17 @@ def score(
         release: from :func:`eval_kit.release.open_release`.
         allow_missing: score a test set even if more than 1 % of its queries are missing.
         on_run: called with each run before it is read.
+        test_sets: to score on in place of the release's own, for other measures or queries of it.
 
     Raises:
         UserError: a run that cannot be used; nothing is scored then.
     """
+    candidates = release.test_sets if test_sets is None else test_sets
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
-        return covered(run, queries, release.test_sets, release.known_queries, allow_missing)
+        return covered(run, queries, candidates, release.known_queries, allow_missing)
 
-    return _scores(runs, release, release.test_sets.values(), choose, on_run)
+    return _scores(runs, release, candidates.values(), choose, on_run)
 
 
 def score_on(

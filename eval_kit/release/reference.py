@@ -4,8 +4,12 @@ Each file follows ``schemas/reference.schema.json``; its ``remarks`` name the sl
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+IN_PERCENT = ("loss", "delta", "share")
+"""Figures that are fractions here and printed in percent."""
 
 
 def ids() -> list[str]:
@@ -30,6 +34,13 @@ def published(id: str) -> list[dict[str, Any]]:
     table = load(id)
     source = f"{table['paper']['venue']} {table['paper']['year']}, {table['table']}"
     return [{**cell, "source": source} for cell in table["cells"]]
+
+
+def printed(cell: Mapping[str, Any]) -> str:
+    """The figure of a cell with the decimals that the paper prints; losses, deltas and shares in percent, as there."""
+    if cell["figure"] in IN_PERCENT:
+        return f"{cell['value']:.{cell['decimals'] - 2}%}"
+    return f"{cell['value']:,.{cell['decimals']}f}"
 
 
 def _folder() -> Path:

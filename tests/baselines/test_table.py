@@ -132,3 +132,43 @@ def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
     write_run(tmp_path, "splade.length.short.trec", mini_release, {"length.short": 1, "length.long": 1})
     with pytest.raises(UserError, match=r"no grid is complete: .* expected splade\.length\.long\.trec"):
         results(tmp_path, mini_release)
+
+
+def test_a_published_table_with_ours_in_it(command: Run, published_release: Release, runs: Path):
+    arguments = ["baselines", "table", "--runs", runs, "--release", published_release.folder]
+    shown = command(*arguments, "--paper", "ecir2023-table3")
+    assert shown.returncode == 0, shown.stderr
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    short = lines.index(["length.short", "in", "0.340", "0.349", "0.384", "0.377"])
+    assert lines[short + 1] == ["ours", "0.349"]
+    loss = next(at for at, line in enumerate(lines) if line[:2] == ["length.short", "loss"])
+    assert "3.9%" in lines[loss] and lines[loss + 1] == ["ours", "4.0%"]
+    dense = command(*arguments, "--paper", "cikm2022-table7").stdout.splitlines()
+    row = next(at for at, line in enumerate(dense) if line.startswith("dr-base"))
+    assert dense[row].split()[:4] == ["dr-base", "0.313", "0.277", "-12%"]
+    assert dense[row + 1].split()[:6] == ["ours", "0.313", "ours", "0.278", "ours", "-11%"]
+    document = json.loads(command(*arguments, "--paper", "ecir2023-table3", "--json", "-").stdout)
+    assert len(document["comparisons"]) == 3 * 2 + 2
+    assert document["published"]["id"] == "ecir2023-table3"
+
+
+def test_a_published_table_without_runs(command: Run, tmp_path: Path):
+    shown = command("baselines", "table", "--paper", "beir2021-table2", cwd=tmp_path, PYTHONPATH=str(Path.cwd()))
+    assert shown.returncode == 0, shown.stderr
+    assert "one's own figures: eval_kit beir RUN... --dataset DIR" in shown.stdout
+    unknown = command("baselines", "table", "--paper", "ecir2023-table9")
+    said = "baselines: --paper ecir2023-table9: there is no such table; there are arxiv2022-table2, "
+    assert (unknown.returncode, unknown.stderr[: len(said)], unknown.stderr.count("\n")) == (2, said, 1)
+
+
+def test_every_model_of_a_matrix_is_found_in_arxiv_table_2(published_release: Release, tmp_path: Path):
+    topics = SHIFTS["topic"].parts(published_release)
+    for held_out in topics:
+        shares = {f"topic.{topic}": 0.1 if topic == held_out else 0.2 for topic in topics}
+        write_run(tmp_path, f"splade.topic.{held_out}.trec", published_release, shares)
+    figures = results(tmp_path, published_release)
+    matrix = figures.compared("arxiv2022-table2")
+    assert len(matrix) == len(published("arxiv2022-table2")) == 35
+    diagonal = [comparison.ours for at, comparison in matrix.items() if at.training == f"not-{at.test_set[-2:]}"]
+    assert diagonal == pytest.approx([0.1] * 5, abs=1e-3)
+    assert figures.compared("arxiv2022-table5") == {}

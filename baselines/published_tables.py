@@ -1,0 +1,75 @@
+"""Which command gives each published table and figure of the five papers, or why none does.
+
+``python -m baselines.published_tables > docs/published-tables.md`` writes the list for people.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+DATA = Path(__file__).parent / "published_tables.json"
+HEAD = """# Published tables, and the commands that give them
+
+The tables and figures of the five papers. `python -m baselines table --paper ID` prints each one that has an id as the
+paper does, and below its figures those of a grid's own runs (`--runs`) where a grid gives them. The last column names
+the command that computes the table from one's own runs or release, or says what stands in the way.
+
+This list is generated: `python -m baselines.published_tables > docs/published-tables.md`.
+"""
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """One table or figure.
+
+    Attributes:
+        paper: venue and year.
+        table: its number there.
+        shows: in a few words.
+        id: as :func:`eval_kit.release.reference.load` takes it; empty where it is not data.
+        own: the command for one's own figures; empty where there is none.
+        why: what is missing or different.
+    """
+
+    paper: str
+    table: str
+    shows: str
+    id: str = ""
+    own: str = ""
+    why: str = ""
+
+    @property
+    def command(self) -> str:
+        """``own`` for this table."""
+        return self.own.replace("{id}", self.id)
+
+
+@cache
+def published_tables() -> list[PublishedTable]:
+    """Every table and figure, paper by paper."""
+    return [PublishedTable(**row) for row in json.loads(DATA.read_text(encoding="utf-8"))]
+
+
+def own_figures(id: str) -> str:
+    """One sentence on how to compute the figures of a table oneself."""
+    table = next(table for table in published_tables() if table.id == id)
+    return "; ".join(filter(None, (f"one's own figures: {table.command}" if table.own else "", table.why)))
+
+
+def markdown() -> str:
+    """The list for people."""
+    lines = [HEAD]
+    for paper in dict.fromkeys(table.paper for table in published_tables()):
+        lines += [f"## {paper}", "", "| | shows | id | one's own figures |", "| --- | --- | --- | --- |"]
+        for table in published_tables():
+            if table.paper == paper:
+                id = f"`{table.id}`" if table.id else ""
+                own = "; ".join(filter(None, (f"`{table.command}`" if table.own else "", table.why)))
+                lines.append(f"| {table.table} | {table.shows} | {id} | {own} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,62 @@
+"""A published table as it is printed, with one's own figures below those of its cells that there are any for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eval_kit.release.reference import printed
+from eval_kit.tables.table import Cell, Column, Table
+
+
+class Key(NamedTuple):
+    """What a published cell is the figure of; ``system`` is ``none`` where a table describes queries or datasets."""
+
+    system: str
+    training: str
+    test_set: str
+    measure: str
+    figure: str
+
+
+MOST_COLUMNS = 8
+IMPLIED = ("", "none", "value")
+"""What needs no words where it is the same in all cells."""
+
+
+def key(cell: Mapping[str, Any]) -> Key:
+    """The key of a cell of :func:`eval_kit.release.reference.load`."""
+    return Key(cell["system"], cell.get("training", ""), cell["test_set"], cell["measure"], cell["figure"])
+
+
+def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
+    """One row a system, one column a figure; turned where that is too wide. What all cells share stands in the title.
+
+    Args:
+        reference: from :func:`eval_kit.release.reference.load`.
+        own: one's own figures, as they are to be shown.
+    """
+    cells = {key(cell): printed(cell) for cell in reference["cells"]}
+    varying = [name for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True) if len(set(values)) > 1]
+    down = [name for name in ("system", "training") if name in varying] or varying[:1]
+    across = [name for name in varying if name not in down]
+    if len({_named(at, across) for at in cells}) > MOST_COLUMNS:
+        down, across = across, down
+    by_place = {(_named(at, down), _named(at, across)): at for at in cells}
+    rows, columns = (list(dict.fromkeys(place[axis] for place in by_place)) for axis in (0, 1))
+    headings = [Column(name.replace("_", " "), "heading", wrap="never") for name in down]
+    for name in columns:
+        *group, last = name or ("published",)
+        headings.append(Column(last, "number", group=" ".join(group), wrap="never"))
+    lines = []
+    for row in rows:
+        places = [by_place.get((row, column)) for column in columns]
+        lines.append([*row, *("" if at is None else Cell(cells[at], below=own.get(at, "")) for at in places)])
+    shared = [value for name, value in next(iter(cells))._asdict().items() if name not in varying]
+    paper = reference["paper"]
+    title = f"{paper['venue']} {paper['year']}, {reference['table']}"
+    about = ", ".join(value for value in shared if value not in IMPLIED)
+    notes = [reference["caption"], *reference.get("remarks", [])]
+    return Table(headings, [lines], f"{title}: {about}" if about else title, notes=notes)
+
+
+def _named(at: Key, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(getattr(at, name) for name in names)

@@ -1,0 +1,134 @@
+"""CIKM 2021's tables from runs whose every figure an independent tool gives too, on the published sets."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import polars as pl
+import pytest
+
+from eval_kit.errors import UserError
+from eval_kit.protocols.chameleons import chameleons, properties, results
+from eval_kit.release import Release
+from eval_kit.release.reference import published
+from eval_kit.runs import writer
+from tests.conftest import Run
+from tests.planted_rankers import RANKERS, planted
+
+SIZES = {
+    "lesser": (95, 359, 705, 1170, 1693),
+    "pygmy": (223, 615, 1154, 1763, 2473),
+    "veiled": (400, 982, 1640, 2390, 3119),
+}
+LEVELS = (10, 20, 30, 40, 50)
+
+
+@pytest.fixture(scope="module")
+def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two runs over dev-small: each ranks the first relevant passage at random, and some queries' not at all."""
+    folder = tmp_path_factory.mktemp("chameleons")
+    qrels = published_release.qrels("dev").unique("query_id", keep="first", maintain_order=True)
+    relevant = dict(qrels.select("query_id", "passage_id").iter_rows())
+    paths = {}
+    for seed, name in enumerate(("strong", "weak")):
+        rank = np.random.default_rng(seed).geometric(0.3 / (seed + 1), len(relevant))
+        rows = [(query, f"x{place}", place, -place) for query in relevant for place in range(1, 15)]
+        rows = [
+            (query, relevant[query] if place == at else passage, place, float(score))
+            for (query, passage, place, score), at in zip(rows, np.repeat(rank, 14), strict=True)
+        ]
+        paths[name] = folder / f"{name}.trec"
+        writer.write(rows, paths[name], name)
+    return paths
+
+
+def judged(run: Path, release: Release, measure: str) -> Iterator[tuple[str, float]]:
+    """Each query's value, from ir_measures."""
+    qrels = [ir_measures.Qrel(*row) for row in release.qrels("dev").iter_rows()]
+    parsed = ir_measures.parse_measure(measure)
+    for metric in ir_measures.iter_calc([parsed], qrels, ir_measures.read_trec_run(str(run))):
+        yield metric.query_id, metric.value
+
+
+def test_tables_1_and_2_are_those_of_an_independent_tool(published_release: Release, runs: dict[str, Path]) -> None:
+    figures = results(list(runs.values()), published_release)
+    averages = {(row["run"], row["measure"]): row for row in figures.averages.iter_rows(named=True)}
+    worst = {(run, level): value for run, level, value in figures.worst.iter_rows()}
+    for name, run in runs.items():
+        for measure in ("AP", "RR@10"):
+            expected = np.array([value for _, value in judged(run, published_release, measure)])
+            assert len(expected) == averages[name, measure]["queries"] == 6_980
+            assert averages[name, measure]["mean"] == pytest.approx(expected.mean())
+            assert averages[name, measure]["median"] == pytest.approx(np.median(expected))
+        precision = np.sort([value for _, value in judged(run, published_release, "AP")])
+        for level in (*LEVELS, 100):
+            assert worst[name, level] == pytest.approx(precision[: round(6_980 * level / 100)].mean())
+    assert figures.agreement.height == len(LEVELS)
+
+
+def test_table_4_is_the_mean_over_each_set() -> None:
+    """Six planted rankers as runs: each set's mean is that of its queries."""
+    values, truth = planted()
+    frames = []
+    for name, members in truth.items():
+        inside = values.filter(pl.col("query_id").is_in(members))
+        for measure in ("AP", "RR@10"):
+            rows = inside.unpivot(RANKERS, index="query_id", variable_name="run")
+            frames.append(rows.with_columns(test_set=pl.lit(f"chameleons.{name}.20"), measure=pl.lit(measure)))
+    table = chameleons(pl.concat(frames)).filter(pl.col("measure") == "AP")
+    rows = {(row["run"], row["set"]): row for row in table.iter_rows(named=True)}
+    for name, members in truth.items():
+        inside = values.filter(pl.col("query_id").is_in(members))
+        assert rows["ranker3", name]["queries"] == len(members)
+        assert rows["ranker3", name]["value"] == pytest.approx(inside["ranker3"].mean())
+
+
+def test_tables_3_5_and_6_of_the_published_sets(published_release: Release) -> None:
+    sets = {row["test_set"]: row for row in properties(published_release).iter_rows(named=True)}
+    assert sets["dev"]["queries"] == 6_980
+    for name, counts in SIZES.items():
+        assert tuple(sets[f"chameleons.{name}.{level}"]["queries"] for level in LEVELS) == counts
+    for id, column in (("cikm2021-table5", "relevant"), ("cikm2021-table6", "words")):
+        cells = published(id)
+        assert len(cells) == 16
+        for cell in cells:
+            assert sets[cell["test_set"]][column] == pytest.approx(cell["value"], abs=0.01), cell
+    lesser = sets["chameleons.lesser.50"]
+    assert (round(lesser["relevant"], 2), round(lesser["words"], 2)) == (1.09, 6.46)  # printed 6.45
+
+
+def test_a_run_of_the_sets_alone(published_release: Release, runs: dict[str, Path], tmp_path: Path) -> None:
+    veiled = published_release.test_sets["chameleons.veiled.50"].query_ids
+    part = tmp_path / "part.trec"
+    part.write_text("".join(line for line in runs["weak"].open() if line.split()[0] in veiled))
+    figures = results([part], published_release)
+    assert figures.averages.is_empty() and figures.worst.is_empty() and figures.agreement.is_empty()
+    whole = results([runs["weak"]], published_release).performance
+    assert figures.performance.drop("run").equals(whole.drop("run"))
+
+
+def test_the_command_on_the_published_sets(command: Run, published_release: Release, runs: dict[str, Path]) -> None:
+    shown = command("eval_kit", "chameleons", *runs.values(), "--release", published_release.folder)
+    assert shown.returncode == 0, shown.stderr
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert ["bm25", "(published)", "0.1956", "0.0455", "0.1874", "0"] in lines
+    assert ["ance", "(published)", "0.0017", "0.0066", "0.0151", "0.0280", "0.0476", "0.3365"] in lines
+    assert ["chameleons.lesser.50", "1,693", "1.091", "6.457", "1.09", "6.45"] in lines
+    assert ["dev", "6,980", "1.065", "5.925", "1.06", "5.92"] in lines
+    assert "Definition 1 at 50 % (AP on lesser < pygmy < veiled): " in shown.stdout
+    arguments = [*runs.values(), "--release", published_release.folder, "--json", "-"]
+    document = json.loads(command("eval_kit", "chameleons", *arguments).stdout)
+    assert len(document["averages"]) == 2 * 2
+    assert len(document["worst"]) == 2 * 6
+    assert len(document["sets"]) == 16
+    assert {row["level"] for row in document["agreement"]} == set(LEVELS)
+    assert len(document["standing"]) == 2 * 3 * 3
+
+
+def test_a_run_of_other_queries(published_release: Release, tmp_path: Path) -> None:
+    queries = published_release.test_sets["dl19"].queries
+    writer.write([(query, "7", 1, 1.0) for query in queries], tmp_path / "dl19.trec", "r")
+    with pytest.raises(UserError, match="no run covers the Chameleons sets"):
+        results([tmp_path / "dl19.trec"], published_release)
