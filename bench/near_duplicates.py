@@ -111,7 +111,7 @@ def measure(upstream: Path, encoders: Mapping[str, Callable[[list[str]], Rows]])
     dev = read_queries(upstream / DEV / "queries.dev.small.tsv").select("query_id", "text").sort("query_id")
     qrels = read_trec_qrels(upstream / DEV / "qrels.dev.small.tsv").filter(pl.col("score") > 0)
     passages = {str(query): set(group["corpus-id"]) for (query,), group in qrels.group_by("query-id")}
-    sampled = np.sort(np.random.default_rng(SEED).permutation(dev.height)[:QUERIES])
+    sampled = np.sort(np.random.default_rng(SEED).permutation(dev.height)[:QUERIES]).tolist()
     pairs = {"table 4": TABLE_4, "typing errors": typing_errors(upstream, dev[sampled]), "random": random_pairs(dev)}
     texts = sorted({*dev["text"], *(text for kind in pairs.values() for pair in kind for text in pair)})
     row_of = {text: row for row, text in enumerate(texts)}

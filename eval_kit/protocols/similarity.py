@@ -140,8 +140,9 @@ def whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | N
     frames = []
     for shift in shifts:
         splits = cluster_splits(release, shift)
-        labels = [pl.lit(shift).alias("shift"), "cluster", pl.lit(" and ".join(splits)).alias("queries")]
-        frames.append(by_cluster(release, shift, vectors, splits).select(*labels, pl.exclude("cluster")))
+        queries = pl.lit(" and ".join(splits)).alias("queries")
+        clusters = by_cluster(release, shift, vectors, splits)
+        frames.append(clusters.select(pl.lit(shift).alias("shift"), "cluster", queries, pl.exclude("cluster")))
     return pl.concat(frames)
 
 

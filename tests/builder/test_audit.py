@@ -104,7 +104,7 @@ def test_planted_leaks_are_found_and_nothing_else(planted: Release) -> None:
 
 
 def test_examples_say_what_leaks(planted: Release) -> None:
-    found = leaks(audit(planted), "topic.c0 held out")
+    found = leaks(audit(planted, encoder="words"), "topic.c0 held out")
     assert found["near", None]["examples"] == [
         {
             "query_id": "4",
@@ -147,7 +147,8 @@ def test_the_headline_tells_the_worst_of_each_kind(planted: Release) -> None:
         "In 2 pairs of training and test queries, of a pair's test queries up to 50.0% stand in the training queries "
         "word for word (topic.c1 held out), up to 50.0% do so but for case, punctuation and spaces (topic.c0 held "
         "out), up to 75.0% have a near-duplicate there (cosine of at least 0.63, characters; precision 0.99 "
-        "and recall 0.98 on as many duplicate as different pairs) (topic.c0 held out), up to 50.0% share a relevant passage with one (topic.c0 held out)."
+        "and recall 0.98 on as many duplicate as different pairs) (topic.c0 held out), up to "
+        "50.0% share a relevant passage with one (topic.c0 held out)."
     )
 
 
