@@ -21,7 +21,7 @@ import polars as pl
 
 from builder.encode import encode
 from builder.encoders import by_name, public_name
-from builder.near_duplicates import Rows, nearest, words
+from builder.near_duplicates import THRESHOLDS, Rows, characters, nearest, words
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
@@ -32,8 +32,9 @@ from eval_kit.tables.table import Column, Table
 EXAMPLES = 5
 ROUNDING = 1e-9
 STAND_IN = "other test queries"
-WORDS = "words"
-"""The encoder that :func:`builder.near_duplicates.words` is."""
+DEFAULT = "characters"
+SPARSE = {"characters": characters, "words": words}
+"""Encoders that count the texts' own words or characters; all others are :mod:`builder.encoders`'."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +56,29 @@ class Pair:
     test_qrels: str
 
 
-def audit(release: Release, near: float = 0.95, encoder: str = WORDS, cache: Path | None = None) -> dict[str, Any]:
+def audit(
+    release: Release, near: float | None = None, encoder: str = DEFAULT, cache: Path | None = None
+) -> dict[str, Any]:
     """Look for leaks in every train/test pair of a release (see :func:`pairs`).
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
-        near: the cosine from which two queries are near-duplicates.
-        encoder: of the queries: ``words``, or a name as :mod:`builder.encoders` takes it.
+        near: the cosine from which two queries are near-duplicates; None for the encoder's measured threshold.
+        encoder: of the queries: ``characters``, ``words``, or a name as :mod:`builder.encoders` takes it.
         cache: where vectors are kept; None keeps none.
 
     Returns:
         A document of the schema ``audit``.
 
     Raises:
-        UserError: a threshold outside 0 to 1, no pair in the release, or an encoder that cannot be had.
+        UserError: a threshold outside 0 to 1 or none for this encoder, no pair in the release, or an encoder that
+            cannot be loaded.
     """
-    if not 0 < near <= 1:
+    measured = THRESHOLDS.get(encoder)
+    if near is None and measured is None:
+        raise UserError(f"no threshold was measured for the encoder {encoder!r}: give one with --near")
+    near = measured.cosine if near is None and measured else near
+    if near is None or not 0 < near <= 1:
         raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
     to_compare = list(pairs(release))
     if not to_compare:
@@ -198,10 +206,10 @@ def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
 
 def _vectors(texts: pl.Series, encoder: str, cache: Path | None) -> tuple[Rows, dict[str, str]]:
     """The vectors of the texts, and what the report says of them."""
-    if encoder == WORDS:
+    if encoder in SPARSE:
         import sklearn
 
-        return words(texts.to_list()), {"name": WORDS, "revision": f"scikit-learn {sklearn.__version__}"}
+        return SPARSE[encoder](texts.to_list()), {"name": encoder, "revision": f"scikit-learn {sklearn.__version__}"}
     chosen = by_name(encoder)
     return encode(texts, chosen, cache), {"name": public_name(chosen), "revision": chosen.revision}
 
@@ -286,10 +294,15 @@ def _cell(leak: dict[str, Any] | None) -> str:
 
 def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> str:
     """The worst share of each kind, over all pairs, in one sentence."""
+    measured = THRESHOLDS.get(encoder)
+    quality = ""
+    if measured and near == measured.cosine:
+        figures = f"precision {measured.precision:.2f} and recall {measured.recall:.2f}"
+        quality = f"; {figures} on as many duplicate as different pairs"
     words = {
         "equal": "stand in the training queries word for word",
         "normalised": "do so but for case, punctuation and spaces",
-        "near": f"have a near-duplicate there (cosine of at least {near:g}, {encoder})",
+        "near": f"have a near-duplicate there (cosine of at least {near:g}, {encoder}{quality})",
         "passages": "share a relevant passage with one",
     }
     worst: dict[str, tuple[float, str]] = {}

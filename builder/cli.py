@@ -236,10 +236,13 @@ def typos(
 @app.command()
 def audit(
     folder: Folder = DEFAULT,
-    near: Annotated[float, typer.Option(help="The cosine from which two queries are near-duplicates.")] = 0.95,
+    near: Annotated[
+        float | None,
+        typer.Option(help="The cosine from which two queries are near-duplicates; without it, as docs/audit.md has."),
+    ] = None,
     encoder: Annotated[
-        str, typer.Option(help="words, lsa, or a model: Hub id or folder, with :cls for the bare [CLS].")
-    ] = "words",
+        str, typer.Option(help="characters, words, lsa, or a model: Hub id or folder, with :cls for the bare [CLS].")
+    ] = "characters",
     out: Annotated[
         Path | None, typer.Option(help="Write the report here; reports/audit.json in the release without it.")
     ] = None,
@@ -266,6 +269,20 @@ def audit(
     else:
         screen().print(auditing.table(report))
         typer.echo(f"{report['headline']}\n{path}")
+
+
+@app.command(name="shared-passages")
+def shared_passages(release: Folder = DEFAULT, as_json: Json = False) -> None:
+    """CIKM 2022, Table 3: TREC DL queries that share relevant passages with training queries, beside the paper's."""
+    from builder.shared_passages import layout, shared
+    from eval_kit.console import screen
+    from eval_kit.release import Release, verified_manifest
+
+    document = shared(Release(release, verified_manifest(release)))
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        screen().print(layout(document))
 
 
 @app.command()

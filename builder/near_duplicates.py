@@ -1,6 +1,7 @@
 """The nearest of many texts or vectors by cosine, in blocks: memory never grows with a product of two sizes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,39 @@ type Rows = Any
 
 BLOCK = 2_048
 """Rows of one side in a block of cosines: 32 MiB for two sides."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The cosine from which two queries count as near-duplicates, and how good that is on labelled pairs.
+
+    Attributes:
+        cosine: of the greatest F1.
+        precision: where there are as many different pairs as duplicates.
+        recall: mean of the recall of reworded pairs and of pairs that differ by a typing error.
+    """
+
+    cosine: float
+    precision: float
+    recall: float
+
+
+THRESHOLDS = {
+    "characters": Threshold(0.63, 0.988, 0.976),
+    "words": Threshold(0.52, 0.949, 0.927),
+    "lsa": Threshold(0.79, 0.623, 0.816),
+}
+"""By encoder, as ``python -m bench.near_duplicates`` measures them; docs/audit.md says on which pairs."""
+
+
+def characters(texts: Sequence[str]) -> csr_matrix:
+    """TF-IDF of the texts' character trigrams (case folded, across words), in rows of unit length.
+
+    A typing error or another ending changes three trigrams, but a whole word.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(analyzer="char", ngram_range=(3, 3), sublinear_tf=True).fit_transform(texts)
 
 
 def words(texts: Sequence[str]) -> csr_matrix:
@@ -42,18 +76,22 @@ def nearest(rows: Rows, candidates: Rows, advance: Callable[[int], object] = lam
     for candidate_rows in _parts(candidates):
         block = _unit(candidates[candidate_rows])
         for part in _parts(rows):
-            cosines = _unit(rows[part]) @ block.T
-            if issparse(cosines):
-                cosines = cosines.toarray()
-            top = cosines.argmax(axis=1)
-            value = cosines[np.arange(len(top)), top]
+            products = _unit(rows[part]) @ block.T
+            if issparse(products):
+                products = products.toarray()
+            top = products.argmax(axis=1)
+            value = products[np.arange(len(top)), top]
             better = value > best[part]
             best[part][better], at[part][better] = value[better], candidate_rows.start + top[better]
         advance(block.shape[0])
     for part in _parts(rows):  # once more, free of a block's rounding
-        pairs = (_unit(side.astype(np.float64)) for side in (rows[part], candidates[at[part]]))
-        best[part] = _dots(*pairs)
+        best[part] = cosines(rows[part], candidates[at[part]])
     return best, at
+
+
+def cosines(left: Rows, right: Rows) -> Floats:
+    """The cosine of each row of one side with the same row of the other: (n,)."""
+    return _dots(_unit(left.astype(np.float64)), _unit(right.astype(np.float64)))
 
 
 def _parts(rows: Rows) -> Iterator[slice]:

@@ -99,7 +99,7 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
                     "cosine": cosine,
                 }
             )
-        for row in by_cluster(release, shift, split=split).iter_rows(named=True):
+        for row in by_cluster(release, shift, splits=[split]).iter_rows(named=True):
             counts = {name: len(rows_of) for name, rows_of in directions.items() if name != row["cluster"]}
             total = sum(cosines[row["cluster"], name] * count for name, count in counts.items())
             mean = {"n_other": row.pop("others"), "cosine": total / sum(counts.values())}

@@ -162,9 +162,6 @@ def similarity(
             help="For the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
         ),
     ] = None,
-    train: Annotated[
-        bool, typer.Option("--train", help="Compare test clusters with the others' training queries.")
-    ] = False,
     json_file: JsonFile = None,
 ) -> None:
     """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it."""
@@ -172,7 +169,7 @@ def similarity(
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
-    results = similarities(open_release(release), vectors, "train" if train else "test", runs or [])
+    results = similarities(open_release(release), vectors, runs or [])
     if not write_json(results.as_json(), json_file):
         results.print(screen())
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.pages.report_data import cutoff, main_measure, texts
+from eval_kit.pages.report_data import cutoff, texts
 from eval_kit.protocols.grid_results import Protocols
+from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 

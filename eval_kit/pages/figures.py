@@ -1,7 +1,7 @@
 """The figures of ECIR 2023 about a grid: what goes into each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -9,21 +9,27 @@ import polars as pl
 from markupsafe import Markup
 
 from eval_kit.pages import plots
-from eval_kit.pages.report_data import in_and_out, jaccards, lower_is_better, main_measure
+from eval_kit.pages.report_data import in_and_out, lower_is_better
 from eval_kit.protocols.grid_results import Protocols
+from eval_kit.protocols.in_out import main_measure
+from eval_kit.protocols.similarity import Figure3, figure_3
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.intervals import edges, interval_of, loss_by_interval, per_query_loss
-from eval_kit.stats.losses import KINDS, Estimate, correlations
+from eval_kit.stats.losses import KINDS, Estimate
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures as SVG. Those about R have panels, by their titles, and are empty without vectors."""
+    """The figures as SVG. Those about R have panels, by their titles, and are empty without vectors.
+
+    ``compared`` names the splits that the similarity of Figure 3 was taken of.
+    """
 
     measure: str
+    compared: str
     by_overlap: Markup
     correlations: Markup
     distributions: dict[str, Markup] = field(default_factory=dict)
@@ -40,41 +46,38 @@ def figures(
 ) -> Figures | None:
     """The figures of topic, wh and length shifts, None without any; ``r`` is the nearness of each query."""
     shifts = [shift for shift in CLUSTERED if shift in grid.results]
-    if not shifts:
+    overlap = figure_3(grid, release)
+    if overlap is None:
         return None
-    overlap = _figure_3(grid, shifts, systems, release)
+    first = Figures(
+        measure=overlap.measure,
+        compared=" or ".join(overlap.points["queries"].unique(maintain_order=True)),
+        by_overlap=plots.loss_against_jaccard(overlap.points, systems, overlap.measure),
+        correlations=_correlations(overlap, systems),
+    )
     if r is None:
-        return Figures(*overlap)
+        return first
     near = {
         shift: pairs[shift].join(r.filter(pl.col("shift") == shift), on=["part", "query_id"], maintain_order="left")
         for shift in shifts
     }
-    by_nearness = _figure_5(grid, near, systems)
-    return Figures(*overlap, _figure_4(grid, shifts, r), by_nearness, _figure_6(grid, near, systems))
-
-
-def _figure_3(
-    grid: Protocols, shifts: Sequence[str], systems: Sequence[str], release: Release
-) -> tuple[str, Markup, Markup]:
-    """Topic and wh clusters in one picture, as in the paper; length clusters only where there are no others."""
-    taken = [shift for shift in shifts if SHIFTS[shift].correlates] or list(shifts)
-    measure = main_measure(grid.results[taken[0]])
-    losses = pl.concat(
-        grid.results[shift]
-        .filter(pl.col("measure") == measure)
-        .select("system", "cluster", "rel_loss", low="rel_loss_low", high="rel_loss_high", shift=pl.lit(shift))
-        for shift in taken
+    return replace(
+        first,
+        distributions=_figure_4(grid, shifts, r),
+        by_nearness=_figure_5(grid, near, systems),
+        spreads=_figure_6(grid, near, systems),
     )
-    points = losses.join(jaccards(grid, release), on=["shift", "cluster"], maintain_order="left")
+
+
+def _correlations(figure: Figure3, systems: Sequence[str]) -> Markup:
     rows = []
     for system in systems:
-        known = points.filter(pl.col("system") == system, pl.col("rel_loss").is_not_null())
-        if known.height:
-            by_kind = correlations(known["jaccard"], known["rel_loss"], seed=grid.provenance["seed"]).values()
-            rows.append([system, *(_correlation(kind.estimate) for kind in by_kind), str(known.height)])
+        if system in figure.correlations:
+            estimates = [figure.correlations[system][kind].estimate for kind in KINDS]
+            rows.append([system, *(_correlation(estimate) for estimate in estimates), str(estimates[0].n)])
     columns = [Column("System"), *(Column(name, "number") for name in (*map(str.capitalize, KINDS), "n"))]
     title = "Correlation of loss and similarity over clusters, with 95% bootstrap intervals"
-    return measure, plots.loss_against_jaccard(points, systems, measure), to_html(Table(columns, [rows], title))
+    return to_html(Table(columns, [rows], title))
 
 
 def _figure_4(grid: Protocols, shifts: Sequence[str], r: pl.DataFrame) -> dict[str, Markup]:

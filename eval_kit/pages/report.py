@@ -13,8 +13,9 @@ from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
-from eval_kit.pages.report_data import Standing, lower_is_better, main_measure, nearness, paired, standings
+from eval_kit.pages.report_data import Standing, lower_is_better, nearness, paired, standings
 from eval_kit.protocols.grid_results import Protocols
+from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Vectors

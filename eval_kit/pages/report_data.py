@@ -8,10 +8,11 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.grid_results import Protocols
+from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.losses import Floats, relative_losses
-from eval_kit.stats.similarity import by_cluster, to_training
+from eval_kit.stats.similarity import to_training
 from eval_kit.stats.vectors import Vectors
 
 
@@ -34,12 +35,6 @@ class Standing:
 def lower_is_better(measure: str) -> bool:
     """Whether a negative relative loss of this measure is harm."""
     return parse(measure).lower_is_better
-
-
-def main_measure(results: pl.DataFrame) -> str:
-    """The measure that a shift is summed up by: its first of which higher is better."""
-    measures = results["measure"].unique(maintain_order=True).to_list()
-    return next((str(measure) for measure in measures if not lower_is_better(measure)), str(measures[0]))
 
 
 def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
@@ -107,16 +102,6 @@ def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
     ordered = pairs.sort("seed", "part", "query_id")
     shape = (ordered["seed"].n_unique(), -1)
     return ordered["inside"].to_numpy().reshape(shape), ordered["out"].to_numpy().reshape(shape)
-
-
-def jaccards(grid: Protocols, release: Release) -> pl.DataFrame:
-    """``shift``, ``cluster`` and ``jaccard`` of every cluster of the topic, wh and length shifts of a grid."""
-    frames = [
-        by_cluster(release, shift).select(pl.lit(shift).alias("shift"), "cluster", "jaccard")
-        for shift in grid.results
-        if SHIFTS[shift].clustered
-    ]
-    return pl.concat(frames) if frames else pl.DataFrame(schema={"shift": pl.String})
 
 
 def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> pl.DataFrame:

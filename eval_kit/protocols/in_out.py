@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.shifts import Shift
 from eval_kit.stats.losses import holm, paired_t_test, relative_losses
@@ -71,6 +72,12 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         models_in = len(shift.parts(release)) - 1
         return holm_corrected(table.with_columns(models_in=pl.lit(models_in)), ["measure"])
     return holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
+
+
+def main_measure(results: pl.DataFrame) -> str:
+    """The measure that a shift is summed up by: its first of which higher is better."""
+    measures = results["measure"].unique(maintain_order=True).to_list()
+    return next((str(measure) for measure in measures if not parse(measure).lower_is_better), str(measures[0]))
 
 
 def _by_part(values: pl.DataFrame, shift: Shift, release: Release) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:

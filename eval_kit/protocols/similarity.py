@@ -9,68 +9,98 @@ import polars as pl
 from rich.console import Console
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
-from eval_kit.shifts import SHIFTS, clustered_in
+from eval_kit.shifts import CLUSTERED, SHIFTS, clustered_in
 from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import Correlation, correlations
-from eval_kit.stats.similarity import by_cluster
+from eval_kit.stats.similarity import by_cluster, cluster_splits
+from eval_kit.stats.vectors import Vectors
 from eval_kit.tables.table import Column, Table
-
-MEASURE = "RR@10"
 
 
 @dataclass(frozen=True)
-class Similarities:
-    """Similarity by cluster; with grid runs also each system's losses and their correlation with the Jaccard.
+class Figure3:
+    """Losses on held-out clusters against the clusters' similarity to the others (ECIR 2023, Figure 3).
 
     Attributes:
-        clusters: ``shift``, ``cluster``, ``n``, ``others``, ``jaccard`` and, with vectors, ``cosine``.
-        losses: ``system``, ``shift``, ``cluster``, ``rel_loss``, ``jaccard``.
-        correlations: system → kind → correlation of loss and Jaccard over all clusters (Figure 3).
-        release: digest.
+        measure: of the losses.
+        points: ``system``, ``shift``, ``cluster``, ``rel_loss``, ``low`` and ``high`` (of the loss), ``jaccard``, and
+            ``queries``, the splits that the Jaccard was taken of.
+        correlations: system → kind → correlation of Jaccard and loss over all clusters.
     """
 
-    clusters: pl.DataFrame
-    losses: pl.DataFrame
+    measure: str
+    points: pl.DataFrame
     correlations: dict[str, dict[str, Correlation]]
-    release: str
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "clusters": self.clusters.to_dicts(),
-            "losses": self.losses.to_dicts(),
-            "correlations": {system: _by_kind(kinds) for system, kinds in self.correlations.items()},
-            "release": self.release,
+            "measure": self.measure,
+            "points": self.points.to_dicts(),
+            "correlations": {
+                system: {kind: asdict(correlation) for kind, correlation in kinds.items()}
+                for system, kinds in self.correlations.items()
+            },
         }
 
     def print(self, console: Console) -> None:
-        """One table of similarities; then, for each system, how its losses go with them."""
-        columns = [Column(name, "text" if name in ("shift", "cluster") else "number") for name in self.clusters.columns]
-        lines = []
-        for row in self.clusters.iter_rows():
-            lines.append([f"{value:.4f}" if isinstance(value, float) else str(value) for value in row])
-        console.print(Table(columns, [lines]))
+        """For each system, how its losses go with the similarity."""
+        shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         for system, kinds in self.correlations.items():
             for kind, correlation in kinds.items():
                 estimate = correlation.estimate
                 value, low, high = estimate.value, estimate.low, estimate.high
                 text = "undefined" if value is None or low is None else f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
                 console.print(
-                    f"{system}: {kind} of {MEASURE} Rel Loss and Jaccard {text}, n = {estimate.n}", highlight=False
+                    f"{system}: {kind} of Jaccard and {self.measure} Rel Loss {text}, n = {estimate.n} ({shifts})",
+                    highlight=False,
                 )
 
 
-def similarities(
-    release: Release, vectors: str | None = None, outside_split: str = "test", runs: Sequence[Path] = ()
-) -> Similarities:
+@dataclass(frozen=True)
+class Similarities:
+    """Similarity by cluster; with grid runs also how each system's losses go with it.
+
+    Attributes:
+        clusters: ``shift``, ``cluster``, ``queries`` (the splits compared), ``n``, ``others``, ``jaccard`` and, with
+            vectors, ``cosine``.
+        figure_3: None without runs.
+        release: digest.
+    """
+
+    clusters: pl.DataFrame
+    figure_3: Figure3 | None
+    release: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "clusters": self.clusters.to_dicts(),
+            "figure_3": self.figure_3.as_json() if self.figure_3 else None,
+            "release": self.release,
+        }
+
+    def print(self, console: Console) -> None:
+        """One table of similarities; then the correlations."""
+        words = ("shift", "cluster", "queries")
+        columns = [Column(name, "text" if name in words else "number") for name in self.clusters.columns]
+        lines = []
+        for row in self.clusters.iter_rows():
+            lines.append([f"{value:.4f}" if isinstance(value, float) else str(value) for value in row])
+        console.print(Table(columns, [lines]))
+        if self.figure_3:
+            self.figure_3.print(console)
+
+
+def similarities(release: Release, vectors: str | None = None, runs: Sequence[Path] = ()) -> Similarities:
     """Compare every MS-Shift cluster of the release with the others of its shift.
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
         vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
-        outside_split: of the queries that the test clusters are compared with.
         runs: complete grids of MS-Shift shifts, for losses and their correlation.
 
     Raises:
@@ -81,31 +111,63 @@ def similarities(
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
     query_vectors = None
     if vectors is not None:
-        tables = [release.table(shift, name) for shift in shifts for name in dict.fromkeys(["test", outside_split])]
-        queries = pl.concat(table.select("query_id", "text") for table in tables)
+        queries = pl.concat(
+            release.table(shift, split).select("query_id", "text")
+            for shift in shifts
+            for split in cluster_splits(release, shift)
+        )
         query_vectors = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
-    clusters = pl.concat(
-        by_cluster(release, shift, query_vectors, "test", outside_split).select(pl.lit(shift).alias("shift"), pl.all())
+    return Similarities(
+        whole_clusters(release, shifts, query_vectors),
+        figure_3(protocols(runs, release), release) if runs else None,
+        release.digest,
+    )
+
+
+def whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:
+    """Similarity of whole clusters, train and test queries together, as ECIR 2023 §5.2 has it.
+
+    A shift without training queries in the release is compared by its test queries; the column ``queries`` says so.
+
+    Args:
+        release: from :func:`eval_kit.release.open_release`.
+        shifts: of clusters.
+        vectors: of all their queries; adds the cosine.
+
+    Returns:
+        ``shift``, ``cluster``, ``queries``, ``n``, ``others``, ``jaccard`` and, with vectors, ``cosine``.
+    """
+    frames = []
+    for shift in shifts:
+        splits = cluster_splits(release, shift)
+        queries = pl.lit(" and ".join(splits)).alias("queries")
+        clusters = by_cluster(release, shift, vectors, splits)
+        frames.append(clusters.select(pl.lit(shift).alias("shift"), "cluster", queries, pl.exclude("cluster")))
+    return pl.concat(frames)
+
+
+def figure_3(grid: Protocols, release: Release) -> Figure3 | None:
+    """Each system's loss on each held-out cluster against the cluster's similarity to the others.
+
+    Topic and wh clusters together, as in the paper; length clusters only where there are no others. None without
+    any of them.
+    """
+    shifts = [shift for shift in CLUSTERED if shift in grid.results]
+    shifts = [shift for shift in shifts if SHIFTS[shift].correlates] or shifts
+    if not shifts:
+        return None
+    measure = main_measure(grid.results[shifts[0]])
+    losses = pl.concat(
+        grid.results[shift]
+        .filter(pl.col("measure") == measure)
+        .select("system", pl.lit(shift).alias("shift"), "cluster", "rel_loss", low="rel_loss_low", high="rel_loss_high")
         for shift in shifts
     )
-    losses = _losses(release, runs, clusters)
+    jaccard = whole_clusters(release, shifts).select("shift", "cluster", "jaccard", "queries")
+    points = losses.join(jaccard, on=["shift", "cluster"], maintain_order="left")
+    known = points.filter(pl.col("rel_loss").is_not_null())
     by_system = {
-        str(system): correlations(part["rel_loss"].to_numpy(), part["jaccard"].to_numpy())
-        for (system,), part in losses.drop_nulls().group_by("system", maintain_order=True)
+        str(system): correlations(group["jaccard"], group["rel_loss"], seed=grid.provenance["seed"])
+        for (system,), group in known.group_by("system", maintain_order=True)
     }
-    return Similarities(clusters, losses, by_system, release.digest)
-
-
-def _by_kind(correlations: dict[str, Correlation]) -> dict[str, Any]:
-    return {kind: asdict(correlation) for kind, correlation in correlations.items()}
-
-
-def _losses(release: Release, runs: Sequence[Path], clusters: pl.DataFrame) -> pl.DataFrame:
-    columns = {"system": pl.String, "shift": pl.String, "cluster": pl.String, "rel_loss": pl.Float64}
-    parts = [pl.DataFrame(schema=columns)]
-    for shift, results in (protocols(runs, release).results if runs else {}).items():
-        if SHIFTS[shift].clustered:
-            rows = results.filter(pl.col("measure") == MEASURE).with_columns(shift=pl.lit(shift))
-            parts.append(rows.select(list(columns)))
-    jaccard = clusters.select("shift", "cluster", "jaccard")
-    return pl.concat(parts).join(jaccard, on=["shift", "cluster"], maintain_order="left")
+    return Figure3(measure, points, by_system)

@@ -4,6 +4,8 @@ Means over all pairs of two sets are taken as one product with a mean vector, si
 dot product with the mean: no work or memory ever grows with the product of two sizes.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -70,20 +72,21 @@ def mean_cosine(source: Matrix, target: Matrix) -> float:
 
 
 def by_cluster(
-    release: Release, shift: str, vectors: Vectors | None = None, split: str = "test", outside_split: str = ""
+    release: Release,
+    shift: str,
+    vectors: Vectors | None = None,
+    splits: Sequence[str] = ("test",),
 ) -> pl.DataFrame:
     """Similarity of each cluster of a shift to all its other clusters together.
 
     A query counts once in each cluster that it belongs to; of the wh clusters, which overlap a little, one may stand
-    on both sides. The papers give the figures of whole clusters, and take those for J(test of the cluster, train of
-    the others) as "very similar" (ECIR 2023, footnote 6). For the latter: ``outside_split="train"``.
+    on both sides. The papers give the figures of whole clusters: :func:`cluster_splits`.
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
         shift: ``topic``, ``wh`` or ``length``.
         vectors: of all the queries; adds the cosine.
-        split: whose queries make up the clusters.
-        outside_split: whose queries make up the other clusters; ``split`` unless given.
+        splits: whose queries together make up the clusters.
 
     Returns:
         ``cluster``, ``n`` (its queries), ``others`` (those of the other clusters), ``jaccard``, and with vectors
@@ -92,18 +95,14 @@ def by_cluster(
     Raises:
         UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.
     """
-    own = _clusters(release, shift, split)
-    rest = _clusters(release, shift, outside_split) if outside_split not in ("", split) else own
-    own_sums = _unit_sums(own, vectors)
-    rest_sums = own_sums if rest is own else _unit_sums(rest, vectors)
+    clusters = _clusters(release, shift, splits)
+    sums = _unit_sums(clusters, vectors)
     rows = []
-    for cluster, queries in own.items():
-        outside = [name for name in rest if name != cluster]
+    for cluster, queries in clusters.items():
+        outside = [name for name in clusters if name != cluster]
         if not outside:
-            raise UserError(
-                f"{shift}: has no cluster but {cluster} in {outside_split or split}, nothing to compare it with"
-            )
-        outside_queries = pl.concat(rest[name] for name in outside)
+            raise UserError(f"{shift}: has no cluster but {cluster}, nothing to compare it with")
+        outside_queries = pl.concat(clusters[name] for name in outside)
         row = {
             "cluster": cluster,
             "n": queries.height,
@@ -111,10 +110,15 @@ def by_cluster(
             "jaccard": weighted_jaccard(queries["text"], outside_queries["text"]),
         }
         if vectors is not None:
-            total = np.sum([rest_sums[name] for name in outside], axis=0)
-            row["cosine"] = float(own_sums[cluster] @ total) / (queries.height * outside_queries.height)
+            total = np.sum([sums[name] for name in outside], axis=0)
+            row["cosine"] = float(sums[cluster] @ total) / (queries.height * outside_queries.height)
         rows.append(row)
     return pl.DataFrame(rows)
+
+
+def cluster_splits(release: Release, shift: str) -> list[str]:
+    """The splits that hold the whole clusters of a shift: test and train; test alone where train is missing."""
+    return [split for split in ("test", "train") if split in release.configs.get(shift, [])]
 
 
 def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) -> pl.DataFrame:
@@ -135,8 +139,8 @@ def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) ->
     Raises:
         UserError: the release has no such tables or cluster, a query has no vector, or the dimensions differ.
     """
-    test = _clusters(release, shift, "test").get(cluster)
-    training = [queries for name, queries in _clusters(release, shift, "train").items() if name != cluster]
+    test = _clusters(release, shift, ["test"]).get(cluster)
+    training = [queries for name, queries in _clusters(release, shift, ["train"]).items() if name != cluster]
     if test is None or not training:
         raise UserError(f"{shift}: has no cluster {cluster} with test queries and training queries outside it")
     seen = pl.concat(training)["query_id"].unique(maintain_order=True)
@@ -144,12 +148,14 @@ def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) ->
     return test.select("cluster", "query_id").with_columns(r=pl.Series(r), training=pl.lit(len(seen)))
 
 
-def _clusters(release: Release, shift: str, split: str) -> dict[str, pl.DataFrame]:
-    """The queries of each cluster, in the release's order."""
-    table = release.table(shift, split)
-    if "cluster" not in table.columns:
+def _clusters(release: Release, shift: str, splits: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """The queries of each cluster, in the release's order, each once."""
+    tables = [release.table(shift, split) for split in splits]
+    if any("cluster" not in table.columns for table in tables):
         raise UserError(f"{shift}: is not a shift with clusters; topic, wh and length are")
-    return {part["cluster"][0]: part for part in table.partition_by("cluster", maintain_order=True)}
+    queries = pl.concat(table.select("query_id", "text", "cluster") for table in tables)
+    queries = queries.unique(["query_id", "cluster"], keep="first", maintain_order=True)
+    return {part["cluster"][0]: part for part in queries.partition_by("cluster", maintain_order=True)}
 
 
 def _word_counts(texts: pl.Series) -> pl.DataFrame:

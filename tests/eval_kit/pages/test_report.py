@@ -245,7 +245,7 @@ def test_figure_3_tells_its_correlation_and_n(grid, report):
     points = []
     for shift in ("topic", "wh"):
         losses = grid.found.results[shift].filter(pl.col("measure") == "RR@10", pl.col("system") == "oracle")
-        points.append(losses.join(by_cluster(grid.release, shift), on="cluster"))
+        points.append(losses.join(by_cluster(grid.release, shift, splits=("test", "train")), on="cluster"))
     both = pl.concat(points, how="diagonal")
     found = correlations(both["jaccard"], both["rel_loss"], seed=0)["pearson"].estimate
     text = unescape(re.sub(r"<[^>]+>", " ", report.read_text())).replace("\u2212", "-")

@@ -1,6 +1,9 @@
 """The papers' protocols: on hand-made values, and on an oracle's grid whose true order of losses is planted."""
 
 import json
+import re
+from collections import Counter
+from html import unescape
 from itertools import product
 from pathlib import Path
 
@@ -310,19 +313,51 @@ def test_losses_are_correlated_with_the_jaccard(oracle, command):
     done = command("eval_kit", "similarity", *topic, "--release", release.folder, "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert [row["cluster"] for row in document["losses"]] == ["c0", "c1", "c2", "c3", "c4"]
-    pairs = [(row["rel_loss"], row["jaccard"]) for row in document["losses"]]
+    points = document["figure_3"]["points"]
+    assert [row["cluster"] for row in points] == ["c0", "c1", "c2", "c3", "c4"]
+    pairs = [(row["rel_loss"], row["jaccard"]) for row in points]
     for kind, independent in (("pearson", pearsonr), ("spearman", spearmanr), ("kendall", kendalltau)):
-        estimate = document["correlations"]["oracle"][kind]["estimate"]
+        estimate = document["figure_3"]["correlations"]["oracle"][kind]["estimate"]
         assert estimate["value"] == pytest.approx(independent(*zip(*pairs, strict=True)).statistic)
         assert estimate["n"] == 5
 
 
+def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, tmp_path, command):
+    """Counted with plain Counters; the report draws and prints the same figure, and length stays apart."""
+    release, runs, _ = oracle
+    assert {SHIFTS[cell.shift].clustered for cell in named(runs).values()} == {True}
+    done = command("eval_kit", "similarity", *runs, "--release", release.folder, "--json", "-")
+    figure = json.loads(done.stdout)["figure_3"]
+    assert [(row["shift"], row["cluster"]) for row in figure["points"]] == [
+        *(("topic", f"c{number}") for number in range(5)),
+        *(("wh", cluster) for cluster in ("wha", "how", "who")),
+    ]
+    for row in figure["points"]:
+        sides = {True: {}, False: {}}
+        for split in ("test", "train"):
+            for query, text, cluster in release.table(row["shift"], split).select("query_id", "text", "cluster").rows():
+                sides[cluster == row["cluster"]][cluster, query] = text
+        counts = [Counter(" ".join(side.values()).lower().split()) for side in sides.values()]
+        shares = [{word: n / count.total() for word, n in count.items()} for count in counts]
+        words = shares[0].keys() | shares[1].keys()
+        least, most = (sum(of(side.get(word, 0) for side in shares) for word in words) for of in (min, max))
+        assert row["jaccard"] == pytest.approx(least / most)
+        assert row["queries"] == "test and train"
+    done = command("eval_kit", "report", *runs, "--release", release.folder, "--out", tmp_path / "r.html")
+    page = unescape(re.sub(r"<[^>]+>", " ", (tmp_path / "r.html").read_text())).replace("\u2212", "-")
+    for correlation in figure["correlations"]["oracle"].values():
+        estimate = correlation["estimate"]
+        assert estimate["n"] == 8
+        assert f"{estimate['value']:.2f} ({estimate['low']:.2f} to {estimate['high']:.2f})" in page
+    assert "of its queries (test and train)" in page
+
+
 def test_the_published_similarities(published_release, command):
-    done = command("eval_kit", "similarity", "--release", published_release.folder, "--train")
-    assert done.returncode == 2  # this partial release has no training queries to compare with
+    """This partial release has no training queries; the paper's whole topic c0 has 0.333."""
     done = command("eval_kit", "similarity", "--release", published_release.folder, "--json", "-")
-    found = {(row["shift"], row["cluster"]): round(row["jaccard"], 4) for row in json.loads(done.stdout)["clusters"]}
+    clusters = json.loads(done.stdout)["clusters"]
+    assert {row["queries"] for row in clusters} == {"test"}
+    found = {(row["shift"], row["cluster"]): round(row["jaccard"], 4) for row in clusters}
     assert [found["topic", f"c{i}"] for i in range(5)] == [0.2984, 0.2449, 0.3388, 0.3005, 0.4268]
     assert [found["wh", name] for name in ("wha", "how", "who")] == [0.2793, 0.2261, 0.2762]
     assert found["length", "short"] == 0.3225

@@ -109,17 +109,16 @@ def test_vectors_that_cannot_be_compared():
     assert mean_dot(three, np.zeros((1, 3))).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("split", ["test", "train"])
+@pytest.mark.parametrize("splits", [["test"], ["test", "train"]])
 @pytest.mark.parametrize("shift", CLUSTERS)
-def test_the_cosines_of_a_release_are_those_over_all_pairs(mini_release: Release, shift, split):
-    own = mini_release.table(shift, "test")
-    rest = mini_release.table(shift, split)
-    vectors = random_vectors(pl.concat([own["query_id"], rest["query_id"]]))
-    table = by_cluster(mini_release, shift, vectors, outside_split=split)
+def test_the_cosines_of_a_release_are_those_over_all_pairs(mini_release: Release, shift, splits):
+    queries = pl.concat(mini_release.table(shift, split) for split in splits)
+    vectors = random_vectors(queries["query_id"])
+    table = by_cluster(mini_release, shift, vectors, splits)
     assert table.columns == ["cluster", "n", "others", "jaccard", "cosine"]
     assert table["cluster"].to_list() == CLUSTERS[shift]
     for cluster, n, count, jaccard, cosine in table.iter_rows():
-        inside, outside = own.filter(cluster=cluster), rest.filter(pl.col("cluster") != cluster)
+        inside, outside = queries.filter(cluster=cluster), queries.filter(pl.col("cluster") != cluster)
         assert (n, count) == (inside.height, outside.height)
         assert jaccard == weighted_jaccard(inside["text"], outside["text"])
         assert jaccard == pytest.approx(reference(inside["text"], outside["text"]))
@@ -141,7 +140,7 @@ def test_r_of_a_release_is_the_mean_over_all_training_queries(mini_release: Rele
 
 def test_what_a_release_cannot_answer(mini_release: Release, published_release: Release):
     with pytest.raises(UserError, match="resttest: is not a shift with clusters"):
-        by_cluster(mini_release, "resttest", split="dev")
+        by_cluster(mini_release, "resttest", splits=["dev"])
     with pytest.raises(UserError, match="holds no colour/test"):
         by_cluster(mini_release, "colour")
     vectors = random_vectors(mini_release.table("topic", "test")["query_id"])
