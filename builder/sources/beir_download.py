@@ -18,7 +18,7 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
     Two processes that want it wait for each other. The zip is removed once it is unpacked.
 
     Raises:
-        UnavailableError: the licence forbids a download; no connection, a refusal, or bytes of another md5.
+        UnavailableError: BEIR does not distribute it; no connection, a refusal, or bytes of another md5.
         UserError: the zip holds something else than the dataset's folder, or ``out`` cannot be written.
     """
     target = out / dataset.name

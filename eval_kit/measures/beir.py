@@ -349,12 +349,12 @@ def _without_own_ids(ranked: RankedRun, qrels: pl.DataFrame, queries: pl.Series)
             "tied_to": own_rank <= pl.col("tied_to"),
         }.items()
     )
-    held = ranked.queries.filter(pl.col("query_id").is_in(queries.implode())).join(own, on="query_id", how="left")
-    held = held.with_columns(
+    retrieved = ranked.queries.filter(pl.col("query_id").is_in(queries.implode())).join(own, on="query_id", how="left")
+    retrieved = retrieved.with_columns(
         pl.col("retrieved").cast(pl.Int64) - own_rank.is_not_null().cast(pl.Int64),
         *(_tied_across(cutoff).alias(f"tied_across_{cutoff}") for cutoff in _CUTOFFS),
     )
-    return judged.drop("own"), held
+    return judged.drop("own"), retrieved
 
 
 def _tied_across(k: int) -> pl.Expr:
@@ -363,15 +363,15 @@ def _tied_across(k: int) -> pl.Expr:
     return pl.when(pl.col("own") <= k).then(next_one).when(pl.col("own") == k + 1).then(here & next_one).otherwise(here)
 
 
-def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, held: pl.DataFrame) -> Figure:
+def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrieved: pl.DataFrame) -> Figure:
     def values(of: pl.DataFrame) -> pl.Series:
         if name == HOLE:
-            return holes(of, held, test_set.queries, HOLE_CUTOFF)
+            return holes(of, retrieved, test_set.queries, HOLE_CUTOFF)
         return per_query(parse(name), of, test_set.queries)
 
     cutoff = int(name.rpartition("@")[2])
     mine = values(judged)
-    ties = int(held[f"tied_across_{cutoff}"].sum())
+    ties = int(retrieved[f"tied_across_{cutoff}"].sum())
     worst = best = None
     if ties:
         # for holes, what matters is that a passage is judged, not its grade
@@ -383,7 +383,7 @@ def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, held: 
         measure=name,
         value=mean(mine),
         queries=len(test_set.queries),
-        missing=len(test_set.queries) - held.height,
+        missing=len(test_set.queries) - retrieved.height,
         ties_at_cutoff=ties,
         worst=worst,
         best=best,

@@ -25,7 +25,7 @@ class BeirDataset:
         published_as: its name in the kit's reference tables, ``beir.<published_as>``.
         domain: as in Table 1.
         licence: as in Appendix E.
-        url: of the zip; None where the licence forbids a download.
+        url: of the zip; None where BEIR does not distribute it.
         md5: of the zip; None without a download.
         split: the one that Table 2 is of.
         folders: of datasets within the dataset, whose mean is its figure; empty for most.

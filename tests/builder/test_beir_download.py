@@ -132,7 +132,7 @@ def test_processes_at_once_download_it_once(server: Server, tmp_path: Path) -> N
 def test_the_list_and_what_cannot_be_downloaded(command: Run, tmp_path: Path) -> None:
     done = command("builder", "beir", "list")
     assert done.returncode == 0 and "nfcorpus" in done.stdout and "14,914,602" in done.stdout
-    for name, sentence in (("bioasq", "the licence does not allow it"), ("nf", "BEIR has no dataset 'nf'")):
+    for name, sentence in (("bioasq", "BEIR does not distribute it"), ("nf", "BEIR has no dataset 'nf'")):
         done = command("builder", "beir", "download", name, "--out", tmp_path / "beir")
         assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "beir").exists()
