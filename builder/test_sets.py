@@ -65,7 +65,9 @@ def _test_sets(have: Tables) -> Iterator[TestSet]:
         own = f"{shift}_test"
         qrels = own if own in judged else main_split(judged)
         if qrels and {(shift, "test"), ("qrels", qrels)} <= have.keys():
-            measures = ("nDCG@10", *SHIFT_MEASURES) if _is_graded(have["qrels", qrels]) else SHIFT_MEASURES
+            measures: Sequence[str] = (
+                ("nDCG@10", *SHIFT_MEASURES) if _is_graded(have["qrels", qrels]) else SHIFT_MEASURES
+            )
             for name in _labels(have[shift, "test"]["cluster"]):
                 yield TestSet(f"{shift}.{name}", shift, shift, "test", qrels, measures, where=("cluster", [name]))
     evaluation = [split for config, split in have if config == "resttest" and split != "train"]

@@ -190,8 +190,9 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     query_ids = pl.concat(part.query_ids for part in parts)
     tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))
     depth = depths(train, tests, build.threads)
+    remarks: list[str] = []
     if build.exact_sizes:
-        solved, remarks = solve(depth, parameters.sizes), []
+        solved = solve(depth, parameters.sizes)
     else:
         solved, remarks = _solved_where_possible(depth, parameters.sizes)
     assigned = regimes(train.query_ids, depth, solved, build.seed)
