@@ -255,6 +255,10 @@ class Texts:
     ] = None
     passages: Annotated[Path | None, typer.Option(metavar="TSV", help="Passages (id, tab, text) instead.")] = None
     queries: Annotated[Path | None, typer.Option(metavar="TSV", help="Queries (id, tab, text) instead.")] = None
+    beir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Passages and queries of a folder in BEIR's format instead.")
+    ] = None
+    split: Annotated[str, typer.Option(help="Of --beir: search for the queries that this split judges.")] = "test"
 
 
 @dataclass
@@ -278,6 +282,8 @@ def search(model: Model, texts: Texts, output: Output) -> None:
         _show_checkpoints(output.json_file)
         return
     source = model.source
+    if texts.beir and (texts.release or texts.test_set or texts.variation or texts.passages or texts.queries):
+        raise UserError("--beir has passages and queries of its own: leave out the release's options and the files")
     if texts.test_set and texts.queries is not None:
         raise UserError("--test-set is of a release, and --queries names a file instead")
     if texts.variation and texts.queries is not None:
@@ -289,7 +295,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     from eval_kit.console import refuse_overwriting, write_json
 
     retriever = _retriever(model)
-    name = output.name or Path(source).resolve().name
+    name = output.name or Path(source).resolve().name + (f".{texts.beir.resolve().name}" if texts.beir else "")
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
     runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
@@ -326,9 +332,12 @@ def _retriever(model: Model) -> Any:
 def _read(texts: Texts) -> Any:
     """Passages, queries, and the queries of each variation."""
     from baselines.search import of_file, of_release, only, varied
+    from eval_kit.files.beir import judged_queries, read_corpus
     from eval_kit.files.formats import read_queries
     from eval_kit.release import open_release
 
+    if texts.beir is not None:
+        return read_corpus(texts.beir / "corpus.jsonl"), judged_queries(texts.beir, texts.split), {}
     if texts.passages is not None and texts.queries is not None:
         return of_file(texts.passages), read_queries(texts.queries), {}
     release = open_release(texts.release)

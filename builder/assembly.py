@@ -14,6 +14,7 @@ from builder.encode import embed
 from builder.encoders import Encoder, public_name
 from builder.release import Rule, Table
 from builder.sources.collection import Collection
+from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
 from eval_kit.stats.vectors import Vectors
 
@@ -45,6 +46,8 @@ class Build:
     runs: Mapping[str, Path]
     cache: Path | None
     threads: int | None
+    exact_sizes: bool = False
+    """Whether the user chose the sizes of sets, so that one which cannot be reached is an error."""
 
     @cached_property
     def validation(self) -> pl.DataFrame:
@@ -58,18 +61,20 @@ class Build:
 
     @property
     def splits(self) -> dict[str, pl.DataFrame]:
-        """The training queries and those of every evaluation split."""
-        return {"train": self.train, **self.collection.evaluation}
+        """The training queries, if there are any, and those of every evaluation split."""
+        train = {"train": self.train} if self.train.height else {}
+        return {**train, **self.collection.evaluation}
 
     @cached_property
     def embedded(self) -> dict[str, Vectors]:
         """Split -> queries with vectors; all are encoded together, so that they are in one space."""
         distinct = pl.concat(self.splits.values()).unique("query_id", keep="first", maintain_order=True)
         vectors = embed(distinct, self.encoder, self.cache)
-        train = self.train["query_id"]
-        embedded = {"train": Vectors(vectors.source, train, vectors.values[: len(train)])}
-        for split, queries in self.collection.evaluation.items():
-            embedded[split] = Vectors(vectors.source, queries["query_id"], vectors.of(queries["query_id"]))
+        embedded = {}
+        for split, queries in self.splits.items():
+            ids = queries["query_id"]
+            values = vectors.values[: len(ids)] if split == "train" else vectors.of(ids)  # train comes first, uncopied
+            embedded[split] = Vectors(vectors.source, ids, values)
         return embedded
 
     def rule(self, text: str, source: str, parameters: Any = None, encoded: bool = False, **more: Any) -> Rule:
@@ -112,15 +117,17 @@ class Build:
         """
         members = assigned.join(self.train, on="query_id", maintain_order="left")
         parts = {split: members.filter(pl.col("split") == split) for split in ("train", "test")}
+        check_clusters(shift, parts)
         tables = [self.table(shift, split, queries, ["cluster"], rule) for split, queries in parts.items()]
         return [*tables, self.qrels(f"{shift}_test", "train", parts["test"])]
 
     def shared_tables(self) -> Iterator[Table]:
         """The tables that no shift owns: TREC DL's topics, validation queries, judgements and passages."""
         yield from self._trec_dl()
-        rule = self.rule(validation.RULE, validation.SOURCE, seed=self.seed)
-        yield self.table(validation.CONFIG, validation.CONFIG, self.validation, [], rule)
-        yield self.qrels(validation.CONFIG, "train", self.validation)
+        if self.validation.height:
+            rule = self.rule(validation.RULE, validation.SOURCE, seed=self.seed)
+            yield self.table(validation.CONFIG, validation.CONFIG, self.validation, [], rule)
+            yield self.qrels(validation.CONFIG, "train", self.validation)
         for split, queries in self.splits.items():
             yield self.qrels(split, split, queries)
         if self.collection.passages is not None:
@@ -135,6 +142,29 @@ class Build:
                 topics = self.collection.queries[split].with_columns(label.alias("judged"))
                 rule = self.rule("all topics of the track, and whether they are judged", self.collection.source)
                 yield self.table("trec_dl", split, topics, ["judged"], rule)
+
+
+def lacks_train(build: Build) -> str:
+    """What the collection lacks for a shift whose test queries are held-back training queries; empty if nothing."""
+    return "" if build.train.height else f"{build.collection.name} has no split train with judgements"
+
+
+def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:
+    """Check that at least two clusters of a shift have queries in every part.
+
+    Args:
+        shift: its name.
+        parts: split -> queries with their ``cluster``.
+
+    Raises:
+        UserError: fewer have.
+    """
+    clusters = set.intersection(*(set(queries["cluster"].cast(pl.String)) for queries in parts.values()))
+    if len(clusters) < 2:
+        names = ", ".join(sorted(clusters)) or "none"
+        raise UserError(
+            f"{shift} needs two clusters with queries in {' and '.join(parts)}; with such there is: {names}"
+        )
 
 
 def described(parameters: Any) -> dict[str, Any]:

@@ -73,12 +73,12 @@ def rebuilt(
         str, typer.Option(help="mini, msmarco, a BEIR folder, a release folder or an ir_datasets id.")
     ] = MINI,
     encoder: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="lsa, or a sentence-transformers model (:cls behind it takes the bare [CLS]). Default: "
-            "the paper's DistilBERT; lsa for mini."
+            help="lsa, or a sentence-transformers model (:cls behind it takes the bare [CLS]; the paper's is "
+            "distilbert-base-uncased:cls)."
         ),
-    ] = None,
+    ] = "lsa",
     shift: Annotated[
         list[str] | None, typer.Option(help="Only this shift; may be repeated. Default: all that can be.")
     ] = None,
@@ -96,18 +96,16 @@ def rebuilt(
 ) -> None:
     """Run the papers' algorithms again, on any collection."""
     from builder import encoders
-    from builder.parameters import ShiftParameters, for_mini
+    from builder.parameters import ShiftParameters, for_collection, for_mini
     from builder.rebuilt import draft
     from builder.sources import mini
 
     ShiftParameters().changed(settings or [])  # shows a mistake before anything is read
     runs = _runs(run or [])
     source = _collection(collection, {"queries": queries, "strength": strength})
-    parameters = for_mini(source.train.height) if collection == MINI else ShiftParameters()
-    if collection == MINI and encoder in (None, "lsa"):
-        chosen: encoders.Encoder = mini.encoder(source)
-    else:
-        chosen = encoders.by_name(encoder or encoders.PAPER)
+    parameters = (for_mini if collection == MINI else for_collection)(source.train.height)
+    is_mini_lsa = collection == MINI and encoder == "lsa"
+    chosen = mini.encoder(source) if is_mini_lsa else encoders.by_name(encoder)
     release = draft(source, shift, chosen, parameters.changed(settings or []), seed, runs, cache)
     _write(release, out, as_json)
 

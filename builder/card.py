@@ -1,6 +1,7 @@
 """The dataset card: the manifest for people, and the YAML that tells ``load_dataset`` where the splits are."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,13 @@ from typing import Any
 import polars as pl
 
 from builder import reports
-from builder.release import features
+from builder.release import NAME, features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import read_manifest
 
 CARD = "README.md"
+MS_MARCO = "msmarco-passage"
 AGAIN = "let 'python -m builder card {}' write it again"
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "dataset.md"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -36,11 +38,19 @@ def render(folder: Path, manifest: Mapping[str, Any]) -> str:
         card_data(manifest),
         template_path=str(TEMPLATE),
         manifest=manifest,
+        title=title(manifest),
         configs=configs,
         samples={config: sample(folder, tables) for config, tables in configs.items()},
         reports=reports.read(folder, manifest),
     )
     return str(card)
+
+
+def title(manifest: Mapping[str, Any]) -> str:
+    """What the dataset is called: ``ms-marco-shift``, or after the collection that it was rebuilt from."""
+    if manifest["collection"] == MS_MARCO or not manifest.get("built_from"):
+        return NAME
+    return re.sub(r"[^\w.-]+", "-", manifest["built_from"].rpartition("/")[2]) + "-shift"
 
 
 def write(folder: Path) -> None:
@@ -60,10 +70,10 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
     """
     from huggingface_hub import DatasetCardData
 
-    synthetic, ms_marco = manifest["kind"] == "mini", manifest["collection"] == "msmarco-passage"
+    synthetic, ms_marco = manifest["kind"] == "mini", manifest["collection"] == MS_MARCO
     configs = _configs(manifest)
     return DatasetCardData(
-        pretty_name="ms-marco-shift",
+        pretty_name=title(manifest),
         language="zxx" if synthetic else "en" if ms_marco else None,
         license="apache-2.0" if synthetic else "other",
         license_name=None if synthetic else "see-card",

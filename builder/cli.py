@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 
-from builder import build_cli
+from builder import beir_cli, build_cli
 from builder.build_cli import Json
 from eval_kit.errors import reported
 
@@ -34,6 +34,7 @@ class Format(StrEnum):
 
 
 app.add_typer(build_cli.app, name="build")
+app.add_typer(beir_cli.app, name="beir")
 
 
 @app.command()

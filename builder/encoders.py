@@ -24,6 +24,7 @@ type Compute = Callable[[Sequence[str]], Embeddings]
 
 PAPER = "distilbert-base-uncased:cls"
 """The encoder of ECIR 2023 §3.1 (footnote 4: pre-trained, not fine-tuned)."""
+TIMEOUT_SECONDS = 10
 
 
 class Encoder(Protocol):
@@ -123,19 +124,30 @@ class Model:
 
     @cached_property
     def revision(self) -> str:
-        """The commit on the Hub, or the digest of a folder's files."""
+        """The commit on the Hub, else of the cached copy; or the digest of a folder's files.
+
+        The Hub is asked once: its client's downloads try again for a minute where there is no network.
+        """
         folder = Path(self.source)
         if folder.is_dir():
             return _folder_digest(folder)
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError
+        import httpx2
+        from huggingface_hub import HfApi, try_to_load_from_cache
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
-        with self._faults():
-            try:
-                path = hf_hub_download(self.source, "modules.json")
-            except EntryNotFoundError:
-                path = hf_hub_download(self.source, "config.json")
-        return Path(path).parent.name
+        from eval_kit.files.hub import reason, status
+
+        try:
+            return str(HfApi().model_info(self.source, timeout=TIMEOUT_SECONDS).sha)
+        except (HfHubHTTPError, HFValidationError) as error:
+            named = not isinstance(error, HFValidationError) and status(error) not in (401, 404)
+            why = reason(error) if named else "the Hub shows no such model; check its name"
+            raise UserError(f"encoder {self.name!r} cannot be loaded: {why}; lsa needs no model") from error
+        except (httpx2.HTTPError, OfflineModeIsEnabled) as error:
+            cached = try_to_load_from_cache(self.source, "config.json")
+            if isinstance(cached, str):
+                return Path(cached).parent.name
+            raise UserError(f"encoder {self.name!r} cannot be loaded: {reason(error)}; lsa needs no model") from error
 
     def load(self, texts: Sequence[str]) -> Compute:
         """Load the weights; each part is then batched by tokens."""
@@ -159,11 +171,11 @@ class Model:
 
     def model(self) -> Any:
         """The ``SentenceTransformer``, ready to encode."""
+        commit = None if Path(self.source).is_dir() else self.revision  # a refusal comes before the slow imports
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
         from transformers.utils import logging
 
-        commit = None if Path(self.source).is_dir() else self.revision
         bar = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         try:

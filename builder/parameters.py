@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_hints
 
-from builder.assembly import Build, ShiftResult
+from builder.assembly import Build, ShiftResult, lacks_train
 from builder.mini import RESTRAIN_SHARES
 from builder.shifts import chameleons, length, restrain, resttest, topic, wh
 from builder.shifts.chameleons import ChameleonParameters
@@ -20,6 +20,8 @@ from builder.sources.mini import TOPIC_SHARES
 from eval_kit.errors import UserError
 
 SEED = "seed"
+MS_MARCO_TRAINING = 502_939
+"""Training queries of MS MARCO with a relevant passage: the papers' sizes are shares of them."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class Rebuildable:
 
 
 REBUILDABLE = {
-    "topic": Rebuildable(topic.rebuild, topic.LIMITS, encodes=True),
-    "wh": Rebuildable(wh.rebuild, wh.LIMITS),
-    "length": Rebuildable(length.rebuild, length.LIMITS),
+    "topic": Rebuildable(topic.rebuild, topic.LIMITS, encodes=True, lacking=lacks_train),
+    "wh": Rebuildable(wh.rebuild, wh.LIMITS, lacking=lacks_train),
+    "length": Rebuildable(length.rebuild, length.LIMITS, lacking=length.lacking),
     "resttest": Rebuildable(resttest.rebuild, resttest.LIMITS, encodes=True),
     "restrain": Rebuildable(restrain.rebuild, restrain.LIMITS, encodes=True, lacking=restrain.lacking),
     "chameleons": Rebuildable(chameleons.rebuild, chameleons.LIMITS, lacking=chameleons.lacking),
@@ -90,6 +92,28 @@ class ShiftParameters:
                 raise UserError(f"--set {setting}: {text!r} is not {_described(kind)}") from None
             changed = dataclasses.replace(changed, **{shift: dataclasses.replace(parameters, **{parameter: value})})
         return changed
+
+
+def for_collection(training: int) -> ShiftParameters:
+    """The papers' parameters, their sizes as the same shares of ``training`` queries as of MS MARCO's."""
+    papers = ShiftParameters()
+    sizes = [_share(size, training) for size in papers.restrain.sizes.values()]
+    return dataclasses.replace(
+        papers,
+        topic=dataclasses.replace(papers.topic, size=_share(papers.topic.size, training)),
+        wh=dataclasses.replace(papers.wh, size=max(2, _share(papers.wh.size, training))),
+        length=dataclasses.replace(papers.length, size=max(1, _share(papers.length.size, training))),
+        restrain=RestrainParameters(MappingProxyType({_size_name(size): size for size in sizes})),
+    )
+
+
+def _share(size: int, training: int) -> int:
+    return round(size * training / MS_MARCO_TRAINING)
+
+
+def _size_name(size: int) -> str:
+    """The name of a ReSTrain size, as the paper names its own: ``14k``; below a thousand the number itself."""
+    return str(size) if size < 1_000 else f"{round(size / 1_000)}k"
 
 
 def for_mini(training: int) -> ShiftParameters:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.assembly import DL, Build
 from builder.encoders import Encoder, Lsa
-from builder.parameters import REBUILDABLE, ShiftParameters
+from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
 from builder.release import Draft
 from builder.shifts import restrain
 from builder.sources.collection import Collection
@@ -19,6 +19,8 @@ from builder.test_sets import in_order, test_sets
 from eval_kit.errors import UserError
 
 VERSION = "1.0.0"
+SIZED = ("topic", "wh", "length", "restrain")
+"""Shifts whose parameters have sizes in queries."""
 
 
 def draft(
@@ -35,35 +37,51 @@ def draft(
 
     Args:
         collection: from one of :mod:`builder.sources`.
-        shifts: which; by default all that the collection and the runs suffice for.
+        shifts: which; by default all that the collection and the runs suffice for, the rest left out with a remark.
         encoder: of the queries, for topic, ReSTTest and ReSTrain; LSA learnt from the queries, if not given.
-        parameters: the papers', if not given; their seeds are replaced.
+        parameters: the papers', scaled to the collection, if not given; their seeds are replaced.
         seed: of every draw.
         runs: ranker -> run file over the dev (else test) queries, for the Chameleons.
         cache: where vectors are kept.
         threads: how many to use; without influence on the result.
 
     Raises:
-        UserError: a shift that is unknown or cannot be built from what there is, and whatever the shifts refuse.
+        UserError: a shift that is unknown, one that cannot be built although it or its parameters were chosen, no
+            shift at all, and whatever the encoder refuses.
     """
-    build = Build(collection, encoder or Lsa(), seed, runs or {}, cache, threads)
-    seeded = (parameters or ShiftParameters()).seeded(seed)
+    scaled = for_collection(collection.train.height).seeded(seed)
+    seeded = parameters.seeded(seed) if parameters else scaled
+    set_by_user = {shift for shift in REBUILDABLE if getattr(seeded, shift) != getattr(scaled, shift)}
+    build = Build(collection, encoder or Lsa(), seed, runs or {}, cache, threads, "restrain" in set_by_user)
     chosen, left_out = _chosen(shifts, build)
-    # mistakes of the quick ones show before the encoding
-    quick_first = sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes)
-    results = [REBUILDABLE[shift].rebuild(build, getattr(seeded, shift)) for shift in quick_first]
+    required = {*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])}
+    results, built = [], []
+    for shift in sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: their mistakes show
+        if REBUILDABLE[shift].encodes:
+            build.embedded  # noqa: B018 - what is wrong with the encoder is no fault of the shift
+        try:
+            results.append(REBUILDABLE[shift].rebuild(build, getattr(seeded, shift)))
+            built.append(shift)
+        except UserError as error:
+            if shift in required:
+                raise
+            left_out.append(f"no {shift}: {error}")
+    if not built:
+        raise UserError(f"{collection.name}: no shift can be built: {'; '.join(left_out)}")
     tables = in_order([*chain.from_iterable(result.tables for result in results), *build.shared_tables()])
     remarks = [
         *collection.remarks,
         f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
+        *_size_remarks(collection, [shift for shift in SIZED if shift in set(built) - set_by_user]),
         *chain.from_iterable(result.remarks for result in results),
     ]
-    if "restrain" in chosen and "resttest" not in chosen and not set(DL) & set(restrain.test_splits(build)):
+    if "restrain" in built and "resttest" not in built and not set(DL) & set(restrain.test_splits(build)):
         remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
     return Draft(
         kind="rebuilt",
         version=VERSION,
         collection=collection.irds,
+        built_from=collection.name,
         seed=seed,
         tables=tables,
         test_sets=test_sets(tables),
@@ -88,3 +106,13 @@ def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
     if "chameleons" not in shifts and build.runs:
         raise UserError("runs are for the shift chameleons, which is not asked for")
     return [name for name in REBUILDABLE if name in shifts], []
+
+
+def _size_remarks(collection: Collection, scaled: Sequence[str]) -> list[str]:
+    """Where the sizes of sets come from, of the shifts whose sizes were not chosen."""
+    if not scaled or not collection.train.height:
+        return []
+    return [
+        f"the sizes of {', '.join(scaled)} are the papers' shares of MS MARCO's {MS_MARCO_TRAINING:,} training "
+        f"queries, taken of the {collection.train.height:,} of {collection.name}"
+    ]

@@ -87,6 +87,7 @@ class Draft:
     inputs: Sequence[Mapping[str, Any]] = ()
     missing: Sequence[Mapping[str, str]] = ()
     remarks: Sequence[str] = ()
+    built_from: str | None = None
     reports: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -220,6 +221,8 @@ def describe(draft: Draft) -> dict[str, Any]:
         manifest["variations"] = [
             _variation(variation, frames[VARIATIONS, variation.split]) for variation in draft.variations
         ]
+    if draft.built_from is not None:
+        manifest["built_from"] = draft.built_from
     manifest["digest"] = release_digest(manifest)
     return manifest
 

@@ -60,22 +60,27 @@ def main_split(splits: Iterable[str]) -> str | None:
 
 
 def _test_sets(have: Tables) -> Iterator[TestSet]:
+    judged = [split for config, split in have if config == "qrels"]
     for shift in CLUSTERED:
-        qrels = f"{shift}_test" if ("qrels", f"{shift}_test") in have else "dev"
-        if {(shift, "test"), ("qrels", qrels)} <= have.keys():
+        own = f"{shift}_test"
+        qrels = own if own in judged else main_split(judged)
+        if qrels and {(shift, "test"), ("qrels", qrels)} <= have.keys():
+            measures: Sequence[str] = (
+                ("nDCG@10", *SHIFT_MEASURES) if _is_graded(have["qrels", qrels]) else SHIFT_MEASURES
+            )
             for name in _labels(have[shift, "test"]["cluster"]):
-                yield TestSet(f"{shift}.{name}", shift, shift, "test", qrels, SHIFT_MEASURES, where=("cluster", [name]))
+                yield TestSet(f"{shift}.{name}", shift, shift, "test", qrels, measures, where=("cluster", [name]))
     evaluation = [split for config, split in have if config == "resttest" and split != "train"]
     for split in evaluation:
         if ("qrels", split) in have:
-            measures = BY_SPLIT.get(split, OTHER_MEASURES)
+            measures = _measures(split, have)
             yield TestSet(split, split, "resttest", split, split, measures)
     yield from _undivided_dl(have, evaluation)
     main = main_split(evaluation)
     if main and ("qrels", main) in have:
         for bucket in _labels(have["resttest", main]["bucket"]):
             where = ("bucket", [bucket])
-            measures = BY_SPLIT.get(main, OTHER_MEASURES)
+            measures = _measures(main, have)
             yield TestSet(f"resttest.{bucket}", "resttest", "resttest", main, main, measures, where)
     for split in (split for config, split in have if config == "chameleons"):
         if ("qrels", split) in have:
@@ -112,3 +117,13 @@ def _chameleons(split: str, rows: pl.DataFrame) -> Iterator[TestSet]:
 def _labels(column: pl.Series) -> list[str]:
     """The labels that occur, in the order of their codes."""
     return [str(label) for label in column.unique().sort() if label is not None]
+
+
+def _measures(split: str, have: Tables) -> Sequence[str]:
+    """The official measures of a split; a dev split that is judged in grades has nDCG first."""
+    graded_dev = split == "dev" and _is_graded(have["qrels", split])
+    return OTHER_MEASURES if graded_dev else BY_SPLIT.get(split, OTHER_MEASURES)
+
+
+def _is_graded(qrels: pl.DataFrame) -> bool:
+    return bool((qrels["score"] > 1).any())

@@ -364,14 +364,13 @@ def beir(
     dataset: Annotated[list[Path], typer.Option(metavar="DIR", help="BEIR-format folder; one a run, in their order.")],
     bm25: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="BM25's runs in the same order.")] = None,
     json_file: JsonFile = None,
-    allow_missing: AllowMissing = False,
 ) -> None:
-    """nDCG@10, R_cap@100 and hole@10 on BEIR-format datasets, and the average against BM25."""
+    """nDCG@10, recall and hole@10 on BEIR-format datasets beside BEIR's own tables, and the average against BM25."""
     from eval_kit.console import screen, status, write_json
     from eval_kit.measures.beir import report as score_datasets
 
     with status("reading runs") as on_run:
-        results = score_datasets(runs, dataset, bm25 or [], allow_missing, on_run)
+        results = score_datasets(runs, dataset, bm25 or [], on_run)
     if not write_json(results.as_json(), json_file):
         results.print(screen())
 

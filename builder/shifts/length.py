@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from builder.assembly import Build, ShiftResult
+from builder.assembly import Build, ShiftResult, check_clusters
+from builder.test_sets import main_split
 from builder.validation import drawn
 from eval_kit.errors import UserError
 
@@ -79,10 +80,26 @@ def assign(
     return {"train": train.filter(pl.col("query_id").is_in(pl.concat(kept).implode())), "test": dev}
 
 
+def lacking(build: Build) -> str:
+    """What the collection lacks for the length shift; empty if nothing."""
+    enough = build.train.height or _test_split(build)
+    return "" if enough else f"{build.collection.name} has no train, dev or test split with judgements"
+
+
+def _test_split(build: Build) -> str:
+    return main_split(build.collection.evaluation) or ""
+
+
 def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
-    """The shift's tables; where the collection has a dev split, its queries are the test queries."""
-    dev = build.collection.evaluation.get("dev")
+    """The shift's tables; where the collection has a dev split, its queries are the test queries.
+
+    Without training queries, those of dev, else of test, are parted, and there is no training set.
+    """
+    evaluation = build.collection.evaluation
+    dev = evaluation.get("dev") if build.train.height else evaluation[_test_split(build)]
     parts = assign(build.train, dev, parameters)
+    parts = {split: queries for split, queries in parts.items() if queries.height}
+    check_clusters("length", parts)
     rule = build.rule(RULE + DRAWN, SOURCE, parameters)
     tables = [build.table("length", split, queries, ["cluster"], rule) for split, queries in parts.items()]
     if dev is None:

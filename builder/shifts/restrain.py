@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 import polars as pl
 
-from builder.assembly import DL, Build, ShiftResult
+from builder.assembly import DL, Build, ShiftResult, lacks_train
 from builder.shifts.kmeans import Ints, Matrix, blocks
 from eval_kit.console import counting
 from eval_kit.errors import UserError
@@ -124,11 +124,11 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
     reached = np.searchsorted(ordered, np.arange(ordered[-1] + 1), side="right")  # by I: queries in the union
     solved = []
     for name, size in sizes.items():
-        top_i = int(np.abs(reached - size).argmin())
+        top_i = 1 + int(np.abs(reached[1:] - size).argmin())
         queries = int(reached[top_i])
-        if size < 1 or top_i == 0 or abs(queries - size) > TOLERANCE * size:
+        if size < 1 or abs(queries - size) > TOLERANCE * size:
             raise UserError(
-                f"ReSTrain size {name} ({size:,}) cannot be reached: the nearest there is are {queries:,} of "
+                f"ReSTrain size {name} ({size:,}) cannot be reached: the nearest union of top-I has {queries:,} of "
                 f"{len(depth):,} training queries"
             )
         if 2 * queries > len(depth):
@@ -178,6 +178,8 @@ def test_splits(build: Build) -> list[str]:
 
 def lacking(build: Build) -> str:
     """What the collection lacks for ReSTrain; empty if nothing."""
+    if not build.train.height:
+        return lacks_train(build)
     return "" if test_splits(build) else f"{build.collection.name} has no dl19, dl20, test or dev split with judgements"
 
 
@@ -188,7 +190,11 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     query_ids = pl.concat(part.query_ids for part in parts)
     tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))
     depth = depths(train, tests, build.threads)
-    solved = solve(depth, parameters.sizes)
+    remarks: list[str] = []
+    if build.exact_sizes:
+        solved = solve(depth, parameters.sizes)
+    else:
+        solved, remarks = _solved_where_possible(depth, parameters.sizes)
     assigned = regimes(train.query_ids, depth, solved, build.seed)
     tables = []
     for target in solved:
@@ -199,7 +205,24 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
             queries = build.train.filter(pl.col("query_id").is_in(ids.implode()))
             tables.append(build.table("restrain", f"{regime}_{target.size}", queries, [], rule))
             tables.append(build.qrels(f"restrain_{regime}_{target.size}", "train", queries))
-    return ShiftResult(tables)
+    return ShiftResult(tables, remarks)
+
+
+def _solved_where_possible(depth: Ints, sizes: Mapping[str, int]) -> tuple[list[Solved], list[str]]:
+    """I and E for each size that can be reached, and why the others cannot be.
+
+    Raises:
+        UserError: no size can be reached.
+    """
+    solved, reasons = [], []
+    for name, size in sizes.items():
+        try:
+            solved += solve(depth, {name: size})
+        except UserError as error:
+            reasons.append(str(error))
+    if not solved:
+        raise UserError("; ".join(reasons))
+    return solved, [f"left out: {reason}" for reason in reasons]
 
 
 def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Matrix:

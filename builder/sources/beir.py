@@ -5,18 +5,17 @@ A passage's text is its title and text, as BEIR's own models take it. Passages w
 BEIR's own datasets have them; queries without text are refused.
 """
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from builder.sources.collection import Collection, split_name
-from eval_kit.console import counting
+from eval_kit.console import counted
 from eval_kit.errors import UserError
+from eval_kit.files.beir import read_corpus, read_qrels, read_queries
 from eval_kit.files.digests import file_sha256
-from eval_kit.measures.beir import read_qrels, read_queries
-from eval_kit.runs.reader import Faults
 
 LICENCE = "not stated in the folder"
 
@@ -38,8 +37,8 @@ def collection(folder: Path) -> Collection:
     queries = _queries(paths[1])
     known = set(queries["query_id"])
     qrels = {split: read_qrels(path, known) for split, path in judgements.items()}
-    passages = _passages(paths[0])
-    empty = passages.filter(pl.col("text") == "").height
+    rows = counted(read_corpus(paths[0]), "reading corpus.jsonl", "passages")
+    passages = pl.DataFrame(rows, {"passage_id": pl.String(), "text": pl.String()}, orient="row")
     return Collection(
         name=name,
         source=f"the BEIR folder {name}",
@@ -53,8 +52,19 @@ def collection(folder: Path) -> Collection:
         },
         passages=passages,
         inputs=[_record(path, f"{name}/{path.relative_to(folder).as_posix()}") for path in paths],
-        remarks=[f"{empty:,} passages of corpus.jsonl have neither title nor text; kept"] if empty else [],
+        remarks=_remarks(passages, qrels),
     )
+
+
+def _remarks(passages: pl.DataFrame, qrels: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Oddities that BEIR's own datasets have, counted."""
+    empty = passages.filter(pl.col("text") == "").height
+    remarks = [f"{empty:,} passages of corpus.jsonl have neither title nor text; kept"] if empty else []
+    for split, pairs in qrels.items():
+        absent = pairs.join(passages, on="passage_id", how="anti").height
+        if absent:
+            remarks.append(f"{absent:,} judgements of {split} are of passages that corpus.jsonl lacks; kept")
+    return remarks
 
 
 def _queries(path: Path) -> pl.DataFrame:
@@ -63,41 +73,6 @@ def _queries(path: Path) -> pl.DataFrame:
     if empty.any():
         raise UserError(f"{path}:{(empty.arg_max() or 0) + 1}: the text is empty ({int(empty.sum()):,} are)")
     return queries
-
-
-def _passages(path: Path) -> pl.DataFrame:
-    faults = Faults(path)
-    texts: dict[str, str] = {}
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file, counting(f"reading {path.name}", "bytes", size) as advance:
-            for number, line in enumerate(file, start=1):
-                advance(len(line))
-                entry = _json(line)
-                name, title, text = (entry.get(key, "") for key in ("_id", "title", "text"))
-                if not isinstance(name, str) or not name:
-                    faults.add(number, 'expected a JSON object with "_id", a string')
-                elif not isinstance(title, str) or not isinstance(text, str):
-                    faults.add(number, '"title" and "text" must be strings')
-                elif name in texts:
-                    faults.add(number, f"passage {name} comes twice")
-                else:
-                    texts[name] = f"{title} {text}".strip()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; a BEIR dataset has this file") from error
-    if not texts and not faults.count:
-        faults.add(1, "the file is empty")
-    faults.raise_any()
-    return pl.DataFrame({"passage_id": list(texts), "text": list(texts.values())})
-
-
-def _json(line: bytes) -> dict[str, Any]:
-    """The object of a line; an empty one for anything else."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return entry if isinstance(entry, dict) else {}
 
 
 def _record(path: Path, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.files.formats import by_id
+from eval_kit.files.formats import QUERIES_SCHEMA, by_id
 from eval_kit.stats.vectors import check_ids
 
 SPLIT = re.compile(r"[a-z0-9][a-z0-9_]*")
@@ -19,7 +19,7 @@ DEV = ("valid", "validation")
 
 @dataclass(frozen=True)
 class Collection:
-    """Queries and judgements, of a split ``train`` and of the evaluation splits in the source's own names.
+    """Queries and judgements, of a split ``train``, if there is one, and of the evaluation splits in their own names.
 
     Attributes:
         name: for manifests; never a path.
@@ -32,7 +32,7 @@ class Collection:
         remarks: oddities.
 
     Raises:
-        UserError: no training queries, a split whose name the manifest can't hold, a judged query that comes twice in
+        UserError: no judgements, a split whose name the manifest can't hold, a judged query that comes twice in
             a split, is both a training and an evaluation query, or has no text.
     """
 
@@ -46,9 +46,8 @@ class Collection:
     remarks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if "train" not in self.qrels:
-            have = f"only {', '.join(self.qrels)}" if self.qrels else "no judged queries at all"
-            raise UserError(f"{self.name}: has no split train, from which shifts are built; it has {have}")
+        if not self.qrels:
+            raise UserError(f"{self.name}: has no judged queries, from which shifts are built")
         for split, queries in self.judged.items():
             if not SPLIT.fullmatch(split):
                 raise UserError(f"{self.name}: a split called {split!r} cannot be; use a-z, 0-9 and _")
@@ -66,8 +65,8 @@ class Collection:
 
     @property
     def train(self) -> pl.DataFrame:
-        """The training queries that have a relevant passage."""
-        return self.judged["train"]
+        """The training queries that have a relevant passage; no rows without a split ``train``."""
+        return self.judged["train"] if "train" in self.judged else pl.DataFrame(schema=QUERIES_SCHEMA)
 
     @property
     def evaluation(self) -> dict[str, pl.DataFrame]:

@@ -52,6 +52,19 @@ class SourceFile:
         return f"{self.repository}/{self.path}"
 
 
+@dataclass(frozen=True)
+class Checksum:
+    """What a file must have: its kind for messages, how it is computed, and its value."""
+
+    kind: str
+    compute: Callable[[Path], str]
+    expected: str
+
+    def is_of(self, path: Path) -> bool:
+        """Whether ``path`` is a file of that checksum."""
+        return path.is_file() and self.compute(path) == self.expected
+
+
 def declared() -> dict[str, SourceFile]:
     """Every file of ``published.json`` by its id."""
     document = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
@@ -132,22 +145,32 @@ def download(file: SourceFile, cache: Path, advance: Advance = lambda count: Non
         UserError: the cache cannot be written.
     """
     target = cache / file.repository / file.commit / file.path
+    return download_verified(file.url, target, Checksum("git blob", git_blob_id, file.git_blob), advance)
+
+
+def download_verified(url: str, target: Path, checksum: Checksum, advance: Advance = lambda count: None) -> Path:
+    """Download a file to ``target``, or find it there; resumes a part left by an earlier try.
+
+    Raises:
+        UnavailableError: no connection, a refusal (404 …), or bytes of another checksum.
+        UserError: ``target`` cannot be written.
+    """
     try:
-        if _is(target, file):  # without the lock: a finished cache may be read-only
+        if checksum.is_of(target):  # without the lock: a finished cache may be read-only
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{target}.lock"):
-            if not _is(target, file):
+            if not checksum.is_of(target):
                 part = target.with_name(target.name + ".part")
                 resumed = part.exists()
-                _download_part(file, part, advance)
-                if resumed and not _is(part, file):  # the part was damaged (power failure): start again
+                _download_part(url, part, advance)
+                if resumed and not checksum.is_of(part):  # the part was damaged (power failure): start again
                     part.unlink()
-                    _download_part(file, part, advance)
-                if (git_blob := git_blob_id(part)) != file.git_blob:
+                    _download_part(url, part, advance)
+                if (actual := checksum.compute(part)) != checksum.expected:
                     part.unlink()
                     raise UnavailableError(
-                        f"{file.url}: is not the declared file: git blob {git_blob}, expected {file.git_blob}"
+                        f"{url}: is not the declared file: {checksum.kind} {actual}, expected {checksum.expected}"
                     )
                 part.replace(target)
     except OSError as error:
@@ -173,25 +196,21 @@ def git_blob_id(path: Path) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _is(path: Path, file: SourceFile) -> bool:
-    return path.is_file() and git_blob_id(path) == file.git_blob
-
-
-def _download_part(file: SourceFile, part: Path, advance: Advance) -> None:
+def _download_part(url: str, part: Path, advance: Advance) -> None:
     done = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity"}  # a range of compressed bytes would not continue the part
     if done:
         headers["Range"] = f"bytes={done}-"
     try:
-        with requests.get(file.url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 return
             if not response.ok:
-                raise UnavailableError(f"{file.url}: HTTP {response.status_code} {response.reason}")
+                raise UnavailableError(f"{url}: HTTP {response.status_code} {response.reason}")
             resumed = response.status_code == requests.codes.partial_content
             with part.open("ab" if resumed else "wb") as out:
                 for chunk in response.iter_content(CHUNK_BYTES):
                     out.write(chunk)
                     advance(len(chunk))
     except requests.RequestException as error:
-        raise UnavailableError(f"{file.url}: cannot be downloaded ({type(error).__name__})") from error
+        raise UnavailableError(f"{url}: cannot be downloaded ({type(error).__name__})") from error

@@ -1,11 +1,10 @@
 """Runs on BEIR datasets (Thakur et al., NeurIPS Datasets and Benchmarks 2021): any folder in BEIR's format.
 
-nDCG@10 (§4), R_cap@100 (Appendix G) and hole@10 (§6, Table 4) over the queries that ``qrels/test.tsv`` judges, and
-the average against BM25 over datasets (the last row of Table 2).
+nDCG@10 (§4), R@100 (Table 9), R_cap@100 (Appendix G) and hole@10 (§6, Table 4) over the queries that a split judges,
+the mean of CQADupStack's twelve folders, the paper's own figures beside, and the average against BM25 over datasets.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,30 +16,28 @@ from rich.text import Text
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
+from eval_kit.files.beir import read_qrels, read_queries
 from eval_kit.files.digests import table_digest
-from eval_kit.files.text import read_utf8
 from eval_kit.measures.definitions import holes, parse, per_query, with_ties_resolved
 from eval_kit.measures.score import Figure, Scores, mean, source_of
-from eval_kit.release import TestSet
+from eval_kit.release import TestSet, beir_suite
+from eval_kit.release.beir_suite import CQADUPSTACK
 from eval_kit.runs.covered_test_sets import covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
-from eval_kit.runs.reader import Faults
 from eval_kit.tables.table import Column, Table
 
-MEASURES = ("nDCG@10", "R_cap@100")
+MEASURES = ("nDCG@10", "R@100", "R_cap@100")
+MS_MARCO = "msmarco"
 HOLE_CUTOFF = 10
 HOLE = f"hole@{HOLE_CUTOFF}"
-HEADER = "query-id\tcorpus-id\tscore"
 
 _CUTOFFS = (10, 100)
-_QUERIES = {"query_id": pl.String(), "text": pl.String()}
-_QRELS = {"query_id": pl.String(), "passage_id": pl.String(), "relevance": pl.Int64()}
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset: its queries of every split, and the judgements of its test split.
+    """One dataset: its queries of every split, and the judgements of its test split (of dev, for MS MARCO).
 
     Attributes:
         folder: where it lies; its name is the dataset's.
@@ -54,8 +51,9 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        return self.folder.resolve().name
+        """The folder's name; of CQADupStack's folders ``cqadupstack.android`` and so on."""
+        folder = self.folder.resolve()
+        return f"{CQADUPSTACK}.{folder.name}" if folder.parent.name == CQADUPSTACK else folder.name
 
     @property
     def test_set(self) -> TestSet:
@@ -86,12 +84,31 @@ class DatasetScores:
 
 @dataclass(frozen=True)
 class Average:
-    """Means over ``datasets`` datasets, and system / BM25 − 1 (None where BM25 finds nothing)."""
+    """A system against BM25 over some datasets, by nDCG@10.
+
+    Attributes:
+        system: its mean.
+        bm25: BM25's mean.
+        relative: the ratio of the means less 1; None where BM25 finds nothing.
+        mean_of_relatives: the mean over datasets of the ratio less 1; None where BM25 finds nothing on one.
+        datasets: how many.
+    """
 
     system: float
     bm25: float
     relative: float | None
+    mean_of_relatives: float | None
     datasets: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a run on a dataset, the mean of CQADupStack's folders, or the paper's own figures."""
+
+    dataset: str
+    run: str
+    queries: int | None
+    values: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -108,25 +125,48 @@ class Report:
             "scores": [one.scores.as_json() for one in self.system],
             "bm25": [one.scores.as_json() for one in self.bm25],
             "average": asdict(self.average) if self.average else None,
+            "table": [asdict(row) for row in self.rows()],
         }
+
+    def rows(self) -> list[Row]:
+        """The table's lines: each run, the mean of CQADupStack's folders behind them, and the paper's figures."""
+        rows = []
+        for dataset in dict.fromkeys(_suite_dataset(scores.dataset) for scores in self.system):
+            for scores in (self.system, self.bm25):
+                members = [one for one in scores if _suite_dataset(one.dataset) == dataset]
+                rows += [_row(member) for member in members]
+                if dataset == CQADUPSTACK and members:
+                    rows.append(_mean_row(members))
+            rows += self._published_rows(dataset)
+        return rows
+
+    def _published_rows(self, dataset: str) -> list[Row]:
+        """The paper's figures of BM25, and of the system if the paper has it, on a dataset."""
+        run = next(one for one in self.system if _suite_dataset(one.dataset) == dataset).scores.figures[0].run
+        rows = []
+        for system in dict.fromkeys((run.partition(".")[0], "bm25")):
+            if values := beir_suite.published_values().get((system, dataset)):
+                rows.append(Row(dataset, f"{system} (BEIR, Tables 2 and 9)", None, values))
+        return rows
 
     def print(self, console: Console) -> None:
         """One row a dataset, in the order given, and the average against BM25 below."""
         columns = [Column(name, wrap="anywhere") for name in ("dataset", "run")]
         columns += [Column(name, "number") for name in ("queries", *MEASURES, HOLE)]
         lines = []
-        for index, system in enumerate(self.system):
-            for scores in (system, *self.bm25[index : index + 1]):
-                figure = scores.scores.figures[0]
-                values = [parse(measure).show_as_cikm_2022(scores.value(measure)) for measure in MEASURES]
-                names = [scores.dataset, figure.run, f"{figure.queries:,}"]
-                lines.append([*names, *values, f"{scores.value(HOLE):.1%}"])
+        for row in self.rows():
+            shown = [_shown(row.values, measure) for measure in (*MEASURES, HOLE)]
+            lines.append([row.dataset, row.run, f"{row.queries:,}" if row.queries else "", *shown])
         console.print(Table(columns, [lines]))
         if self.average is not None:
-            relative = "-" if self.average.relative is None else f"{self.average.relative:+.1%}"
+            relative, mean_of_relatives = (
+                "-" if value is None else f"{value:+.1%}"
+                for value in (self.average.relative, self.average.mean_of_relatives)
+            )
             console.print(
-                f"Avg. performance vs. BM25 (nDCG@10): {relative} ({self.average.system:.3f} against "
-                f"{self.average.bm25:.3f}, datasets: {self.average.datasets})",
+                f"Avg. performance vs. BM25 (nDCG@10): {relative} (ratio of the means, {self.average.system:.3f} "
+                f"against {self.average.bm25:.3f}), {mean_of_relatives} (mean of the ratios); datasets: "
+                f"{self.average.datasets}. The paper's own row follows from neither.",
                 highlight=False,
             )
         for note in self._notes():
@@ -137,7 +177,9 @@ class Report:
         for one in (*self.system, *self.bm25):
             first = one.scores.figures[0]
             if first.missing:
-                notes.append(f"{first.run}: {first.missing:,} queries of {one.dataset} are missing (scored as empty)")
+                notes.append(
+                    f"{first.run}: nothing was found for {first.missing:,} queries of {one.dataset} (scored 0)"
+                )
             if one.left_out:
                 notes.append(
                     f"{first.run}: {one.left_out:,} queries of {one.dataset} had a passage with the query's own id, "
@@ -146,33 +188,70 @@ class Report:
         return notes
 
 
+def _row(scores: DatasetScores) -> Row:
+    figure = scores.scores.figures[0]
+    values = {measure: scores.value(measure) for measure in (*MEASURES, HOLE)}
+    return Row(scores.dataset, figure.run, figure.queries, values)
+
+
+def _mean_row(members: Sequence[DatasetScores]) -> Row:
+    """The mean over CQADupStack's folders, each counting the same, as in BEIR."""
+    rows = [_row(member) for member in members]
+    values = {measure: sum(row.values[measure] for row in rows) / len(rows) for measure in rows[0].values}
+    of_all = len(beir_suite.named(CQADUPSTACK).folders)
+    return Row(CQADUPSTACK, f"mean of {len(rows)} of {of_all} folders", sum(row.queries or 0 for row in rows), values)
+
+
+def _shown(values: Mapping[str, float], measure: str) -> str:
+    if measure not in values:
+        return ""
+    return f"{values[measure]:.1%}" if measure == HOLE else parse(measure).show_as_cikm_2022(values[measure])
+
+
+def _suite_dataset(name: str) -> str:
+    """The dataset of BEIR that a folder belongs to: one of CQADupStack's is part of it."""
+    return CQADUPSTACK if name.startswith(f"{CQADUPSTACK}.") else name
+
+
+def _zero_shot(scores: Sequence[DatasetScores]) -> dict[str, float]:
+    """Dataset -> nDCG@10, with one value for CQADupStack, without MS MARCO, which systems were trained on (§4)."""
+    values = {}
+    for dataset in dict.fromkeys(_suite_dataset(one.dataset) for one in scores):
+        members = [one.value("nDCG@10") for one in scores if _suite_dataset(one.dataset) == dataset]
+        values[dataset] = sum(members) / len(members)
+    values.pop(MS_MARCO, None)
+    return values
+
+
 def open(folder: Path) -> Dataset:
-    """Read a dataset: ``queries.jsonl`` and ``qrels/test.tsv``; its corpus is not looked at.
+    """Read a dataset: ``queries.jsonl`` and its test judgements; its corpus is not looked at.
 
     Raises:
         UserError: a file that is not there; ``file:line`` of the first lines that are not as BEIR's, or that judge a
             query without a text, and how many more there are.
     """
     queries = read_queries(folder / "queries.jsonl")
-    return Dataset(folder, queries, read_qrels(folder / "qrels" / "test.tsv", set(queries["query_id"])))
+    known = beir_suite.datasets().get(folder.resolve().name)
+    split = folder / "qrels" / f"{known.split if known else 'test'}.tsv"
+    return Dataset(folder, queries, read_qrels(split, set(queries["query_id"])))
 
 
-def score(run: Path, dataset: Dataset, allow_missing: bool = False) -> DatasetScores:
+def score(run: Path, dataset: Dataset) -> DatasetScores:
     """Score a run on a dataset.
 
     As in BEIR's own evaluator, a passage with the query's own id (ArguAna's queries are passages of its corpus) is
-    left out of the ranking; unlike there, it stays where it is judged. A query that the run lacks has the value 0.
+    left out of the ranking; unlike there, it stays where it is judged. A query that the run lacks, as one that BM25
+    finds nothing for, has the value 0 and is counted.
 
     Raises:
-        UserError: a run that cannot be read, with a query the dataset does not have, or that lacks more than 1 % of
-            the judged queries (unless ``allow_missing``).
+        UserError: a run that cannot be read, with a query the dataset does not have, or with none that it judges.
     """
     test_set = dataset.test_set
     own = pl.DataFrame({"query_id": test_set.queries, "passage_id": test_set.queries})
     ranked_pairs = pl.concat([dataset.qrels.select("query_id", "passage_id"), own]).unique()
     ranked = rank_judged(run, ranked_pairs, {cutoff + extra for cutoff in _CUTOFFS for extra in (0, 1)})
     known = dataset.queries["query_id"]
-    coverage = covered(run, ranked.queries["query_id"], {test_set.name: test_set}, known, allow_missing)
+    coverage = covered(run, ranked.queries["query_id"], {test_set.name: test_set}, known, allow_missing=True)
     judged, retrieved = _without_own_ids(ranked, dataset.qrels, test_set.queries)
     name = run_name(run)
     figures = [_figure(name, test_set, measure, judged, retrieved) for measure in test_set.measures]
@@ -187,10 +266,10 @@ def score(run: Path, dataset: Dataset, allow_missing: bool = False) -> DatasetSc
 
 
 def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Average:
-    """Average performance against BM25 (Table 2's last row): the ratio of the means over the same datasets.
+    """Average performance against BM25 (Table 2's last row), by the two definitions that are defensible.
 
     The paper does not define the row, and no printed cell of it follows from the table; the ratio of the means comes
-    closest, closer than the mean of the ratios.
+    closer than the mean of the ratios.
 
     Args:
         system: dataset → nDCG@10.
@@ -204,25 +283,25 @@ def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Aver
     if not system:
         raise UserError("an average against BM25 needs at least one dataset")
     one, other = (sum(values.values()) / len(values) for values in (system, bm25))
-    return Average(one, other, one / other - 1 if other else None, len(system))
+    ratios = [system[dataset] / bm25[dataset] - 1 for dataset in system if bm25[dataset]]
+    mean_of_ratios = sum(ratios) / len(ratios) if len(ratios) == len(system) else None
+    return Average(one, other, one / other - 1 if other else None, mean_of_ratios, len(system))
 
 
 def report(
     runs: Sequence[Path],
     datasets: Sequence[Path],
     bm25: Sequence[Path] = (),
-    allow_missing: bool = False,
     on_run: Callable[[Path], object] = lambda run: None,
 ) -> Report:
     """Score a system's runs, one a dataset, and BM25's.
 
-    CQADupStack is twelve folders: average them before they enter an average over datasets.
+    CQADupStack's twelve folders (``cqadupstack/android`` …) count as one dataset: their mean.
 
     Args:
         runs: the system's.
         datasets: folders, in the order of the runs.
         bm25: BM25's runs in that order, or none.
-        allow_missing: as for :func:`score`.
         on_run: called with each run before it is read.
 
     Raises:
@@ -241,12 +320,13 @@ def report(
         found = []
         for run, dataset in zip(given, opened, strict=True):
             on_run(run)
-            found.append(score(run, dataset, allow_missing))
+            found.append(score(run, dataset))
         return found
 
-    mine, theirs = scored(runs), scored(bm25) if bm25 else []
-    values = ({one.dataset: one.value("nDCG@10") for one in many} for many in (mine, theirs))
-    return Report(mine, theirs, against_bm25(*values) if theirs else None)
+    system_scores, bm25_scores = scored(runs), scored(bm25) if bm25 else []
+    zero_shot = _zero_shot(system_scores)
+    average = against_bm25(zero_shot, _zero_shot(bm25_scores)) if bm25_scores and zero_shot else None
+    return Report(system_scores, bm25_scores, average)
 
 
 def _without_own_ids(ranked: RankedRun, qrels: pl.DataFrame, queries: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -269,12 +349,12 @@ def _without_own_ids(ranked: RankedRun, qrels: pl.DataFrame, queries: pl.Series)
             "tied_to": own_rank <= pl.col("tied_to"),
         }.items()
     )
-    held = ranked.queries.filter(pl.col("query_id").is_in(queries.implode())).join(own, on="query_id", how="left")
-    held = held.with_columns(
+    retrieved = ranked.queries.filter(pl.col("query_id").is_in(queries.implode())).join(own, on="query_id", how="left")
+    retrieved = retrieved.with_columns(
         pl.col("retrieved").cast(pl.Int64) - own_rank.is_not_null().cast(pl.Int64),
         *(_tied_across(cutoff).alias(f"tied_across_{cutoff}") for cutoff in _CUTOFFS),
     )
-    return judged.drop("own"), held
+    return judged.drop("own"), retrieved
 
 
 def _tied_across(k: int) -> pl.Expr:
@@ -283,15 +363,15 @@ def _tied_across(k: int) -> pl.Expr:
     return pl.when(pl.col("own") <= k).then(next_one).when(pl.col("own") == k + 1).then(here & next_one).otherwise(here)
 
 
-def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, held: pl.DataFrame) -> Figure:
+def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrieved: pl.DataFrame) -> Figure:
     def values(of: pl.DataFrame) -> pl.Series:
         if name == HOLE:
-            return holes(of, held, test_set.queries, HOLE_CUTOFF)
+            return holes(of, retrieved, test_set.queries, HOLE_CUTOFF)
         return per_query(parse(name), of, test_set.queries)
 
     cutoff = int(name.rpartition("@")[2])
     mine = values(judged)
-    ties = int(held[f"tied_across_{cutoff}"].sum())
+    ties = int(retrieved[f"tied_across_{cutoff}"].sum())
     worst = best = None
     if ties:
         # for holes, what matters is that a passage is judged, not its grade
@@ -303,71 +383,9 @@ def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, held: 
         measure=name,
         value=mean(mine),
         queries=len(test_set.queries),
-        missing=len(test_set.queries) - held.height,
+        missing=len(test_set.queries) - retrieved.height,
         ties_at_cutoff=ties,
         worst=worst,
         best=best,
         per_query=pl.DataFrame({"query_id": test_set.queries, "value": mine}),
     )
-
-
-def read_queries(path: Path) -> pl.DataFrame:
-    """``query_id`` and ``text`` of a ``queries.jsonl``, in its order.
-
-    Raises:
-        UserError: what is wrong with the file, with the lines.
-    """
-    faults = Faults(path)
-    texts: dict[str, str] = {}
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            faults.add(number, "is not a JSON object")
-            continue
-        name, text = (entry.get(key) if isinstance(entry, dict) else None for key in ("_id", "text"))
-        if not isinstance(name, str) or not isinstance(text, str) or not name:
-            faults.add(number, 'expected a JSON object with "_id" and "text", both strings')
-        elif name in texts:
-            faults.add(number, f"query {name} comes twice")
-        else:
-            texts[name] = text
-    if not texts and not faults.count:
-        faults.add(1, "the file is empty")
-    faults.raise_any()
-    return pl.DataFrame({"query_id": list(texts), "text": list(texts.values())}, _QUERIES)
-
-
-def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
-    """``query_id``, ``passage_id`` and ``relevance`` of a BEIR qrels file, whose queries are all among ``queries``.
-
-    Raises:
-        UserError: what is wrong with the file, with the lines.
-    """
-    faults = Faults(path)
-    grades: dict[tuple[str, str], int] = {}
-    lines = _lines(path)
-    if lines[:1] != [HEADER]:
-        faults.add(1, "expected the header query-id, corpus-id, score, separated by tabs")
-    for number, line in enumerate(lines[1:], start=2):
-        fields = line.split("\t")
-        query, passage, grade = fields if len(fields) == 3 else ("", "", "")
-        if not (query and passage):
-            faults.add(number, "expected a query id, a passage id and a grade, separated by tabs")
-        elif not grade.removeprefix("-").isdecimal() or not grade.isascii() or len(grade) > 9:
-            faults.add(number, f"the grade {grade[:40]!r} is not a whole number")
-        elif query not in queries:
-            faults.add(number, f"query {query} is not in queries.jsonl")
-        elif (query, passage) in grades:
-            faults.add(number, f"passage {passage} comes twice for query {query}")
-        else:
-            grades[query, passage] = int(grade)
-    if not grades and not faults.count:
-        faults.add(2, "the file judges nothing")
-    faults.raise_any()
-    return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], _QRELS, orient="row")
-
-
-def _lines(path: Path) -> list[str]:
-    text = read_utf8(path, "; a BEIR dataset has this file")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []

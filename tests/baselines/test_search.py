@@ -62,6 +62,45 @@ def test_a_model_over_files(architecture, files, command, tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{architecture}.index", f"{architecture}.trec"]
 
 
+def test_bm25_of_nfcorpus_is_anserinis_flat_index(shared: Path, command, tmp_path: Path):
+    """The figures are those of Anserini's reproduction of BEIR (``beir-v1.0.0-nfcorpus.flat``)."""
+    folder = shared / "beir" / "nfcorpus"
+    done = command("baselines", "search", "bm25", "--beir", folder, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = command("eval_kit", "beir", tmp_path / "bm25.nfcorpus.trec", "--dataset", folder, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    (ours, published) = json.loads(done.stdout)["table"]
+    assert ours["queries"] == 323
+    assert ours["values"]["nDCG@10"] == pytest.approx(0.3218, abs=0.0005)
+    assert ours["values"]["R@100"] == pytest.approx(0.2457, abs=0.0005)
+    assert published["values"] == {"nDCG@10": 0.325, "R@100": 0.250}
+
+
+def test_a_model_over_a_beir_folder_without_train(command, tmp_path: Path):
+    folder = tmp_path / "toy"
+    (folder / "qrels").mkdir(parents=True)
+    rows = [{"_id": one, "title": text.split()[0], "text": text} for one, text in passages(30)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries = [{"_id": one, "text": text} for one, text in QUERIES.items()]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    judged = list(QUERIES)[:2]
+    lines = [f"{query}\t{rows[0]['_id']}\t1\n" for query in judged]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    given = ("baselines", "search", "--model", tiny("dense"), "--architecture", "dense", "--beir", folder)
+    done = command(*given, "--depth", 5, "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    run = [line.split() for line in (tmp_path / "runs" / "dense.toy.trec").read_text().splitlines()]
+    assert {line[0] for line in run} == set(judged) and len(run) == 10
+    (folder / "corpus.jsonl").open("a").write("{broken\n")
+    done = command(*given, "--out", tmp_path / "other")
+    assert done.returncode == 2 and not (tmp_path / "other" / "dense.toy.trec").exists()
+    assert done.stderr.endswith('corpus.jsonl:31: expected a JSON object with "_id", a string\n')
+    done = command(*given, "--split", "dev")
+    assert done.returncode == 2 and "dev.tsv: cannot be read" in done.stderr
+    done = command(*given, "--test-set", "dev")
+    assert done.returncode == 2 and "--beir has passages and queries of its own" in done.stderr
+
+
 def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp_path: Path):
     done = command(
         "baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c0",

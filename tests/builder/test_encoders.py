@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +101,20 @@ def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
         encode(["a"], str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint", "why"),
+    [
+        ("org/model", "http://127.0.0.1:9", "the Hub cannot be reached at http://127.0.0.1:9"),
+        ("no such/model/at all", "http://127.0.0.1:9", "the Hub shows no such model"),
+    ],
+)
+def test_a_model_that_is_nowhere_costs_seconds(name: str, endpoint: str, why: str, tmp_path: Path) -> None:
+    program = f"from builder.encoders import Model\nModel({name!r}).load(['a'])"
+    environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=50)
+    assert f"encoder {name!r} cannot be loaded: {why}" in done.stderr.splitlines()[-1]
 
 
 def test_names() -> None:

@@ -19,7 +19,7 @@ from builder import rebuilt
 from builder import release as releases
 from builder.assembly import described
 from builder.encoders import Compute, Lsa, Model, public_name
-from builder.parameters import ShiftParameters, for_mini
+from builder.parameters import MS_MARCO_TRAINING, ShiftParameters, for_collection, for_mini
 from builder.shifts import wh
 from builder.shifts.restrain import RestrainParameters
 from builder.shifts.topic import TopicParameters
@@ -267,6 +267,78 @@ def test_parameters_by_name() -> None:
     assert for_mini(10_000).topic.size == 1_800
 
 
+def test_sizes_are_the_papers_at_ms_marcos_size_and_the_same_shares_elsewhere() -> None:
+    papers = for_collection(MS_MARCO_TRAINING)
+    assert papers == ShiftParameters() and papers.topic.size == 31_250
+    assert dict(papers.restrain.sizes) == {"14k": 14_000, "45k": 45_000, "200k": 200_000}
+    nfcorpus = for_collection(2_590)
+    assert (nfcorpus.topic.size, nfcorpus.wh.size, nfcorpus.length.size) == (161, 283, 515)
+    assert dict(nfcorpus.restrain.sizes) == {"72": 72, "232": 232, "1k": 1_030}
+
+
+def test_without_train_there_are_the_shifts_that_need_none(small: Collection, tmp_path: Path) -> None:
+    splits = {"test": "dev"}
+    collection = replace(
+        small,
+        name="toy",
+        queries={split: small.queries[source] for split, source in splits.items()},
+        qrels={split: small.qrels[source] for split, source in splits.items()},
+    )
+    releases.write(rebuilt.draft(collection, encoder=LSA), tmp_path / "release")
+    release = open_release(tmp_path / "release")
+    assert not [one for one in verify(release.folder) if one.fault]
+    assert release.configs.keys() == {"length", "resttest", "qrels", "passages"}
+    assert set(release.table("length", "test")["query_id"]) == set(collection.evaluation["test"]["query_id"])
+    assert release.test_sets["length.short"].qrels == "test" and "length_test" not in release.configs["qrels"]
+    for shift in ("topic", "wh", "restrain"):
+        assert f"no {shift}: toy has no split train with judgements" in release.manifest["remarks"]
+        with pytest.raises(UserError, match=f"{shift} cannot be built: toy has no split train"):
+            rebuilt.draft(collection, [shift], LSA)
+
+
+def test_a_shift_that_the_queries_do_not_suffice_for_is_left_out_unless_it_is_named(small: Collection) -> None:
+    few = small.queries["train"].head(80)
+    pairs = small.qrels["train"].filter(pl.col("query-id").is_in(few["query_id"].implode()))
+    collection = replace(small, queries={**small.queries, "train": few}, qrels={**small.qrels, "train": pairs})
+    draft = rebuilt.draft(collection, encoder=LSA)
+    assert "no topic: k-means with k = 100 needs at least as many queries; there are 76" in draft.remarks
+    assert "topic" not in {table.config for table in draft.tables}
+    with pytest.raises(UserError, match="k-means with k = 100"):
+        rebuilt.draft(collection, ["topic"], LSA)
+
+
+@pytest.fixture(scope="session")
+def nfcorpus(shared: Path, command: Run, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """NFCorpus, rebuilt by the command line with the defaults alone."""
+    out = tmp_path_factory.mktemp("nfcorpus") / "release"
+    done = command(
+        *("builder", "build", "--from", "rebuilt", "--collection", shared / "beir" / "nfcorpus", "--out", out)
+    )
+    assert done.returncode == 0, done.stderr
+    return open_release(out)
+
+
+def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
+    assert not [one for one in verify(nfcorpus.folder) if one.fault]
+    assert set(nfcorpus.configs) == {
+        *("topic", "wh", "length", "resttest", "restrain"),
+        *("validation", "qrels", "passages"),
+    }
+    assert nfcorpus.configs["restrain"] == ["interpolate_1k", "extrapolate_1k"]
+    assert sum(len(nfcorpus.test_sets[name].queries) for name in ("length.short", "length.long")) == 324
+    assert nfcorpus.test_sets["dev"].measures[0] == nfcorpus.test_sets["test"].measures[0] == "nDCG@10"
+    remarks = "\n".join(nfcorpus.manifest["remarks"])
+    assert "papers' shares of MS MARCO's 502,939 training queries, taken of the 2,590 of nfcorpus" in remarks
+    assert "left out: ReSTrain size 72 (72) cannot be reached" in remarks
+
+
+def test_a_rebuilt_card_is_of_its_own_collection(nfcorpus: Release) -> None:
+    card = (nfcorpus.folder / "README.md").read_text()
+    assert "# nfcorpus-shift 1.0.0 (rebuilt)" in card and 'load_dataset("ORG/nfcorpus-shift"' in card
+    assert "pretty_name: nfcorpus-shift" in card and "Query splits of `nfcorpus`" in card
+    assert "TREC DL" not in card and "Fewer than 30 queries: wh.wha, wh.how, wh.who" in card
+
+
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
@@ -329,8 +401,8 @@ def test_collections_that_are_refused(small: Collection) -> None:
         changed("dev", train, small.qrels["train"])
     with pytest.raises(UserError, match=r"a split called 'dev\.2' cannot be"):
         changed("dev.2", dev, small.qrels["dev"])
-    with pytest.raises(UserError, match="has no split train, from which shifts are built; it has only dev"):
-        replace(small, qrels={"dev": small.qrels["dev"]})
+    with pytest.raises(UserError, match="mini: has no judged queries, from which shifts are built"):
+        replace(small, qrels={})
 
 
 def test_options_and_runs_that_are_refused_leave_nothing(
@@ -346,7 +418,14 @@ def test_options_and_runs_that_are_refused_leave_nothing(
         (["--from", "rebuilt", "--shift", "chameleons", "--run", tmp_path / "short.trec"], "short.trec: lacks"),
         (["--from", "rebuilt", *two_runs], "chameleons need three rankers at least, not 2"),
         (["--from", "rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
-        (["--from", "rebuilt", "--collection", folder, "--encoder", "lsa"], "topics of about 25,000 queries cannot be"),
+        (
+            ["--from", "rebuilt", "--collection", folder, "--set", "topic.size=25000"],
+            "topics of about 25,000 queries cannot be",
+        ),
+        (
+            ["--from", "rebuilt", "--collection", folder, "--shift", "wh", "--shift", "chameleons"],
+            "chameleons cannot be built: no runs over dev are given",
+        ),
         (["--from", "rebuilt", "--collection", folder, "--queries", 600], "--queries belongs to the collection mini"),
         (["--from", "rebuilt", "--collection", "beir/nothing"], "there is no collection 'beir/nothing'"),
     ):

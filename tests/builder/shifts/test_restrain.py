@@ -118,7 +118,7 @@ def test_interpolation_is_nearer_to_the_tests_on_mini_at_every_size(
     ("sizes", "sentence"),
     [
         ({"big": 2_001}, "ReSTrain size big .* cannot be reached twice without overlap: there are 2,000"),
-        ({"huge": 200_000}, "ReSTrain size huge .200,000. cannot be reached: the nearest there is are 2,000 of 2,000"),
+        ({"huge": 200_000}, "ReSTrain size huge .200,000. cannot be reached: the nearest union of top-I has 2,000"),
         ({"tiny": 3}, "ReSTrain size tiny .3. cannot be reached"),
         ({"none": 0}, "ReSTrain size none .0. cannot be reached"),
         ({"half": 1_100}, "ReSTrain size half .1,100. cannot be reached twice without overlap"),

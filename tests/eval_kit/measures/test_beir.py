@@ -18,6 +18,7 @@ from eval_kit.measures import beir
 from eval_kit.measures.definitions import holes, parse, per_query
 from eval_kit.measures.score import score as score_release
 from eval_kit.release import Release
+from eval_kit.release.beir_suite import datasets, named, published_values
 from eval_kit.release.reference import load
 from eval_kit.runs.ranks import rank_judged
 
@@ -124,6 +125,7 @@ def test_scores_are_those_of_a_ranking_without_the_query_itself(scratch, run, ju
         mine, grades = cleaned[query], judged[query]
         assert values["nDCG@10", query] == pytest.approx(ndcg(mine, grades, 10))
         assert values["R_cap@100", query] == pytest.approx(capped_recall(mine, grades, 100))
+        assert values["R@100", query] == pytest.approx(capped_recall(mine, grades, 100)), "fewer than 100 are relevant"
         assert values["hole@10", query] == pytest.approx(hole(mine, grades, 10))
     assert found.left_out == sum(query in scores for query, scores in run.items())
     figures = {figure.measure: figure for figure in found.scores.figures}
@@ -193,7 +195,7 @@ def test_an_exported_test_set_scores_as_in_its_release(mini_release: Release, tm
     ]
     run = tmp_path / "some.trec"
     run.write_text("\n".join(lines) + "\n")
-    mine = beir.score(run, beir.open(tmp_path / "beir" / "dl19"), allow_missing=True)
+    mine = beir.score(run, beir.open(tmp_path / "beir" / "dl19"))
     theirs = {(f.test_set, f.measure): f for f in score_release([run], mini_release, allow_missing=True).figures}
     assert 0.1 < mine.value("nDCG@10") < 0.99
     assert mine.value("nDCG@10") == pytest.approx(theirs["dl19", "nDCG@10"].value)
@@ -211,10 +213,8 @@ def test_queries_of_other_splits_may_stand_in_a_run_but_not_in_the_mean(tmp_path
     with pytest.raises(UserError, match=r"r:3: query stranger"):
         beir.score(write_run(tmp_path / "r", {**both, "stranger": {"a": 1.0}}), dataset)
     half = write_run(tmp_path / "r", {"q0": {"a": 1.0}})
-    with pytest.raises(UserError, match=r"1 of the 2 queries of beir\.d are missing"):
-        beir.score(half, dataset)
-    allowed = beir.score(half, dataset, allow_missing=True)
-    assert (allowed.value("nDCG@10"), allowed.scores.figures[0].missing) == (0.5, 1)
+    scores = beir.score(half, dataset)
+    assert (scores.value("nDCG@10"), scores.scores.figures[0].missing) == (0.5, 1)
 
 
 QUERY = b'{"_id": "1", "text": "a"}\n'
@@ -301,9 +301,12 @@ def test_the_average_against_bm25_of_the_published_table():
 
 def test_an_average_needs_the_same_datasets():
     assert beir.against_bm25({"a": 0.2, "b": 0.4}, {"b": 0.1, "a": 0.1}) == beir.Average(
-        pytest.approx(0.3), pytest.approx(0.1), pytest.approx(2.0), 2
+        pytest.approx(0.3), pytest.approx(0.1), pytest.approx(2.0), pytest.approx(2.0), 2
     )
-    assert beir.against_bm25({"a": 0.2}, {"a": 0.0}).relative is None
+    uneven = beir.against_bm25({"a": 0.2, "b": 0.4}, {"a": 0.1, "b": 0.4})
+    assert (uneven.relative, uneven.mean_of_relatives) == (pytest.approx(0.2), pytest.approx(0.5))
+    nothing = beir.against_bm25({"a": 0.2}, {"a": 0.0})
+    assert nothing.relative is nothing.mean_of_relatives is None
     with pytest.raises(UserError, match="only one of them is on b"):
         beir.against_bm25({"a": 0.2, "b": 0.1}, {"a": 0.2})
     with pytest.raises(UserError, match="at least one dataset"):
@@ -342,3 +345,40 @@ def test_a_dataset_is_told_by_what_scores_depend_on(tmp_path):
     same = beir.open(write_dataset(tmp_path / "b" / "set", {"1": {"a": 1}}))
     other = beir.open(write_dataset(tmp_path / "c" / "set", {"1": {"a": 2}}))
     assert first.digest == same.digest != other.digest
+
+
+def test_cqadupstacks_folders_count_as_one_dataset_and_ms_marco_not_at_all(tmp_path):
+    suite = tmp_path / "cqadupstack"
+    folders = [write_dataset(suite / name, {"1": {"a": 1}}) for name in ("android", "tex")]
+    folders.append(write_dataset(tmp_path / "scifact", {"1": {"a": 1}}))
+    ms_marco = write_dataset(tmp_path / "msmarco", {"1": {"a": 1}})
+    (ms_marco / "qrels" / "test.tsv").rename(ms_marco / "qrels" / "dev.tsv")
+    first = write_run(tmp_path / "tas-b.trec", {"1": {"a": 1.0}})
+    second = write_run(tmp_path / "bm25.trec", {"1": {"b": 2.0, "a": 1.0}})
+    report = beir.report([first, second, first, first], [*folders, ms_marco], [second] * 4)
+    third = 1 / math.log2(3)
+    assert report.average.datasets == 2
+    assert (report.average.system, report.average.bm25) == (pytest.approx((1.5 + third / 2) / 2), pytest.approx(third))
+    rows = {(row.dataset, row.run): row for row in report.rows()}
+    assert rows["cqadupstack", "mean of 2 of 12 folders"].queries == 2
+    published = rows["scifact", "tas-b (BEIR, Tables 2 and 9)"].values
+    assert (published["nDCG@10"], published["R@100"]) == (0.643, 0.891)
+    assert rows["cqadupstack", "bm25 (BEIR, Tables 2 and 9)"].values["nDCG@10"] == 0.299
+
+
+def test_table_9_is_capped_for_trec_covid_alone():
+    capped = {dataset for (_, dataset), values in published_values().items() if "R_cap@100" in values}
+    assert capped == {"trec-covid"}
+    assert len(published_values()) == 10 * 19
+
+
+def test_the_suite_is_that_of_table_1():
+    assert len(datasets()) == 19 and sum(len(one.folders) for one in datasets().values()) == 12
+    nfcorpus = named("nfcorpus")
+    assert (nfcorpus.md5, nfcorpus.passages, nfcorpus.queries) == ("a89dba18a62ef92f7d323ec890a0d38d", 3_633, 323)
+    assert {one.name for one in datasets().values() if one.url is None} == {
+        *("bioasq", "robust04", "signal1m", "trec-news"),
+    }
+    assert all((one.url is None) == (one.md5 is None) for one in datasets().values())
+    with pytest.raises(UserError, match="BEIR has no dataset 'nf'; it has arguana"):
+        named("nf")

@@ -1,0 +1,42 @@
+"""``python -m builder beir``: the datasets of BEIR, listed and downloaded."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and download the datasets of BEIR.")
+
+
+@app.command("list")
+def show() -> None:
+    """Each dataset with its size by BEIR's Table 1, its licence and whether it can be downloaded."""
+    from eval_kit.console import screen
+    from eval_kit.release.beir_suite import datasets
+    from eval_kit.tables.table import Column, Table
+
+    columns = [Column("dataset"), Column("domain"), Column("passages", "number"), Column("queries", "number")]
+    columns += [Column("licence"), Column("download")]
+    rows = []
+    for dataset in datasets().values():
+        sizes = [f"{dataset.passages:,}", f"{dataset.queries:,}"]
+        rows.append([dataset.name, dataset.domain, *sizes, dataset.licence, "yes" if dataset.url else "no"])
+    screen().print(Table(columns, [rows]))
+
+
+@app.command()
+def download(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As in the list: nfcorpus, scifact …")],
+    out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
+) -> None:
+    """Download datasets: resumed where it broke off, verified, and whole or not at all."""
+    from builder.sources.beir_download import install, remarks
+    from eval_kit.console import counting
+    from eval_kit.release.beir_suite import named
+
+    for dataset in [named(name) for name in names]:
+        with counting(f"downloading {dataset.name}", "bytes") as advance:
+            folder = install(dataset, out, advance)
+        typer.echo(str(folder))
+        for remark in remarks(dataset, folder):
+            typer.echo(f"  remark: {remark}")

@@ -1,0 +1,92 @@
+"""Download a dataset of BEIR: the zip is resumed and verified by its md5, its folder appears whole or not at all."""
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from builder.sources.fetch import Advance, Checksum, UnavailableError, download_verified
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.files.beir import judged_queries
+from eval_kit.release.beir_suite import BeirDataset
+
+
+def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: None) -> Path:
+    """The dataset's folder below ``out``; downloaded and unpacked, unless it is there.
+
+    Two processes that want it wait for each other. The zip is removed once it is unpacked.
+
+    Raises:
+        UnavailableError: BEIR does not distribute it; no connection, a refusal, or bytes of another md5.
+        UserError: the zip holds something else than the dataset's folder, or ``out`` cannot be written.
+    """
+    target = out / dataset.name
+    if dataset.url is None or dataset.md5 is None:
+        raise UnavailableError(f"{dataset.name}: {dataset.remarks[0]}")
+    try:
+        with atomic.lock(target):
+            if target.exists():
+                return target
+            archive = out / f"{dataset.name}.zip"
+            download_verified(dataset.url, archive, Checksum("md5", _md5, dataset.md5), advance)
+            with atomic.folder(target) as staging:
+                _unpack(archive, dataset.name, staging)
+            archive.unlink()
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return target
+
+
+def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
+    """What is to know of the dataset, and where the folder is not as large as BEIR's Table 1 says."""
+    passages = queries = 0
+    for part in [folder / name for name in dataset.folders] or [folder]:
+        passages += _lines(part / "corpus.jsonl")
+        queries += judged_queries(part, dataset.split).height
+    sizes = (("passages", passages, dataset.passages), ("queries", queries, dataset.queries))
+    differing = [f"{have:,} {what}, where Table 1 has {stated:,}" for what, have, stated in sizes if have != stated]
+    return [*dataset.remarks, *differing]
+
+
+def _unpack(archive: Path, name: str, staging: Path) -> None:
+    """Unpack the files below ``name``/ in the archive into ``staging``."""
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            for entry, path in _files(zipped, name):
+                destination = staging / path
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                with zipped.open(entry) as content, destination.open("wb") as out:
+                    while block := content.read(1 << 20):
+                        out.write(block)
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{archive}: is no zip that can be unpacked: {error}") from error
+
+
+def _files(zipped: zipfile.ZipFile, name: str) -> Iterator[tuple[zipfile.ZipInfo, PurePosixPath]]:
+    """Each file with its path below the folder ``name``.
+
+    Raises:
+        UserError: a file that is not below it, or none at all.
+    """
+    count = 0
+    for entry in zipped.infolist():
+        path = PurePosixPath(entry.filename)
+        if entry.is_dir():
+            continue
+        if path.parts[0] != name or len(path.parts) < 2 or ".." in path.parts:
+            raise UserError(f"{zipped.filename}: {entry.filename} is not in the folder {name}/")
+        count += 1
+        yield entry, path.relative_to(name)
+    if not count:
+        raise UserError(f"{zipped.filename}: holds no files")
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for line in file if line.strip())

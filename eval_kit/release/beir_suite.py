@@ -1,0 +1,79 @@
+"""The datasets of BEIR (Thakur et al., NeurIPS Datasets and Benchmarks 2021, Table 1), one JSON file each.
+
+Checksums and addresses are those of BEIR's own list (README of the package ``beir`` 2.2.0).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from eval_kit.errors import UserError
+from eval_kit.release.reference import published
+
+CQADUPSTACK = "cqadupstack"
+
+
+@dataclass(frozen=True)
+class BeirDataset:
+    """One dataset.
+
+    Attributes:
+        name: BEIR's own, which its folder has.
+        title: as in the paper.
+        published_as: its name in the kit's reference tables, ``beir.<published_as>``.
+        domain: as in Table 1.
+        licence: as in Appendix E.
+        url: of the zip; None where BEIR does not distribute it.
+        md5: of the zip; None without a download.
+        split: the one that Table 2 is of.
+        folders: of datasets within the dataset, whose mean is its figure; empty for most.
+        passages: number of passages (Table 1).
+        queries: number of queries of the split (Table 1).
+        relevant_per_query: mean number of relevant passages a query (Table 1).
+        remarks: oddities.
+    """
+
+    name: str
+    title: str
+    published_as: str
+    domain: str
+    licence: str
+    url: str | None
+    md5: str | None
+    split: str
+    folders: list[str]
+    passages: int
+    queries: int
+    relevant_per_query: float
+    remarks: list[str]
+
+
+@cache
+def datasets() -> Mapping[str, BeirDataset]:
+    """Every dataset by its name, sorted."""
+    paths = sorted((Path(__file__).parent / "beir").glob("*.json"))
+    return {path.stem: BeirDataset(**json.loads(path.read_text(encoding="utf-8"))) for path in paths}
+
+
+def named(name: str) -> BeirDataset:
+    """The dataset of that name.
+
+    Raises:
+        UserError: BEIR has none of that name.
+    """
+    if name not in datasets():
+        raise UserError(f"BEIR has no dataset {name!r}; it has {', '.join(datasets())}")
+    return datasets()[name]
+
+
+@cache
+def published_values() -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """(system, BEIR's name of a dataset) -> measure -> value, of Tables 2 and 9."""
+    names = {f"beir.{dataset.published_as}": dataset.name for dataset in datasets().values()}
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    for cell in (*published("beir2021-table2"), *published("beir2021-table9")):
+        if cell["figure"] == "value":
+            values.setdefault((cell["system"], names[cell["test_set"]]), {})[cell["measure"]] = cell["value"]
+    return values

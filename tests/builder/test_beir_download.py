@@ -1,0 +1,138 @@
+"""BEIR's datasets from a real server on the loopback interface, in the layout of BEIR's own zips."""
+
+import hashlib
+import io
+import json
+import multiprocessing
+import random
+import subprocess
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_fetch import Server, server  # noqa: F401 - a fixture
+
+from builder.sources.beir_download import install, remarks
+from builder.sources.fetch import CHUNK_BYTES, UnavailableError
+from eval_kit.errors import UserError
+from eval_kit.release.beir_suite import BeirDataset, datasets, named
+
+type Run = Callable[..., subprocess.CompletedProcess[str]]
+
+FOLDER = {
+    "corpus.jsonl": "".join(json.dumps({"_id": f"p{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(5)),
+    "queries.jsonl": '{"_id": "q1", "text": "a query"}\n{"_id": "q2", "text": "another"}\n',
+    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tp1\t1\n",
+    "qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq2\tp2\t1\n",
+}
+
+
+def zipped(name: str, files: Mapping[str, str]) -> bytes:
+    """A zip as BEIR's: entries for the folders too, everything below the dataset's name."""
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{name}/", "")
+        for path, text in files.items():
+            archive.writestr(f"{name}/{path}", text)
+    return memory.getvalue()
+
+
+def served(server: Server, name: str, content: bytes) -> BeirDataset:  # noqa: F811
+    """BEIR's dataset of that name, whose zip the server has."""
+    server.content = content
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    return replace(named(name), url=f"{server.url}/{name}.zip", md5=md5)
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
+
+
+@pytest.mark.parametrize("name", [name for name, dataset in datasets().items() if dataset.url])
+def test_every_dataset_in_its_own_layout(server: Server, tmp_path: Path, name: str) -> None:  # noqa: F811
+    parts = named(name).folders
+    files = {f"{part}/{path}": text for part in parts for path, text in FOLDER.items()} or FOLDER
+    dataset = served(server, name, zipped(name, files))
+    folder = install(dataset, tmp_path)
+    assert folder == tmp_path / name and visible(tmp_path) == [name], "the zip is gone"
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(files)
+    count = max(1, len(parts))
+    assert f"{5 * count:,} passages, where Table 1 has {dataset.passages:,}" in remarks(dataset, folder)
+    assert remarks(replace(dataset, passages=5 * count, queries=count), folder) == dataset.remarks
+    assert install(dataset, tmp_path) == folder and len(server.requests) == 1, "not downloaded again"
+
+
+def test_a_download_that_breaks_off_goes_on(server: Server, tmp_path: Path) -> None:  # noqa: F811
+    noise = random.Random(1).randbytes(100_000).hex()
+    dataset = served(server, "nfcorpus", zipped("nfcorpus", {**FOLDER, "noise": noise}))
+    server.breaks_after = 90_000
+    with pytest.raises(UnavailableError, match="cannot be downloaded"):
+        install(dataset, tmp_path)
+    assert visible(tmp_path) == ["nfcorpus.zip.part"]
+    assert install(dataset, tmp_path).is_dir()
+    assert server.requests == [None, f"bytes={CHUNK_BYTES}-"]
+
+
+def test_a_zip_that_is_not_what_its_md5_says(server: Server, tmp_path: Path) -> None:  # noqa: F811
+    dataset = replace(served(server, "nfcorpus", zipped("nfcorpus", FOLDER)), md5=named("nfcorpus").md5)
+    with pytest.raises(UnavailableError, match=r"is not the declared file: md5 .*, expected a89dba18a62ef92f7d323ec8"):
+        install(dataset, tmp_path)
+    assert visible(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"no zip at all", "nfcorpus.zip: is no zip that can be unpacked: File is not a zip file"),
+        (zipped("other", FOLDER), "other/corpus.jsonl is not in the folder nfcorpus/"),
+        (zipped("nfcorpus", {"../../evil": "x"}), "nfcorpus/../../evil is not in the folder nfcorpus/"),
+        (zipped("nfcorpus", {}), "nfcorpus.zip: holds no files"),
+    ],
+)
+def test_zips_that_are_refused_leave_no_folder(
+    server: Server,  # noqa: F811
+    tmp_path: Path,
+    content: bytes,
+    sentence: str,
+) -> None:
+    with pytest.raises(UserError) as error:
+        install(served(server, "nfcorpus", content), tmp_path / "beir")
+    assert sentence in str(error.value)
+    assert "nfcorpus" not in visible(tmp_path / "beir") and not (tmp_path / "evil").exists()
+
+
+def test_a_disk_that_fills_leaves_nothing_half_installed(
+    server: Server,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dataset = served(server, "nfcorpus", zipped("nfcorpus", FOLDER))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("builder.sources.beir_download._unpack", full)
+        with pytest.raises(UserError, match="nfcorpus: cannot be written: No space left on device"):
+            install(dataset, tmp_path)
+    assert visible(tmp_path) == ["nfcorpus.zip"]
+    assert install(dataset, tmp_path).is_dir() and len(server.requests) == 1, "the verified zip serves again"
+
+
+def test_processes_at_once_download_it_once(server: Server, tmp_path: Path) -> None:  # noqa: F811
+    dataset = served(server, "scifact", zipped("scifact", FOLDER))
+    server.slow = 0.5
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        folders = pool.starmap(install, [(dataset, tmp_path)] * 3)
+    assert folders == [tmp_path / "scifact"] * 3 and len(server.requests) == 1
+
+
+def test_the_list_and_what_cannot_be_downloaded(command: Run, tmp_path: Path) -> None:
+    done = command("builder", "beir", "list")
+    assert done.returncode == 0 and "nfcorpus" in done.stdout and "14,914,602" in done.stdout
+    for name, sentence in (("bioasq", "BEIR does not distribute it"), ("nf", "BEIR has no dataset 'nf'")):
+        done = command("builder", "beir", "download", name, "--out", tmp_path / "beir")
+        assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "beir").exists()
