@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.files.schemas import validate
+from eval_kit.shifts import check_names
 
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "model.md"
 
@@ -18,11 +19,12 @@ def render(facts: Mapping[str, Any]) -> str:
             the shift's other test sets *In*.
 
     Raises:
-        SchemaError: the facts do not follow the schema.
+        UserError: the facts do not follow the schema, or there is no such shift.
     """
     from huggingface_hub import ModelCard
 
     validate("model", dict(facts))
+    check_names([facts["shift"]], "shift")
     return str(
         ModelCard.from_template(
             _card_data(facts),

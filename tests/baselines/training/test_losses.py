@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
@@ -18,6 +18,7 @@ def softmax_loss(own: float, rest: list[float]) -> float:
     return math.log(math.exp(own) + sum(map(math.exp, rest))) - own
 
 
+@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.integers(0, 99))
 def test_splades_loss_is_over_the_shares_positives_and_the_querys_own_negatives(
     queries: int, share: int, negatives: int, seed: int
