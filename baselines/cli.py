@@ -117,6 +117,9 @@ def table(
         Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
+    ] = False,
 ) -> None:
     """In, Out and Rel Loss of a grid, beside the papers' own figures."""
     from baselines.table import results
@@ -125,7 +128,7 @@ def table(
 
     refuse_overwriting(list(runs.glob("*.trec*")), [json_file])
     with status("reading runs"):
-        figures = results(runs, open_release(release), seed)
+        figures = results(runs, open_release(release), seed, allow_missing)
     if not write_json(figures.as_json(), json_file):
         figures.print(screen())
 

@@ -125,13 +125,14 @@ class Results:
         console.print(self.comparable, style="dim", soft_wrap=True)
 
 
-def results(folder: Path, release: Release, seed: int = 0) -> Results:
+def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> Results:
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
     Args:
         folder: of runs named ``<system>.<shift>.<held-out>.trec``; files of other names are not looked at.
         release: what the runs were made on.
         seed: of the bootstrap.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
         UserError: no runs, not one complete grid, or a run that cannot be used.
@@ -152,7 +153,7 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
             del groups[key]
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
-    figures = _protocols(groups, release, seed)
+    figures = _protocols(groups, release, seed, allow_missing)
     kind = release.manifest["kind"]
     if kind != "published":
         what = "synthetic" if kind == "mini" else "other queries than the papers'"
@@ -229,7 +230,9 @@ def _row(cell: Mapping[str, Any]) -> tuple[str, str, str]:
     return part, cell["measure"], cell["figure"]
 
 
-def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed: int) -> Protocols:
+def _protocols(
+    groups: dict[tuple[str, str], list[Path]], release: Release, seed: int, allow_missing: bool
+) -> Protocols:
     """The protocols; what learns nothing, as BM25, has a row of its own where others are trained, as in ECIR 2023."""
     with_trained = {shift for shift, system in groups if is_trained(system)}
     trained: list[Path] = []
@@ -239,7 +242,7 @@ def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed
             trained += runs
         else:
             untrained[runs[0]] = system
-    figures = protocols(trained, release, list(untrained), seed)
+    figures = protocols(trained, release, list(untrained), seed, allow_missing)
     rows: dict[str, dict[str, Any]] = {}
     for run, system in untrained.items():
         rows.setdefault(system, {}).update(figures.untrained[run_name(run)])

@@ -17,7 +17,7 @@ JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
 ]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
+    bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
 ]
 GridRuns = Annotated[
     list[Path],
@@ -166,13 +166,14 @@ def similarity(
         bool, typer.Option("--train", help="Compare test clusters with the others' training queries.")
     ] = False,
     json_file: JsonFile = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it."""
     from eval_kit.console import screen, write_json
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
-    results = similarities(open_release(release), vectors, "train" if train else "test", runs or [])
+    results = similarities(open_release(release), vectors, "train" if train else "test", runs or [], allow_missing)
     if not write_json(results.as_json(), json_file):
         results.print(screen())
 
@@ -185,6 +186,7 @@ def slices(
     ] = None,
     release: Release = None,
     json_file: JsonFile = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Dev-small by length, ReSTTest bucket and Chameleons level, and their cross-tables."""
     from eval_kit.console import screen, write_json
@@ -194,7 +196,7 @@ def slices(
 
     opened = open_release(release)
     names = by or ["length"]
-    scores = score_runs(runs, opened)
+    scores = score_runs(runs, opened, allow_missing)
     means = cross_table(scores.per_query(), opened, names)
     if not write_json({"slices": means.to_dicts(), "provenance": scores.provenance}, json_file):
         screen().print(layout(means, names))
@@ -205,6 +207,7 @@ def chameleons(
     runs: DevRuns,
     release: Release = None,
     json_file: JsonFile = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Obstinate queries: AP, nDCG, RR@10 and how many are solved, beside the published rankers."""
     from eval_kit.console import screen, write_json
@@ -213,7 +216,7 @@ def chameleons(
     from eval_kit.release import open_release
 
     opened = open_release(release)
-    scores = score_runs(runs, opened)
+    scores = score_runs(runs, opened, allow_missing)
     results = obstinate.chameleons(scores.per_query())
     comparable = opened.manifest["kind"] == "published"
     ranks = obstinate.standing(results) if comparable else results.clear()
@@ -281,6 +284,7 @@ def validate(
     submission: Annotated[Path, typer.Argument(help="A folder with submission.json and its runs.")],
     release: Release = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Say all that is wrong with a submission, at once; exit status 2 if anything is."""
     import json
@@ -288,7 +292,7 @@ def validate(
     from eval_kit.exchange.submission import validate as check
     from eval_kit.release import open_release
 
-    faults = check(submission, open_release(release))
+    faults = check(submission, open_release(release), allow_missing)
     if as_json:
         typer.echo(json.dumps({"submission": str(submission), "faults": faults}, ensure_ascii=False))
     else:
@@ -334,6 +338,7 @@ def leaderboard(
     submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions.")],
     out: Page = Path("leaderboard.html"),
     release: Release = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """A static page over many submissions, beside the published figures of the reference systems."""
     from eval_kit.console import status
@@ -342,7 +347,7 @@ def leaderboard(
     from eval_kit.release import open_release
 
     with status("scoring submissions") as on_run:
-        submitted = entries(submissions, open_release(release), on_run)
+        submitted = entries(submissions, open_release(release), allow_missing, on_run)
     write_leaderboard([*submitted, *published_entries()], out)
     typer.echo(str(out))
 
@@ -359,7 +364,7 @@ def align(
     from eval_kit.console import screen, write_json
     from eval_kit.protocols.align import align_file
 
-    results = align_file(scores, seed)
+    results = align_file(scores, seed=seed)
     if not write_json(results.as_json(), json_file):
         results.print(screen())
 

@@ -164,8 +164,8 @@ def score(run: Path, dataset: Dataset, allow_missing: bool = False) -> DatasetSc
     left out of the ranking; unlike there, it stays where it is judged. A query that the run lacks has the value 0.
 
     Raises:
-        UserError: a run that cannot be read, with a query the dataset does not have, or that lacks more than 1 % of
-            the judged queries (unless ``allow_missing``).
+        UserError: a run that cannot be read, with a query the dataset does not have, or that does not cover
+            the judged queries (:func:`eval_kit.runs.covered_test_sets.covered`), unless ``allow_missing``.
     """
     test_set = dataset.test_set
     own = pl.DataFrame({"query_id": test_set.queries, "passage_id": test_set.queries})

@@ -80,7 +80,7 @@ def score(
     Args:
         runs: run files; each is known by its file name without endings (by its path where two share a name).
         release: from :func:`eval_kit.release.open_release`.
-        allow_missing: score a test set even if more than 1 % of its queries are missing.
+        allow_missing: score test sets that a run covers only in part.
         on_run: called with each run before it is read.
 
     Raises:
@@ -231,6 +231,7 @@ def source_of(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any
         "depth": int(ranked.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
         "judged_passages": ranked.judged.height,
         "unjudged_queries": coverage.unjudged,
+        "rank_contradictions": ranked.contradictions,
     }
 
 

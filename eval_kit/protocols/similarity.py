@@ -1,6 +1,6 @@
 """Similarity of every cluster to the others of its shift, and the correlation of losses with it (ECIR 2023 §5.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,11 @@ class Similarities:
 
 
 def similarities(
-    release: Release, vectors: str | None = None, outside_split: str = "test", runs: Sequence[Path] = ()
+    release: Release,
+    vectors: str | None = None,
+    outside_split: str = "test",
+    runs: Sequence[Path] = (),
+    allow_missing: bool = False,
 ) -> Similarities:
     """Compare every MS-Shift cluster of the release with the others of its shift.
 
@@ -72,6 +76,7 @@ def similarities(
         vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
         outside_split: of the queries that the test clusters are compared with.
         runs: complete grids of MS-Shift shifts, for losses and their correlation.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.
@@ -88,7 +93,8 @@ def similarities(
         by_cluster(release, shift, query_vectors, "test", outside_split).select(pl.lit(shift).alias("shift"), pl.all())
         for shift in shifts
     )
-    losses = _losses(release, runs, clusters)
+    results = protocols(runs, release, allow_missing=allow_missing).results if runs else {}
+    losses = _losses(results, clusters)
     by_system = {
         str(system): correlations(part["rel_loss"].to_numpy(), part["jaccard"].to_numpy())
         for (system,), part in losses.drop_nulls().group_by("system", maintain_order=True)
@@ -100,10 +106,10 @@ def _by_kind(correlations: dict[str, Correlation]) -> dict[str, Any]:
     return {kind: asdict(correlation) for kind, correlation in correlations.items()}
 
 
-def _losses(release: Release, runs: Sequence[Path], clusters: pl.DataFrame) -> pl.DataFrame:
+def _losses(by_shift: Mapping[str, pl.DataFrame], clusters: pl.DataFrame) -> pl.DataFrame:
     columns = {"system": pl.String, "shift": pl.String, "cluster": pl.String, "rel_loss": pl.Float64}
     parts = [pl.DataFrame(schema=columns)]
-    for shift, results in (protocols(runs, release).results if runs else {}).items():
+    for shift, results in by_shift.items():
         if SHIFTS[shift].clustered:
             rows = results.filter(pl.col("measure") == MEASURE).with_columns(shift=pl.lit(shift))
             parts.append(rows.select(list(columns)))
