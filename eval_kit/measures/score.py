@@ -15,6 +15,19 @@ from eval_kit.release import Release, TestSet
 from eval_kit.runs.covered_test_sets import Coverage, complete, covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
+from eval_kit.tables.frames import to_pandas
+
+_FIGURES = {
+    "run": pl.String(),
+    "test_set": pl.String(),
+    "measure": pl.String(),
+    "value": pl.Float64(),
+    "queries": pl.Int64(),
+    "missing": pl.Int64(),
+    "ties_at_cutoff": pl.Int64(),
+    "worst": pl.Float64(),
+    "best": pl.Float64(),
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,18 @@ class Scores:
     def as_json(self) -> dict[str, Any]:
         """The document of scores.schema.json."""
         return {"measures": [figure.as_json() for figure in self.figures], "provenance": self.provenance}
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a figure, with the fields of :class:`Figure`.
+
+        ``worst`` and ``best`` are null where no tie crosses the cutoff.
+        """
+        rows = [figure.as_json() for figure in self.figures]
+        return pl.DataFrame(rows, _FIGURES, infer_schema_length=None)
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``."""
+        return to_pandas(self.to_polars())
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row a query and measure."""

@@ -15,6 +15,7 @@ from eval_kit.release import Release
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.tables import papers
+from eval_kit.tables.frames import to_pandas
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,19 @@ class Protocols:
             "untrained": self.untrained,
             "provenance": self.provenance,
         }
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each ``shift``, part, system and measure: see :func:`eval_kit.protocols.in_out.losses`."""
+        frames = [frame.select(pl.lit(shift).alias("shift"), pl.all()) for shift, frame in self.results.items()]
+        return pl.concat(frames, how="diagonal_relaxed")
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``."""
+        return to_pandas(self.to_polars())
+
+    def per_query(self) -> pl.DataFrame:
+        """The grid runs' values: ``values``."""
+        return self.values
 
     def print(self, console: Console) -> None:
         """The papers' tables, one shift after the other."""

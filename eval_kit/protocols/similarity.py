@@ -15,6 +15,7 @@ from eval_kit.shifts import SHIFTS, clustered_in
 from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import Correlation, correlations
 from eval_kit.stats.similarity import by_cluster
+from eval_kit.tables.frames import to_pandas
 from eval_kit.tables.table import Column, Table
 
 MEASURE = "RR@10"
@@ -35,6 +36,14 @@ class Similarities:
     losses: pl.DataFrame
     correlations: dict[str, dict[str, Correlation]]
     release: str
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a cluster: ``clusters``."""
+        return self.clusters
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``."""
+        return to_pandas(self.to_polars())
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
