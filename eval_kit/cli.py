@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from eval_kit import __version__
 from eval_kit.errors import EXIT_USER_ERROR, reported
 
 Release = Annotated[
@@ -48,12 +49,27 @@ app = typer.Typer(
 
 
 class Format(StrEnum):
-    """What a comparison can be written as."""
+    """What results can be printed as."""
 
     table = "table"
     markdown = "markdown"
     latex = "latex"
     csv = "csv"
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"eval_kit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -96,6 +112,7 @@ def protocol(
     untrained: Untrained = None,
     release: Release = None,
     revision: Revision = None,
+    format: Annotated[Format, typer.Option(help="How to print the tables; csv has every number.")] = Format.table,
     json_file: JsonFile = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
@@ -111,8 +128,12 @@ def protocol(
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
         results = protocols(cells, opened, untrained or [], seed, allow_missing, on_run)
-    if not write_json(results.as_json(), json_file):
+    if write_json(results.as_json(), json_file):
+        return
+    if format is Format.table:
         results.print(screen())
+    else:
+        typer.echo(results.as_text(format.value), nl=False)
 
 
 @app.command()

@@ -68,7 +68,7 @@ def _is_scores(runs: Mapping[str, Any]) -> bool:
 
 def _file(name: str | None, run: Run, folder: Path) -> tuple[Path, str]:
     if name is None:
-        return Path(run), str(run)
+        return Path(str(run)), str(run)
     if "/" in name or not name.isprintable():
         raise UserError(f"the run's name {name!r} holds a slash or control characters; choose another")
     path = folder / f"{name}.trec"

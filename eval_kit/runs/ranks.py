@@ -196,7 +196,8 @@ def _contradictions(frame: pl.DataFrame) -> int:
     """The queries in which the stated ranks, read by falling score, fall somewhere; ties may have any order."""
     same = pl.col("block") == pl.col("block").shift()
     falls = pl.col("stated_rank") < pl.col("stated_rank").shift()
-    return frame.lazy().filter(same & falls & ~pl.col("tied")).select(pl.col("block").n_unique()).collect().item()
+    contradicted = frame.lazy().filter(same & falls & ~pl.col("tied")).select(pl.col("block").unique())
+    return contradicted.collect().height
 
 
 def _ranks_by_query(frame: pl.DataFrame) -> pl.DataFrame:
