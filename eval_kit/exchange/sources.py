@@ -193,8 +193,8 @@ def _of_runs(scored: Scores) -> dict[str, Source]:
         systems.setdefault(stem if stem and TRACKS.get(track, track) in test_sets else run, []).append(run)
     by_file: dict[str, Source] = {}
     for system, runs in systems.items():
-        test_sets = [name for run in runs for name in dict.fromkeys(figure.test_set for figure in figures[run])]
-        apart = len(runs) == 1 or len(set(test_sets)) < len(test_sets)
+        scored_on = [name for run in runs for name in {figure.test_set for figure in figures[run]}]
+        apart = len(runs) == 1 or len(set(scored_on)) < len(scored_on)
         for members in [[run] for run in runs] if apart else [runs]:
             name = members[0] if apart else system
             renamed = [replace(figure, run=name) for run in members for figure in figures[run]]

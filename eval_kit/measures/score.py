@@ -133,7 +133,7 @@ def score_on(
         on_run: called with each run before it is read.
 
     Raises:
-        UserError: a run that cannot be used, or that lacks more than 1 % of a test set's queries.
+        UserError: a run that cannot be used, or that does not cover a test set.
     """
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
