@@ -126,6 +126,9 @@ def table(
         Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
+    ] = False,
 ) -> None:
     """In, Out and Rel Loss of a grid, beside the papers' own figures."""
     from baselines.table import results
@@ -140,7 +143,7 @@ def table(
         folder = runs or Path("runs")
         refuse_overwriting(list(folder.glob("*.trec*")), [json_file])
         with status("reading runs"):
-            ours = results(folder, open_release(release), seed)
+            ours = results(folder, open_release(release), seed, allow_missing)
     if paper is not None:
         _show_published(paper, ours, json_file)
     elif ours is not None and not write_json(ours.as_json(), json_file):

@@ -162,13 +162,14 @@ class Results:
         console.print(self.comparable, style="dim", soft_wrap=True)
 
 
-def results(folder: Path, release: Release, seed: int = 0) -> Results:
+def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> Results:
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
     Args:
         folder: of runs named ``<system>.<shift>.<held-out>.trec``; files of other names are not looked at.
         release: what the runs were made on.
         seed: of the bootstrap.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
         UserError: no runs, not one complete grid, or a run that cannot be used.
@@ -189,7 +190,7 @@ def results(folder: Path, release: Release, seed: int = 0) -> Results:
             del groups[key]
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
-    return Results(_protocols(groups, release, seed), release.manifest["kind"], incomplete)
+    return Results(_protocols(groups, release, seed, allow_missing), release.manifest["kind"], incomplete)
 
 
 def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> None:
@@ -268,7 +269,9 @@ def _key(shift: str, part: str, system: str, measure: str, figure: str) -> publi
     return published_table.Key(CIKM_SYSTEMS.get(system, system), part, *names)
 
 
-def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed: int) -> Protocols:
+def _protocols(
+    groups: dict[tuple[str, str], list[Path]], release: Release, seed: int, allow_missing: bool
+) -> Protocols:
     """The protocols; what learns nothing, as BM25, has a row of its own where others are trained, as in ECIR 2023."""
     with_trained = {shift for shift, system in groups if is_trained(system)}
     trained: list[Path] = []
@@ -278,7 +281,7 @@ def _protocols(groups: dict[tuple[str, str], list[Path]], release: Release, seed
             trained += runs
         else:
             untrained[runs[0]] = system
-    figures = protocols(trained, release, list(untrained), seed)
+    figures = protocols(trained, release, list(untrained), seed, allow_missing)
     rows: dict[str, dict[str, Any]] = {}
     for run, system in untrained.items():
         rows.setdefault(system, {}).update(figures.untrained[run_name(run)])

@@ -1,6 +1,29 @@
-"""Score retrieval runs on ms-marco-shift releases.
+"""Score retrieval runs on ms-marco-shift releases, in Python as on the command line.
 
-Everything heavy is imported where it is used, so that ``eval_kit --help`` starts at once.
+    import eval_kit
+    scores = eval_kit.score({"bm25": frame}, "ms-marco-shift")
+    scores.to_polars()
+
+Everything heavy is imported where it is used, so that ``import eval_kit`` and ``eval_kit --help`` start at once.
 """
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.2.0"
+
+if TYPE_CHECKING:
+    from eval_kit.api import compare, open_release, protocol, report, score, similarity
+
+__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'eval_kit' has no attribute {name!r}")
+    from eval_kit import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

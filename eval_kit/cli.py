@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from eval_kit import __version__
 from eval_kit.errors import EXIT_USER_ERROR, reported
 
 Release = Annotated[
@@ -17,7 +18,7 @@ JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
 ]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Accept runs that lack more than 1 % of a test set's queries.")
+    bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
 ]
 GridRuns = Annotated[
     list[Path],
@@ -48,12 +49,27 @@ app = typer.Typer(
 
 
 class Format(StrEnum):
-    """What a comparison can be written as."""
+    """What results can be printed as."""
 
     table = "table"
     markdown = "markdown"
     latex = "latex"
     csv = "csv"
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"eval_kit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -96,6 +112,7 @@ def protocol(
     untrained: Untrained = None,
     release: Release = None,
     revision: Revision = None,
+    format: Annotated[Format, typer.Option(help="How to print the tables; csv has every number.")] = Format.table,
     json_file: JsonFile = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
@@ -111,8 +128,12 @@ def protocol(
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
         results = protocols(cells, opened, untrained or [], seed, allow_missing, on_run)
-    if not write_json(results.as_json(), json_file):
+    if write_json(results.as_json(), json_file):
+        return
+    if format is Format.table:
         results.print(screen())
+    else:
+        typer.echo(results.as_text(format.value), nl=False)
 
 
 @app.command()
@@ -163,13 +184,14 @@ def similarity(
         ),
     ] = None,
     json_file: JsonFile = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it."""
     from eval_kit.console import screen, write_json
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
-    results = similarities(open_release(release), vectors, runs or [])
+    results = similarities(open_release(release), vectors, runs or [], allow_missing)
     if not write_json(results.as_json(), json_file):
         results.print(screen())
 
@@ -182,6 +204,7 @@ def slices(
     ] = None,
     release: Release = None,
     json_file: JsonFile = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Dev-small by length, ReSTTest bucket and Chameleons level, and their cross-tables."""
     from eval_kit.console import screen, write_json
@@ -191,7 +214,7 @@ def slices(
 
     opened = open_release(release)
     names = by or ["length"]
-    scores = score_runs(runs, opened)
+    scores = score_runs(runs, opened, allow_missing)
     means = cross_table(scores.per_query(), opened, names)
     if not write_json({"slices": means.to_dicts(), "provenance": scores.provenance}, json_file):
         screen().print(layout(means, names))
@@ -202,6 +225,7 @@ def chameleons(
     runs: DevRuns,
     release: Release = None,
     json_file: JsonFile = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Obstinate queries (CIKM 2021): Tables 1 to 6 and equation 1 of one's own runs, beside the published rankers."""
     from eval_kit.console import screen, write_json
@@ -210,7 +234,7 @@ def chameleons(
     from eval_kit.tables import terminal
     from eval_kit.tables.chameleons import tables
 
-    figures = results(runs, open_release(release))
+    figures = results(runs, open_release(release), allow_missing)
     if write_json(figures.as_json(), json_file):
         return
     console = screen()
@@ -275,6 +299,7 @@ def validate(
     submission: Annotated[Path, typer.Argument(help="A folder with submission.json and its runs.")],
     release: Release = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Say all that is wrong with a submission, at once; exit status 2 if anything is."""
     import json
@@ -282,7 +307,7 @@ def validate(
     from eval_kit.exchange.submission import validate as check
     from eval_kit.release import open_release
 
-    faults = check(submission, open_release(release))
+    faults = check(submission, open_release(release), allow_missing)
     if as_json:
         typer.echo(json.dumps({"submission": str(submission), "faults": faults}, ensure_ascii=False))
     else:
@@ -328,6 +353,7 @@ def leaderboard(
     submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions.")],
     out: Page = Path("leaderboard.html"),
     release: Release = None,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """A static page over many submissions, beside the published figures of the reference systems."""
     from eval_kit.console import status
@@ -336,7 +362,7 @@ def leaderboard(
     from eval_kit.release import open_release
 
     with status("scoring submissions") as on_run:
-        submitted = entries(submissions, open_release(release), on_run)
+        submitted = entries(submissions, open_release(release), allow_missing, on_run)
     write_leaderboard([*submitted, *published_entries()], out)
     typer.echo(str(out))
 
@@ -353,7 +379,7 @@ def align(
     from eval_kit.console import screen, write_json
     from eval_kit.protocols.align import align_file
 
-    results = align_file(scores, seed)
+    results = align_file(scores, seed=seed)
     if not write_json(results.as_json(), json_file):
         results.print(screen())
 

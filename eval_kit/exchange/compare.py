@@ -14,6 +14,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
 from eval_kit.stats.losses import LEVEL, RESAMPLES, holm, paired_t_test, resampled_means
+from eval_kit.tables.frames import to_pandas
 
 ROWS = {
     "test_set": pl.String(),
@@ -42,15 +43,29 @@ class Comparison:
             the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), the paired t-test's ``p``,
             ``p_holm`` corrected over all systems and test sets of a measure, and Cohen's ``d``; all null in the
             baseline's rows.
+        values: ``system``, ``test_set``, ``figure``, ``measure``, ``query_id``, ``value``, ``missing``.
         systems: in the order of the columns, the baseline first.
         left_out: systems and test sets that the baseline does not cover: ``system: test set``.
         provenance: release, kit version and tie rule that all share, ``runs``, ``resamples`` and ``seed``.
     """
 
     rows: pl.DataFrame
+    values: pl.DataFrame
     systems: list[str]
     left_out: list[str]
     provenance: dict[str, Any]
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table: ``rows``."""
+        return self.rows
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``."""
+        return to_pandas(self.to_polars())
+
+    def per_query(self) -> pl.DataFrame:
+        """What the table rests on: ``values``."""
+        return self.values
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -96,7 +111,7 @@ def compare(
     if not rows:
         raise UserError(f"{base} shares no test set with {' or '.join(systems[1:])}; nothing can be compared")
     table = _holm_corrected(pl.DataFrame(rows, ROWS))
-    return Comparison(table, systems, left_out, {**provenance, "resamples": resamples, "seed": seed})
+    return Comparison(table, values, systems, left_out, {**provenance, "resamples": resamples, "seed": seed})
 
 
 def _shared_provenance(sources: Sequence[Source]) -> dict[str, Any]:

@@ -14,12 +14,18 @@ from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 
 
-def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = lambda run: None) -> list[Entry]:
+def entries(
+    folder: Path,
+    release: Release,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> list[Entry]:
     """Score every submission of a folder.
 
     Args:
         folder: holds submissions, each a folder with ``submission.json``.
         release: that all of them must have been made for.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
 
     Raises:
@@ -32,12 +38,12 @@ def entries(folder: Path, release: Release, on_run: Callable[[Path], object] = l
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
     board: list[Entry] = []
     for path in paths:
-        board += _entries(path.name, open_submission(path, release), release, on_run)
+        board += _entries(path.name, open_submission(path, release), release, allow_missing, on_run)
     return board
 
 
 def _entries(
-    source: str, submission: Submission, release: Release, on_run: Callable[[Path], object]
+    source: str, submission: Submission, release: Release, allow_missing: bool, on_run: Callable[[Path], object]
 ) -> Iterator[Entry]:
     grid = [run for run, cell in submission.runs.items() if cell is not None and SHIFTS[cell.shift].clustered]
     single = [run for run, cell in submission.runs.items() if cell is None]
@@ -61,14 +67,14 @@ def _entries(
         )
 
     if grid:
-        for shift, results in protocols(grid, release, on_run=on_run).results.items():
+        for shift, results in protocols(grid, release, allow_missing=allow_missing, on_run=on_run).results.items():
             for row in results.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
                 for figure in ("avg_in", "out", "rel_loss"):
                     values = (row[figure], row[f"{figure}_low"], row[f"{figure}_high"])
                     yield entry(shift, f"{shift}.{row['cluster']}", row["measure"], figure, *values)
     if single:
         test_sets = release.test_sets
-        for scored in score(single, release, on_run=on_run).figures:
+        for scored in score(single, release, allow_missing, on_run).figures:
             yield entry(
                 test_sets[scored.test_set].shift, scored.test_set, scored.measure, "value", scored.value, None, None
             )

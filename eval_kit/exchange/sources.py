@@ -6,7 +6,7 @@ table that ``--per-query`` wrote beside it (``x.tsv`` for ``x.json``), which mus
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.exchange import submission
 from eval_kit.files.schemas import validate
-from eval_kit.measures.score import Scores, score
+from eval_kit.measures.score import Figure, Scores, score
 from eval_kit.release import Release
 from eval_kit.runs.names import Cell
 from eval_kit.shifts import SHIFTS
@@ -36,6 +36,8 @@ _PER_QUERY = {
     "query_id": pl.String(),
     "value": pl.Float64(),
 }
+TRACKS = {"2019": "dl19", "2020": "dl20"}
+"""The test sets of years that runs of TREC DL are named for."""
 _KEYS = ("test_set", "figure", "measure", "query_id")
 
 
@@ -65,7 +67,9 @@ def load(
 ) -> list[Source]:
     """Read everything that is to be compared, in order.
 
-    A folder is a submission, a ``.json`` file a scores document, anything else a run.
+    A folder is a submission, a ``.json`` file a scores document, anything else a run. Runs whose names differ in the
+    test set or track at their end alone, as ``ance.dl19`` and ``ance.dl20`` or ``ance.2019`` and ``ance.2020``, are one
+    system, unless they cover one test set.
 
     Args:
         paths: two or more, or one document of several runs.
@@ -79,10 +83,13 @@ def load(
     runs = [path for path in paths if not path.is_dir() and path.suffix.lower() != ".json"]
     opened = release() if any(path.suffix.lower() != ".json" or path.is_dir() for path in paths) else None
     scored = score(runs, opened, allow_missing, on_run) if runs and opened is not None else None
-    sources = []
+    by_file = _of_runs(scored) if scored is not None else {}
+    sources: list[Source] = []
     for path in paths:
-        if scored is not None and path in runs:
-            sources.append(_of_run(path, scored))
+        if str(path) in by_file:
+            source = by_file[str(path)]
+            if not any(source is earlier for earlier in sources):
+                sources.append(source)
         elif path.suffix.lower() == ".json" and path.is_file():
             sources.append(of_document(path))
         elif opened is not None:
@@ -174,10 +181,27 @@ def of_document(path: Path) -> Source:
     return Source(str(path), systems, whole, document["provenance"])
 
 
-def _of_run(path: Path, scored: Scores) -> Source:
-    [source] = [run for run in scored.provenance["runs"] if run["file"] == str(path)]
-    figures = [figure for figure in scored.figures if figure.run == source["run"]]
-    return of_scores(str(path), Scores(figures, {**scored.provenance, "runs": [source]}))
+def _of_runs(scored: Scores) -> dict[str, Source]:
+    """The system that each run file belongs to."""
+    figures: dict[str, list[Figure]] = {run["run"]: [] for run in scored.provenance["runs"]}
+    for figure in scored.figures:
+        figures[figure.run].append(figure)
+    systems: dict[str, list[str]] = {}
+    for run, of_run in figures.items():
+        stem, _, track = run.rpartition(".")
+        test_sets = {figure.test_set for figure in of_run}
+        systems.setdefault(stem if stem and TRACKS.get(track, track) in test_sets else run, []).append(run)
+    by_file: dict[str, Source] = {}
+    for system, runs in systems.items():
+        scored_on = [name for run in runs for name in {figure.test_set for figure in figures[run]}]
+        apart = len(runs) == 1 or len(set(scored_on)) < len(scored_on)
+        for members in [[run] for run in runs] if apart else [runs]:
+            name = members[0] if apart else system
+            renamed = [replace(figure, run=name) for run in members for figure in figures[run]]
+            made_of = [run for run in scored.provenance["runs"] if run["run"] in members]
+            source = of_scores(made_of[0]["file"], Scores(renamed, {**scored.provenance, "runs": made_of}))
+            by_file |= {run["file"]: source for run in made_of}
+    return by_file
 
 
 def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Release) -> pl.DataFrame:

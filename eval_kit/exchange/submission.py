@@ -46,7 +46,7 @@ class Submission:
         return str(self.document["system"])
 
 
-def validate(folder: Path, release: Release) -> list[str]:
+def validate(folder: Path, release: Release, allow_missing: bool = False) -> list[str]:
     """All that is wrong with a submission, one sentence each; an empty list if nothing is.
 
     All is found in one go: links that leave the folder, the document by its schema, the release it was made for,
@@ -56,6 +56,7 @@ def validate(folder: Path, release: Release) -> list[str]:
     Args:
         folder: the submission.
         release: the one that the runs were made for.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
         UserError: there is no such folder.
@@ -74,7 +75,7 @@ def validate(folder: Path, release: Release) -> list[str]:
         + _grid_faults([cell for cell in listed.values() if cell], release)
     )
     for run, cell in listed.items():
-        faults += _run_faults(folder, run, cell, release)
+        faults += _run_faults(folder, run, cell, release, allow_missing)
     return faults
 
 
@@ -238,14 +239,14 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
     return faults
 
 
-def _run_faults(folder: Path, run: Path, cell: Cell | None, release: Release) -> list[str]:
+def _run_faults(folder: Path, run: Path, cell: Cell | None, release: Release, allow_missing: bool) -> list[str]:
     """A run's own faults: those of its lines, and of the test sets it covers."""
     name = printable(str(run.relative_to(folder)))
     if grows_too_much(run):
         return [f"{name}: unpacks to more than {MOST_GROWTH} times its size, as no run does"]
     try:
         queries = rank_judged(run, _NOTHING).queries["query_id"]
-        coverage = covered(run, queries, release.test_sets, release.known_queries)
+        coverage = covered(run, queries, release.test_sets, release.known_queries, allow_missing)
     except UserError as error:
         return [printable(str(error).replace(f"{folder}/", ""))]
     if cell is None:

@@ -15,6 +15,19 @@ from eval_kit.release import Release, TestSet
 from eval_kit.runs.covered_test_sets import Coverage, complete, covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
+from eval_kit.tables.frames import to_pandas
+
+_FIGURES = {
+    "run": pl.String(),
+    "test_set": pl.String(),
+    "measure": pl.String(),
+    "value": pl.Float64(),
+    "queries": pl.Int64(),
+    "missing": pl.Int64(),
+    "ties_at_cutoff": pl.Int64(),
+    "worst": pl.Float64(),
+    "best": pl.Float64(),
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,18 @@ class Scores:
         """The document of scores.schema.json."""
         return {"measures": [figure.as_json() for figure in self.figures], "provenance": self.provenance}
 
+    def to_polars(self) -> pl.DataFrame:
+        """One row a figure, with the fields of :class:`Figure`.
+
+        ``worst`` and ``best`` are null where no tie crosses the cutoff.
+        """
+        rows = [figure.as_json() for figure in self.figures]
+        return pl.DataFrame(rows, _FIGURES, infer_schema_length=None)
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``."""
+        return to_pandas(self.to_polars())
+
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row a query and measure."""
         return self.per_query_with_missing().drop("missing")
@@ -81,7 +106,7 @@ def score(
     Args:
         runs: run files; each is known by its file name without endings (by its path where two share a name).
         release: from :func:`eval_kit.release.open_release`.
-        allow_missing: score a test set even if more than 1 % of its queries are missing.
+        allow_missing: score test sets that a run covers only in part.
         on_run: called with each run before it is read.
         test_sets: to score on in place of the release's own, for other measures or queries of it.
 
@@ -111,7 +136,7 @@ def score_on(
         on_run: called with each run before it is read.
 
     Raises:
-        UserError: a run that cannot be used, or that lacks more than 1 % of a test set's queries.
+        UserError: a run that cannot be used, or that does not cover a test set.
     """
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
@@ -234,6 +259,7 @@ def source_of(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any
         "depth": int(ranked.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
         "judged_passages": ranked.judged.height,
         "unjudged_queries": coverage.unjudged,
+        "rank_contradictions": ranked.contradictions,
     }
 
 

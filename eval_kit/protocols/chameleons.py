@@ -51,18 +51,19 @@ class Chameleons:
         return {"chameleons": self.performance.to_dicts(), **frames, "provenance": self.provenance}
 
 
-def results(runs: Sequence[Path], release: Release) -> Chameleons:
+def results(runs: Sequence[Path], release: Release, allow_missing: bool = False) -> Chameleons:
     """Every table of the paper that runs of dev-small give.
 
     Args:
         runs: run files of the dev queries, or of the Chameleons sets alone.
         release: that holds the Chameleons.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
         UserError: a release without Chameleons, or runs that do not cover them.
     """
     everything = all_queries(release)
-    scores = score(runs, release, test_sets={**release.test_sets, everything.name: everything})
+    scores = score(runs, release, allow_missing, test_sets={**release.test_sets, everything.name: everything})
     values = scores.per_query()
     performance = chameleons(values)
     dev = values.filter(pl.col("test_set") == everything.name, pl.col("measure").is_in(SUMMARY_MEASURES))

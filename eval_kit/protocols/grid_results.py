@@ -1,7 +1,7 @@
 """From grid runs to protocol results: score, group by shift, compare, and lay out."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,14 @@ from eval_kit.release import Release
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.tables import papers
+from eval_kit.tables.frames import to_pandas
+from eval_kit.tables.latex import to_latex
+from eval_kit.tables.markdown import to_markdown
+from eval_kit.tables.table import Table
+
+NOT_SIGNIFICANT = (
+    "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and parts of a measure"
+)
 
 
 @dataclass(frozen=True)
@@ -40,17 +48,46 @@ class Protocols:
             "provenance": self.provenance,
         }
 
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each ``shift``, part, system and measure: see :func:`eval_kit.protocols.in_out.losses`."""
+        frames = [frame.select(pl.lit(shift).alias("shift"), pl.all()) for shift, frame in self.results.items()]
+        return pl.concat(frames, how="diagonal_relaxed")
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``."""
+        return to_pandas(self.to_polars())
+
+    def per_query(self) -> pl.DataFrame:
+        """The grid runs' values: ``values``."""
+        return self.values
+
     def print(self, console: Console) -> None:
         """The papers' tables, one shift after the other."""
-        for shift, results in self.results.items():
+        for shift in self.results:
             console.rule(shift)
-            if not SHIFTS[shift].clustered:
-                console.print(papers.inter_extra(results))
-                continue
-            for measure in results["measure"].unique(maintain_order=True):
-                untrained = self.untrained_on(shift, measure)
-                console.print(papers.ms_shift(results, self.clusters[shift], measure, untrained))
-        console.print("° not significant: paired t-test, p ≥ 0.05 after Holm's correction", style="dim")
+            for table in self._tables(shift):
+                console.print(table)
+        console.print(NOT_SIGNIFICANT, style="dim", soft_wrap=True)
+
+    def as_text(self, format: str) -> str:
+        """The papers' tables in ``markdown`` or ``latex``, each with its shift in its notes; or all rows as ``csv``."""
+        if format == "csv":
+            return self.to_polars().write_csv()
+        render = {"markdown": to_markdown, "latex": to_latex}[format]
+        tables = [
+            replace(table, notes=[f"{shift} {table.title}".strip(), NOT_SIGNIFICANT])
+            for shift in self.results
+            for table in self._tables(shift)
+        ]
+        return "\n".join(map(render, tables))
+
+    def _tables(self, shift: str) -> Iterator[Table]:
+        results = self.results[shift]
+        if not SHIFTS[shift].clustered:
+            yield papers.inter_extra(results)
+            return
+        for measure in results["measure"].unique(maintain_order=True):
+            yield papers.ms_shift(results, self.clusters[shift], measure, self.untrained_on(shift, measure))
 
     def untrained_on(self, shift: str, measure: str) -> dict[str, dict[str, float]]:
         """System → cluster → value, of the untrained systems that were run on every cluster of a shift."""

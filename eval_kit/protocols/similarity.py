@@ -17,6 +17,7 @@ from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import Correlation, correlations
 from eval_kit.stats.similarity import by_cluster, cluster_splits
 from eval_kit.stats.vectors import Vectors
+from eval_kit.tables.frames import to_pandas
 from eval_kit.tables.table import Column, Table
 
 
@@ -75,6 +76,14 @@ class Similarities:
     figure_3: Figure3 | None
     release: str
 
+    def to_polars(self) -> pl.DataFrame:
+        """One row a cluster: ``clusters``."""
+        return self.clusters
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``."""
+        return to_pandas(self.to_polars())
+
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
@@ -95,13 +104,16 @@ class Similarities:
             self.figure_3.print(console)
 
 
-def similarities(release: Release, vectors: str | None = None, runs: Sequence[Path] = ()) -> Similarities:
+def similarities(
+    release: Release, vectors: str | None = None, runs: Sequence[Path] = (), allow_missing: bool = False
+) -> Similarities:
     """Compare every MS-Shift cluster of the release with the others of its shift.
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
         vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
         runs: complete grids of MS-Shift shifts, for losses and their correlation.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.
@@ -119,7 +131,7 @@ def similarities(release: Release, vectors: str | None = None, runs: Sequence[Pa
         query_vectors = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
     return Similarities(
         whole_clusters(release, shifts, query_vectors),
-        figure_3(protocols(runs, release), release) if runs else None,
+        figure_3(protocols(runs, release, allow_missing=allow_missing), release) if runs else None,
         release.digest,
     )
 

@@ -188,12 +188,12 @@ class Release:
 
     @cached_property
     def known_queries(self) -> pl.Series:
-        """Ids of every query of the release that may stand in a run, judged or not."""
+        """Ids of every query of the release that may stand in a run, judged or not, in the order of its tables."""
         used = {(entry["config"], entry["split"]) for entry in self.manifest["test_sets"]}
         used |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
         used |= {("validation", split) for split in self.configs.get("validation", [])}
         parts = [self.table(*key)["query_id"] for key in sorted(used)]
-        return pl.concat(parts).unique() if parts else pl.Series("query_id", [], pl.String)
+        return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
 
 
 def open_release(source: str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from eval_kit.runs.reader import Faults, read_pieces
+from eval_kit.runs.reader import MS_MARCO, TREC, Faults, read_pieces
 
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
 
@@ -36,6 +36,7 @@ class RankedRun:
         lines: how many lines it has.
         queries: one row a query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
             ``tied_across_k`` (whether passages at ranks k and k + 1 have one score).
+        contradictions: queries in which a passage has a better rank, as the run states it, than one of higher score.
         judged: one row a judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
             and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
     """
@@ -43,6 +44,7 @@ class RankedRun:
     path: Path
     sha256: str
     lines: int
+    contradictions: int
     queries: pl.DataFrame
     judged: pl.DataFrame
 
@@ -57,7 +59,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
 
     Raises:
         RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that comes twice
-            for a query.
+            for a query; scores where an MS MARCO run has ranks.
     """
     ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
     digest = _Sha256()
@@ -69,7 +71,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         digest = _Sha256()
         whole = pl.concat(read_pieces(path, digest=digest)).with_row_index("line", offset=1)
         queries, hits, lines = ranker.rank(iter([whole.sort("query_id", maintain_order=True)]))
-    return RankedRun(path, digest.hexdigest(), lines, queries, hits)
+    return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits)
 
 
 class _Sha256:
@@ -96,12 +98,14 @@ class _Ranker:
         self.path = path
         self.judged = judged
         self.cutoffs = cutoffs
+        self.contradictions = 0
 
     def rank(self, frames: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, int]:
         queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
         hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
+        ranks = []
         seen: set[str] = set()
-        lines = 0
+        lines = self.contradictions = 0
         repeats: list[Future[list[tuple[int, str]]]] = []
         with ThreadPoolExecutor(1) as beside:
             for frame in frames:
@@ -114,11 +118,18 @@ class _Ranker:
                 for column in ("passage_id", "rank"):
                     if column in frame.columns:
                         repeats.append(beside.submit(_repeats, frame, column, lines))
+                if "rank" in frame.columns:
+                    ranks.append(_ranks_by_query(frame))
                 frame = _by_score(frame)
+                if "stated_rank" in frame.columns:
+                    self.contradictions += _contradictions(frame)
                 queries.append(self._queries(blocks, frame["tied"]))
                 hits.append(self._hits(blocks, frame))
                 lines += frame.height
         faults = Faults(self.path)
+        if ranks and _look_like_scores(pl.concat(ranks)):
+            faults.add(1, f"the third column looks like a score; expected {MS_MARCO}, or {TREC}")
+            faults.raise_any()
         for repeat in repeats:
             for line, what in repeat.result():
                 faults.add(line, what)
@@ -179,6 +190,31 @@ def _by_score(frame: pl.DataFrame) -> pl.DataFrame:
     if frame.select((same & (pl.col("score") > before)).any()).item():
         frame = frame.sort("block", "score", descending=[False, True])
     return frame.with_columns(tied=(same & (pl.col("score") == before)).fill_null(False))
+
+
+def _contradictions(frame: pl.DataFrame) -> int:
+    """The queries in which the stated ranks, read by falling score, fall somewhere; ties may have any order."""
+    same = pl.col("block") == pl.col("block").shift()
+    falls = pl.col("stated_rank") < pl.col("stated_rank").shift()
+    contradicted = frame.lazy().filter(same & falls & ~pl.col("tied")).select(pl.col("block").unique())
+    return contradicted.collect().height
+
+
+def _ranks_by_query(frame: pl.DataFrame) -> pl.DataFrame:
+    """For each query its best ``rank``, and whether its ranks have no ``gap`` and ``fall`` from line to line."""
+    rank = pl.col("rank")
+    return frame.group_by("block").agg(
+        rank.min(),
+        gap=rank.max() - rank.min() >= pl.len(),
+        fall=(rank.diff() < 0).all() & (pl.len() > 1),
+        several=pl.len() > 1,
+    )
+
+
+def _look_like_scores(ranks: pl.DataFrame) -> bool:
+    """Whether no query has a rank of 0 or 1, or the ranks of all fall from line to line, with gaps."""
+    several = ranks.filter("several")
+    return bool((ranks["rank"] > 1).all() or (several.height and (several["fall"] & several["gap"]).all()))
 
 
 def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[int, str]]:

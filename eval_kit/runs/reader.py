@@ -89,8 +89,9 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | Non
         digest: is fed the file's bytes as they are, compressed or not.
 
     Yields:
-        ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank)
-        and, for MS MARCO runs only, ``rank`` (int64); one row a line, up to the first piece with a fault.
+        ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank) and
+        the rank column (int64), called ``rank`` where it decides (MS MARCO runs) and ``stated_rank`` where the score
+        does; one row a line, up to the first piece with a fault.
 
     Raises:
         RunError: after the whole file was looked at, with its first faults and how many more there are.
@@ -159,7 +160,7 @@ def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame
         return frame.select("query_id", "passage_id", "rank", score=-pl.col("rank").cast(pl.Float64))
     if not frame["score"].is_finite().all():
         return None
-    return frame.select("query_id", "passage_id", "score")
+    return frame.select("query_id", "passage_id", "score", stated_rank="rank")
 
 
 def _columns(piece: bytes, faults: Faults) -> int:
@@ -200,10 +201,11 @@ def _fault(line: bytes, columns: int | None) -> str:
     if len(fields) != columns:
         return _wrong_columns(fields, columns)
     rank = fields[3] if columns == 6 else fields[2]
+    looks_like = "; it looks like a score" if columns == 3 and _NUMBER.fullmatch(rank) else ""
     if not _WHOLE_NUMBER.fullmatch(rank):
-        return f"the rank {_quoted(rank)} is not a whole number"
+        return f"the rank {_quoted(rank)} is not a whole number{looks_like}"
     if not 0 <= float(rank) <= HIGHEST_RANK:
-        return f"the rank {_quoted(rank)} is not between 0 and {HIGHEST_RANK:,}"
+        return f"the rank {_quoted(rank)} is not between 0 and {HIGHEST_RANK:,}{looks_like}"
     if columns == 6 and not (_NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
         return f"the score {_quoted(fields[4])} is not a finite number"
     return ""

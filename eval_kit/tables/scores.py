@@ -64,6 +64,11 @@ def _notes(scores: Scores) -> list[str]:
             )
         if source["unjudged_queries"]:
             notes.append(f"{source['run']}: {source['unjudged_queries']:,} queries that nobody judged were left out")
+        if source.get("rank_contradictions"):
+            notes.append(
+                f"{source['run']}: the ranks of {source['rank_contradictions']:,} queries contradict their scores; "
+                "the scores decide, as in trec_eval"
+            )
     for figure in scores.figures:
         if figure.worst is None or figure.best is None:
             continue

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from eval_kit import __version__
 from eval_kit.release import Release
 
 
@@ -35,6 +36,10 @@ def submissions(mini_release: Release, tmp_path_factory: pytest.TempPathFactory)
         }
         (one / "submission.json").write_text(json.dumps(document))
     return folder
+
+
+def test_the_version(command):
+    assert command("eval_kit", "--version").stdout == f"eval_kit {__version__}\n"
 
 
 def test_validate(submissions, mini_release, command, tmp_path):

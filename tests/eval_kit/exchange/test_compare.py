@@ -387,3 +387,20 @@ def test_what_is_not_significant_is_marked():
     assert row[5].endswith("°")
     assert not row[7].endswith("° |")
     assert list(compare_tables.FORMATS) == ["markdown", "latex", "csv"]
+
+
+def test_runs_of_one_system_on_several_tracks_are_one_system(shared, published_release, tmp_path):
+    for system in ("tas-b", "bm25"):
+        for track, year in (("dl19", "2019"), ("dl20", "2020")):
+            original = shared / "real-slice" / "runs" / f"{system}.{track}.trec"
+            (tmp_path / f"{system}.{track}.trec").symlink_to(original)
+            (tmp_path / f"{system}.{year}.res").symlink_to(original)
+    for names in (("dl19.trec", "dl20.trec"), ("2019.res", "2020.res")):
+        paths = [tmp_path / f"{system}.{name}" for system in ("tas-b", "bm25") for name in names]
+        found = compare(load(paths, lambda: published_release))
+        assert found.systems == ["tas-b", "bm25"]
+        assert not found.left_out
+        assert {"dl19", "dl20"} <= set(found.rows["test_set"])
+        assert len(found.provenance["runs"]) == 4
+    alike = [tmp_path / "bm25.dl19.trec", tmp_path / "bm25.2019.res"]  # on one track: two systems
+    assert compare(load(alike, lambda: published_release)).systems == ["bm25.dl19", "bm25.2019"]

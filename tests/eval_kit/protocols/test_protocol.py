@@ -170,6 +170,11 @@ def test_the_command_prints_the_papers_layout(oracle, tmp_path, command):
     document = json.loads((tmp_path / "out.json").read_text())
     assert len(document["protocols"]["topic"]) == 5 * 3
     assert document["provenance"]["release"]["digest"] == release.digest
+    for name, sign in (("markdown", "| Models |"), ("latex", r"\begin{tabular}"), ("csv", "shift,")):
+        done = command("eval_kit", "protocol", *topic, "--release", release.folder, "--format", name)
+        assert done.returncode == 0, done.stderr
+        assert sign in done.stdout
+        assert "topic" in done.stdout
 
 
 def test_runs_of_any_name_are_a_grid_if_options_tell_their_cells(oracle, tmp_path, command):

@@ -1,9 +1,12 @@
 """Which test sets a run is scored on: exact, nearly whole, partial, several, overlapping, unknown."""
 
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from eval_kit.release import TestSet
 from eval_kit.runs.covered_test_sets import covered
@@ -50,6 +53,9 @@ def cover(tmp_path, held, allow_missing=False):
         (MEMBERS["other"] + ids("a", (190, 200)), ["other", "across"]),
         (MEMBERS["exact"] + MEMBERS["other"], ["other", "exact"]),
         (ids("c", (1, 100)), ["exact"]),  # 1 of 100 missing
+        (ids("b", (1, 60)), ["other"]),  # 1 of 60
+        (ids("c", (1, 50), (51, 70), (71, 100)), ["exact"]),  # 3 of 100, scattered
+        (ids("c", (3, 20), (21, 40), (41, 60), (61, 80), (81, 99)), ["exact"]),  # 8 of 100, at most 3 at an end
         (ALL, list(MEMBERS)),
     ],
 )
@@ -61,12 +67,12 @@ def test_sets_that_are_covered(tmp_path, held, names, allow_missing):
 @pytest.mark.parametrize(
     ("held", "lacking", "of", "name", "allowed"),
     [
-        (ids("c", (2, 100)), 2, 100, "exact", ["exact"]),
-        (ids("b", (1, 60)), 1, 60, "other", ["other"]),
-        (ids("a", (0, 190)), 10, 200, "big", BIG),
+        (ids("c", (0, 80), (89, 100)), 9, 100, "exact", ["exact"]),
+        (ids("b", (5, 60)), 5, 60, "other", ["other"]),
+        (ids("a", (0, 180)), 20, 200, "big", BIG),
         (ids("a", (60, 120)), 140, 200, "big", BIG),
         (ids("a", (10, 50)), 10, 50, "big.low", ["big.low", "big.tiny"]),
-        (MEMBERS["other"] + ids("a", (2, 50)), 2, 50, "big.low", ["big.low", "big.tiny", "other"]),
+        (MEMBERS["other"] + ids("a", (5, 50)), 5, 50, "big.low", ["big.low", "big.tiny", "other"]),
         (MEMBERS["exact"] + ids("b", (5, 60)), 5, 60, "other", ["other", "exact"]),
         (ids("b", (0, 1)), 19, 20, "across", ["across"]),  # in other too, which it fits less
         (ids("c", (0, 50)) + ids("b", (10, 60)), 10, 60, "other", ["other", "exact"]),
@@ -77,7 +83,7 @@ def test_a_set_covered_in_part_is_named(tmp_path, held, lacking, of, name, allow
     with pytest.raises(RunError) as refused:
         cover(tmp_path, held)
     assert str(refused.value) == (
-        f"{tmp_path / 'run.trec'}: {lacking} of the {of} queries of {name} are missing, more than 1 %; "
+        f"{tmp_path / 'run.trec'}: {lacking} of the {of} queries of {name} are missing, more than 8 %; "
         "--allow-missing scores them as 0"
     )
     assert cover(tmp_path, held, allow_missing=True)[0] == allowed
@@ -89,8 +95,92 @@ def test_one_in_a_hundred_may_be_missing(tmp_path):
     assert cover(tmp_path, held) == (BIG, 0)
     assert cover(tmp_path, held, allow_missing=True) == (BIG, 0)
     assert cover(tmp_path, ids("a", (2, 200))) == (BIG, 0)
-    with pytest.raises(RunError, match="3 of the 200 queries of big are missing"):
+    with pytest.raises(RunError, match="3 of the 200 queries of big are missing, 3 of them together at an end"):
         cover(tmp_path, ids("a", (3, 200)))
+
+
+@pytest.mark.parametrize(
+    ("held", "lacking", "of", "name", "together"),
+    [
+        (ids("c", (0, 98)), 2, 100, "exact", 2),
+        (ids("c", (2, 100)), 2, 100, "exact", 2),
+        (ids("c", (0, 30), (31, 60), (61, 96)), 6, 100, "exact", 4),
+        (ids("a", (0, 190)), 10, 200, "big", 10),
+        (ids("b", (0, 57)), 3, 60, "other", 3),
+        # the last of the ids as text: a98, a99, a97
+        (ids("a", (0, 97), (100, 200)), 3, 200, "big", 3),
+    ],
+)
+def test_a_run_that_was_cut_short_is_named(tmp_path, held, lacking, of, name, together):
+    with pytest.raises(RunError) as refused:
+        cover(tmp_path, held)
+    assert str(refused.value) == (
+        f"{tmp_path / 'run.trec'}: {lacking} of the {of} queries of {name} are missing, {together} of them together "
+        "at an end, as in a run cut short; --allow-missing scores them as 0"
+    )
+    assert name in cover(tmp_path, held, allow_missing=True)[0]
+
+
+ORDERS = {
+    "the test set's": list,
+    "as text": sorted,
+    "as numbers": lambda queries: sorted(queries, key=int),
+    "as text, backwards": lambda queries: sorted(queries, reverse=True),
+}
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    queries=st.lists(st.integers(0, 10**7).map(str), min_size=20, max_size=400, unique=True),
+    order=st.sampled_from(sorted(ORDERS)),
+    empty=st.sets(st.integers(0, 399), max_size=8),
+    share=st.floats(0.5, 0.9),
+)
+def test_a_run_cut_at_90_percent_is_refused_in_any_order(tmp_path, queries, order, empty, share):
+    """Whatever the order and however many empty results stand before the cut."""
+    test_set = {"set": TestSet("set", "shift", ("RR@10",), pl.Series(queries), "qrels")}
+    listed = ORDERS[order](queries)[: int(share * len(queries))]
+    held = [query for index, query in enumerate(listed) if index not in empty]
+    assume(held)
+    with pytest.raises(RunError, match="of set are missing"):
+        covered(tmp_path / "run.trec", pl.Series(held), test_set, pl.Series(queries))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), queries=st.lists(st.integers(0, 10**7).map(str), min_size=13, max_size=400, unique=True))
+def test_scattered_empty_results_are_accepted(data, queries):
+    """Up to 8 %, while both ends of every order are there."""
+    ends = {query for order in ORDERS.values() for query in (*order(queries)[:1], *order(queries)[-1:])}
+    inner = [query for query in queries if query not in ends]
+    empty = data.draw(st.sets(st.sampled_from(inner), max_size=int(0.08 * len(queries)))) if inner else set()
+    test_set = {"set": TestSet("set", "shift", ("RR@10",), pl.Series(queries), "qrels")}
+    held = pl.Series([query for query in queries if query not in empty])
+    assert [one.name for one in covered(Path("run.trec"), held, test_set, pl.Series(queries)).test_sets] == ["set"]
+
+
+@pytest.mark.parametrize(
+    ("judged", "strangers", "accepted"),
+    [
+        (43, [str(10**6 + i) for i in range(157)], True),
+        (42, [str(10**6 + i) for i in range(157)], False),
+        (43, [str(10**6 + i) for i in range(156)], False),
+        (43, [str(10**6 + i) for i in range(158)], False),
+        (43, [f"q{i}" for i in range(157)], False),
+        (43, ["1000000"], False),
+    ],
+)
+def test_a_run_over_all_topics_of_dl19_scores(tmp_path, judged, strangers, accepted):
+    queries = pl.Series([str(i) for i in range(43)])
+    test_set = {"dl19": TestSet("dl19", "dl19", ("nDCG@10",), queries, "qrels")}
+    run = tmp_path / "run.trec"
+    held = [*queries[:judged], *strangers]
+    run.write_text("".join(f"{query} Q0 p 1 1 t\n" for query in held))
+    if accepted:
+        found = covered(run, pl.Series(held), test_set, queries)
+        assert ([one.name for one in found.test_sets], found.unjudged) == (["dl19"], 157)
+    else:
+        with pytest.raises(RunError, match="is in no test set of this release"):
+            covered(run, pl.Series(held), test_set, queries)
 
 
 @pytest.mark.parametrize("allow_missing", [False, True])
@@ -128,8 +218,8 @@ def test_the_command_counts_what_is_missing(mini_release, tmp_path, command):
         if expected is None:
             assert (done.returncode, done.stdout) == (2, "")
             assert done.stderr == (
-                f"eval_kit: {run}: {lacking} of the {size} queries of dev are missing, more than 1 %; "
-                "--allow-missing scores them as 0\n"
+                f"eval_kit: {run}: {lacking} of the {size} queries of dev are missing, {lacking} of them together "
+                "at an end, as in a run cut short; --allow-missing scores them as 0\n"
             )
             assert not out.exists()
             continue

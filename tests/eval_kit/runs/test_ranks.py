@@ -125,6 +125,17 @@ def test_an_ms_marco_run_is_ranked_by_its_ranks(ranked_in_pieces):
     assert sorted(ranked.judged.rows()) == [("q", "a", 2, 2, 2), ("q", "b", 3, 3, 3), ("r", "a", 1, 1, 1)]
 
 
+@pytest.mark.parametrize(
+    ("ranks", "contradictions"), [((1, 2, 3), 0), ((0, 0, 0), 0), ((2, 1, 3), 0), ((1, 3, 2), 1), ((3, 2, 1), 1)]
+)
+def test_ranks_that_contradict_the_scores_are_counted(path, ranks, contradictions):
+    """Scores 5, 5 and 2: the first two are tied, so only the last one's rank can be wrong."""
+    first, second, last = ranks
+    path.write_text(f"r Q0 p 1 9 t\nq Q0 a {first} 5 t\nq Q0 b {second} 5 t\nq Q0 c {last} 2 t\n")
+    judged = pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String})
+    assert rank_judged(path, judged).contradictions == contradictions
+
+
 def repeats(path, lines, place, name):
     """Each line whose pair of query and ``place`` an earlier line has, as the message of a refusal."""
     seen, found = set(), []
@@ -166,6 +177,7 @@ def test_passages_that_come_twice_are_named_with_their_lines(ranked_in_pieces, p
 def test_ranks_that_come_twice_are_named_with_their_lines(ranked_in_pieces, path, ranked, grouped, piece_bytes):
     ranked = sorted(ranked) if grouped else ranked
     lines = [(query, f"p{number}", rank) for number, (query, rank) in enumerate(ranked)]
+    lines += [("zz", "p1", 1), ("zz", "p2", 2)]  # without a first rank they would look like scores
     expected = repeats(path, lines, 2, "rank")
     try:
         ranked_in_pieces(lines, piece_bytes, [], columns=3)

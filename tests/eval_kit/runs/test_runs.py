@@ -153,7 +153,10 @@ BAD_FILES = {
     "4 columns": (columns(0, 2, 3, 4), 1, f"4 columns, {NEITHER}"),
     "5 columns": (columns(0, 1, 2, 3, 4), 1, f"5 columns, {NEITHER}"),
     "7 columns": (columns(0, 1, 2, 3, 4, 5, 5), 1, f"7 columns, {NEITHER}"),
-    "3 columns with a score": (columns(0, 2, 4), 1, "the rank '8.5' is not a whole number"),
+    "3 columns with a score": (columns(0, 2, 4), 1, "the rank '8.5' is not a whole number; it looks like a score"),
+    "3 columns with a whole score": (lambda text: b"q p 2793\nq r 2790\n", 1, "the third column looks like a score"),
+    "3 columns with a small whole score": (lambda text: b"q p 9\nq r 5\nq s 1\n", 1, "looks like a score"),
+    "3 columns with a negative score": (lambda text: b"q p -3\n", 1, "10,000,000; it looks like a score"),
     "qrels": (lambda text: b"q 0 p 1\nq 0 r 0\n", 1, "this looks like a qrels file, not a run"),
     "qrels with tabs": (lambda text: b"q\t0\tp\t1\n", 1, "this looks like a qrels file, not a run"),
     "qrels of BEIR": (
@@ -416,7 +419,7 @@ def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece
 @pytest.mark.parametrize("start", ["x^1", "x\x01"])
 def test_text_that_begins_like_a_compressed_file_is_text(scratch, start):
     scratch.write_text(f"{start} Q0 p1 1 2.5 t\n")
-    assert pl.concat(read_pieces(scratch)).rows() == [(start, "p1", 2.5)]
+    assert pl.concat(read_pieces(scratch)).rows() == [(start, "p1", 2.5, 1)]
 
 
 def test_a_line_that_begins_like_a_compressed_file_is_refused_by_its_number(scratch):

@@ -1,0 +1,154 @@
+"""The kit in Python: the functions that ``eval_kit`` exports, each as the command of its name.
+
+A run is a path, ``{query: {passage: score}}``, or a polars or pandas dataframe with the columns of the kit
+(``query_id, passage_id, score``), of ir_measures (``query_id, doc_id, score``), of PyTerrier (``qid, docno, score``) or
+of TREC (``query, passage, score``). Several runs are a list, or a dictionary of names and runs. Whatever its form, a
+run is held to the rules of a file, and scores as one to the last bit.
+"""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+from eval_kit.exchange import compare as comparisons
+from eval_kit.exchange import sources
+from eval_kit.measures import score as scoring
+from eval_kit.protocols import grid_results
+from eval_kit.protocols import similarity as similarities
+from eval_kit.release import Release, open_release
+from eval_kit.runs.in_memory import Runs, as_files
+from eval_kit.runs.names import named
+
+type ReleaseSource = Release | str | PathLike[str] | None
+"""An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
+
+__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity"]
+
+
+def score(runs: Runs, release: ReleaseSource = None, allow_missing: bool = False) -> scoring.Scores:
+    """Score runs on every test set that they cover.
+
+    Args:
+        runs: one run, a list, or names and runs (see :mod:`eval_kit.api`).
+        release: what to score on.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: a run or release that cannot be used; nothing is scored then.
+    """
+    opened = _open(release)
+    with as_files(runs) as files:
+        return _shown(scoring.score(list(files), opened, allow_missing), files)
+
+
+def protocol(
+    runs: Runs,
+    release: ReleaseSource = None,
+    untrained: Runs = (),
+    seed: int = 0,
+    allow_missing: bool = False,
+) -> grid_results.Protocols:
+    """Avg In, Out and Rel Loss of a grid's runs (ECIR 2023 §3.2); Inter., Extra. and delta (CIKM 2022 §4.1).
+
+    Args:
+        runs: of complete grids, named ``<system>.<shift>.<held-out>``.
+        release: what to score on.
+        untrained: runs of systems that nothing was held out from, such as BM25.
+        seed: of the bootstrap.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: a name that is no cell's, a cell that is missing, or a run that cannot be used.
+    """
+    opened = _open(release)
+    with as_files(runs) as files, as_files(untrained) as others:
+        return grid_results.protocols(named(list(files)), opened, list(others), seed, allow_missing)
+
+
+def compare(
+    systems: Runs,
+    release: ReleaseSource = None,
+    baseline: str | None = None,
+    seed: int = 0,
+    allow_missing: bool = False,
+) -> comparisons.Comparison:
+    """Systems side by side on the same test sets, with paired tests against a baseline.
+
+    Args:
+        systems: two or more runs; paths may also be submissions, or scores documents.
+        release: what to score on.
+        baseline: the name of the system that the others are tested against; else the first.
+        seed: of the bootstrap.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: what cannot be compared.
+    """
+    with as_files(systems) as files:
+        loaded = sources.load(list(files), lambda: _open(release), allow_missing)
+        return comparisons.compare(loaded, baseline, seed=seed)
+
+
+def similarity(
+    release: ReleaseSource = None,
+    runs: Runs = (),
+    vectors: str | None = None,
+    allow_missing: bool = False,
+) -> similarities.Similarities:
+    """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it.
+
+    Args:
+        release: whose clusters.
+        runs: of complete grids, to correlate their losses with the similarities (ECIR 2023 §5.2).
+        vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: no clusters in the release; vectors or runs that cannot be used.
+    """
+    with as_files(runs) as files:
+        return similarities.similarities(_open(release), vectors, list(files), allow_missing)
+
+
+def report(
+    runs: Runs,
+    out: str | PathLike[str] = "report.html",
+    release: ReleaseSource = None,
+    untrained: Runs = (),
+    vectors: str | None = None,
+    seed: int = 0,
+    allow_missing: bool = False,
+) -> Path:
+    """Write one self-contained HTML page about a grid: summary, tables, figures, queries.
+
+    Args:
+        runs: as for :func:`protocol`; so are ``release``, ``untrained``, ``seed`` and ``allow_missing``.
+        out: the file to write.
+        vectors: model or file for the figures about R, as for :func:`similarity`.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: as :func:`protocol`.
+    """
+    from eval_kit.pages import report_data
+    from eval_kit.pages.report import write_report
+    from eval_kit.stats import vectors as vector_sources
+
+    opened = _open(release)
+    results = protocol(runs, opened, untrained, seed, allow_missing)
+    query_vectors = vector_sources.get(vectors, report_data.queries_to_encode(results, opened)) if vectors else None
+    write_report(results, opened, Path(out), query_vectors)
+    return Path(out)
+
+
+def _open(release: ReleaseSource) -> Release:
+    return release if isinstance(release, Release) else open_release(release)
+
+
+def _shown(scores: scoring.Scores, files: Mapping[Path, str]) -> scoring.Scores:
+    """The scores, their runs' files called as the caller calls them."""
+    for source in scores.provenance["runs"]:
+        source["file"] = files[Path(source["file"])]
+    return scores
