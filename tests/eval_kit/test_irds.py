@@ -171,7 +171,8 @@ def test_wordings_have_the_judgements_of_their_base(published_release: Release, 
         published_release,
         tmp_path,
         "[dict(ir_datasets.load('msmarco-passage/shift/dl19/typo/1').queries_iter())['1037798'], "
-        "*(len(list(ir_datasets.load('msmarco-passage/shift/' + name).qrels_iter())) for name in ('dl19/typo/1', 'dl19'))]",
+        "*(len(list(ir_datasets.load('msmarco-passage/shift/' + name).qrels_iter())) "
+        "for name in ('dl19/typo/1', 'dl19'))]",
     )
     wordings = published_release.wordings(published_release.variations["dl19.typo.1"])
     assert [typed] == wordings.filter(query_id="1037798")["text"].to_list() != ["who is robert gray"]
