@@ -213,9 +213,9 @@ def _reformulated(paths: Paths) -> Iterator[Wordings]:
 def _generated(paths: Paths) -> Iterator[Wordings]:
     rows = pl.read_csv(paths[WORDINGS], infer_schema=False)
     for generator, method in GENERATED.items():
-        mine = rows.filter(pl.col("method") == generator)
-        frame = mine.select(query_id="q_id", text="variation")
-        invalid = frozenset(mine.filter(pl.col("valid") == "False")["q_id"])
+        generated = rows.filter(pl.col("method") == generator)
+        frame = generated.select(query_id="q_id", text="variation")
+        invalid = frozenset(generated.filter(pl.col("valid") == "False")["q_id"])
         rule = Rule(f"{generator}, judged by people", "Penha et al., ECIR 2022", [WORDINGS])
         variation = ("dl19", "wording", method, None)
         lack = GENERATED_LACK.get(method, 0)

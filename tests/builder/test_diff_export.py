@@ -169,11 +169,16 @@ def test_beir_again_over_other_content(write: Callable[[Draft], Release], tmp_pa
 
 def test_trec(mini_release: Release, tmp_path: Path) -> None:
     folders = export(mini_release, tmp_path, "trec")
-    assert {folder.name for folder in folders} == set(mini_release.test_sets)
+    assert {folder.name for folder in folders} == {*mini_release.test_sets, *mini_release.variations}
     for folder in folders:
-        test_set = mini_release.test_sets[folder.name]
         topics = rows(folder / "topics.tsv")
-        assert [query for query, _ in topics] == test_set.queries.to_list()
+        if folder.name in mini_release.variations:
+            variation = mini_release.variations[folder.name]
+            test_set = mini_release.test_sets[variation.base]
+            assert list(map(tuple, topics)) == mini_release.wordings(variation).rows()
+        else:
+            test_set = mini_release.test_sets[folder.name]
+            assert [query for query, _ in topics] == test_set.queries.to_list()
         judged = [tuple(one)[:3] for one in ir_measures.read_trec_qrels(str(folder / "qrels.txt"))]
         expected = [one for one in mini_release.qrels(test_set.qrels).iter_rows() if one[0] in set(test_set.queries)]
         assert judged == expected and {query for query, _, _ in judged} == set(test_set.queries)
@@ -188,7 +193,7 @@ def test_published_queries_are_exported_as_they_are(published_release: Release, 
     done = command("builder", "export", published_release.folder, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "no corpus.jsonl: the passages are ir_datasets msmarco-passage" in done.stdout
-    assert len(list(tmp_path.iterdir())) == len(published_release.test_sets)
+    assert len(list(tmp_path.iterdir())) == len(published_release.test_sets) + len(published_release.variations)
     lines = (tmp_path / "length.short/queries.jsonl").read_text("utf-8").split("\n")[:-1]
     table = published_release.table("length", "test")
     expected = table.filter(table["cluster"] == "short").select("query_id", "text").rows()

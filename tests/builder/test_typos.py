@@ -21,7 +21,7 @@ def queries(*texts: str) -> pl.DataFrame:
     return pl.DataFrame({"query_id": [str(i) for i in range(len(texts))], "text": list(texts)})
 
 
-def one(text: str, kind: str, seed: int = 0) -> str:
+def mistype(text: str, kind: str, seed: int = 0) -> str:
     return str(typos.typos(queries(text), kind, seed=seed)["text"][0])
 
 
@@ -29,7 +29,7 @@ def one(text: str, kind: str, seed: int = 0) -> str:
 @given(words=TEXTS, seed=st.integers(0, 100))
 def test_one_edit_of_one_word(kind: str, words: list[str], seed: int):
     text = " ".join(words)
-    mistyped = one(text, kind, seed).split(" ")
+    mistyped = mistype(text, kind, seed).split(" ")
     changed = [(old, new) for old, new in zip(words, mistyped, strict=True) if old != new]
     assert len(changed) <= 1
     for old, new in changed:
@@ -51,13 +51,13 @@ def test_one_edit_of_one_word(kind: str, words: list[str], seed: int):
     ],
 )
 def test_every_edit_is_drawn_and_no_other(kind: str, possible: set[str]):
-    assert {one("the cat", kind, seed) for seed in range(300)} == {f"the {word}" for word in possible}
+    assert {mistype("the cat", kind, seed) for seed in range(300)} == {f"the {word}" for word in possible}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", ["what is the", "is ip qa?", "..."])
 def test_without_a_word_that_may_be_mistyped_the_text_stays(kind: str, text: str):
-    assert one(text, kind) == text
+    assert mistype(text, kind) == text
 
 
 def test_draws_depend_on_seed_replica_and_id_alone():

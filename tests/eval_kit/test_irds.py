@@ -155,7 +155,7 @@ def test_published_ids_lend_the_passages(published_release: Release, tmp_path: P
     assert set(ids) == expected_ids(published_release) and all(
         name.startswith("msmarco-passage/shift/") for name in ids
     )
-    assert "msmarco-passage/shift/restrain/interpolate-200k" in ids
+    assert "msmarco-passage/shift/restrain/interpolate-200k" in ids and "msmarco-passage/shift/dev/typo/3" in ids
     docs, same, sizes = evaluate(
         published_release,
         home,
@@ -164,6 +164,19 @@ def test_published_ids_lend_the_passages(published_release: Release, tmp_path: P
     )
     assert docs == [["0", "passage zero"], ["1", "passage one"]] and same == "msmarco-passage"
     assert sizes[0] == 6_595 and sizes[1] >= 6_595
+
+
+def test_wordings_have_the_judgements_of_their_base(published_release: Release, tmp_path: Path) -> None:
+    typed, judged, base = evaluate(
+        published_release,
+        tmp_path,
+        "[dict(ir_datasets.load('msmarco-passage/shift/dl19/typo/1').queries_iter())['1037798'], "
+        "*(len(list(ir_datasets.load('msmarco-passage/shift/' + name).qrels_iter())) "
+        "for name in ('dl19/typo/1', 'dl19'))]",
+    )
+    wordings = published_release.wordings(published_release.variations["dl19.typo.1"])
+    assert [typed] == wordings.filter(query_id="1037798")["text"].to_list() != ["who is robert gray"]
+    assert judged == base == 9_260
 
 
 def test_registering_needs_no_passages(published_release: Release, tmp_path: Path) -> None:
