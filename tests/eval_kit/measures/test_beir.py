@@ -374,6 +374,10 @@ def test_table_9_is_capped_for_trec_covid_alone():
 
 def test_the_suite_is_that_of_table_1():
     assert len(datasets()) == 19 and sum(len(one.folders) for one in datasets().values()) == 12
+    printed = {(cell["test_set"], cell["measure"]): cell["value"] for cell in load("beir2021-table1")["cells"]}
+    for dataset in datasets().values():
+        row = [printed[f"beir.{dataset.published_as}", name] for name in ("documents", "test-queries", "relevant")]
+        assert [dataset.passages, dataset.queries, dataset.relevant_per_query] == row, dataset.name
     nfcorpus = named("nfcorpus")
     assert (nfcorpus.md5, nfcorpus.passages, nfcorpus.queries) == ("a89dba18a62ef92f7d323ec890a0d38d", 3_633, 323)
     assert {one.name for one in datasets().values() if one.url is None} == {
