@@ -7,9 +7,9 @@ import pytest
 from planted_oracle import oracle_ranking
 from polars.testing import assert_frame_equal
 
-from builder.shifts.wh import TERMS
 from builder.sources.mini import CLUSTERS, STRENGTHS, TEMPLATES, Mini, MiniParameters, generate
 from eval_kit.errors import UserError
+from eval_kit.shifts import WH_TERMS
 
 FRAMES = ("passages", "queries", "qrels")
 SHIFTS = [(shift, cluster) for shift, clusters in CLUSTERS.items() for cluster in clusters]
@@ -102,7 +102,7 @@ def test_ids_are_unique_numbers(mini: Mini) -> None:
 
 def test_published_rules_hold(mini: Mini) -> None:
     for text, wh, length in mini.queries.select("text", "wh", "length").iter_rows():
-        matched = [c for c, terms in TERMS.items() if any(term in text.lower() for term in terms)]
+        matched = [c for c, terms in WH_TERMS.items() if any(term in text.lower() for term in terms)]
         assert matched == ([] if wh is None else [wh]), text
         assert length == ("short" if len(text.split(" ")) <= 5 else "long"), text
 
