@@ -91,12 +91,16 @@ def exported(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def queries_of(release: Release, name: str) -> dict[str, str]:
+    if name in release.variations:
+        return dict(release.wordings(release.variations[name]).select("query_id", "text").iter_rows())
     (entry,) = [one for one in release.manifest["test_sets"] if one["name"] == name]
     rows = release.table(entry["config"], entry["split"]).select("query_id", "text").rows()
     return {query: text for query, text in rows if query in set(release.test_sets[name].queries)}
 
 
 def qrels_of(release: Release, name: str) -> dict[str, dict[str, int]]:
+    if name in release.variations:
+        name = release.variations[name].base
     found: dict[str, dict[str, int]] = {query: {} for query in release.test_sets[name].queries}
     for query, passage, grade in release.qrels(release.test_sets[name].qrels).iter_rows():
         if query in found:
@@ -106,7 +110,7 @@ def qrels_of(release: Release, name: str) -> dict[str, dict[str, int]]:
 
 def test_beir_loads_every_test_set(client: Client, exported: dict[str, Path], mini_release: Release) -> None:
     found = client(BEIR, *exported.values())
-    assert isinstance(found, dict) and set(exported) == set(mini_release.test_sets)
+    assert isinstance(found, dict) and set(exported) == {*mini_release.test_sets, *mini_release.variations}
     corpus = {one: {"text": text, "title": ""} for one, text in mini_release.table("passages", "passages").iter_rows()}
     for name, folder in exported.items():
         assert found[str(folder)]["corpus"] == corpus

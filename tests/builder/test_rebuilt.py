@@ -95,10 +95,9 @@ def test_it_is_sound_and_has_the_tables_and_test_sets_of_the_planted_release(
 ) -> None:
     assert [one for one in verify(release.folder) if one.fault] == []
     assert release.manifest["kind"] == "rebuilt" and release.manifest["seed"] == 13 and not release.missing
-    configs, planted = (
-        {name: sorted(splits) for name, splits in one.configs.items()} for one in (release, mini_release)
-    )
-    assert configs == planted and list(release.configs) == list(mini_release.configs)
+    rebuilt = {name: sorted(splits) for name, splits in release.configs.items()}
+    planted = {name: sorted(splits) for name, splits in mini_release.configs.items() if name != "variations"}
+    assert rebuilt == planted and list(rebuilt) == list(planted)
     assert set(mini_release.test_sets) - set(release.test_sets) <= {
         name for name in mini_release.test_sets if name.startswith("chameleons")
     }

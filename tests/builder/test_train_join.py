@@ -124,6 +124,12 @@ DL = {
     "dl20": {str(3_000 + i): f"topic {i}" for i in range(7)},
 }
 
+DL_TYPO = {str(8_000 + i): f"mistyped {i}" for i in range(3)}
+
+
+def queries_of(texts: dict[str, str]) -> str:
+    return "".join(f"{query}\t{text}\n" for query, text in texts.items())
+
 
 def qrels(ids: list[str] | dict[str, str], separator: str = " ") -> str:
     return "".join(separator.join([query, "0", f"{int(query) * 7}", "1"]) + "\n" for query in ids)
@@ -172,6 +178,10 @@ def world(complements: bool) -> dict[str, str]:
             contents[path] = "".join(f"{query}\t{text}\r\n" for query, text in queries.items())
         elif name.startswith("qrels.") and path.startswith(published.ANSERINI):
             contents[path] = qrels(DEV if "dev" in name else DL[name.split(".")[1].split("-")[0]])
+        elif "/dl-typo/" in path:
+            contents[path] = qrels(DL_TYPO) if name == "qrels.txt" else queries_of(DL_TYPO)
+        elif path.startswith("ielab/"):
+            contents[path] = queries_of({"dev": DEV, "dl2019": DL["dl19"], "dl2020": DL["dl20"]}[name.split(".")[1]])
         else:
             contents[path] = "read by nobody\n"
     return contents
