@@ -138,8 +138,9 @@ def finish(folder: Path, count: int) -> "Shards":
         (folder / JOINING).rename(folder / MANIFEST)
     for stale in [*folder.glob("[0-9]" * 5), *folder.glob("." + "[0-9]" * 5 + ".*")]:
         shutil.rmtree(stale)
-    for abandoned in folder.glob(".*.part"):
-        abandoned.unlink()
+    for name in (MANIFEST, JOINING):
+        for abandoned in folder.glob(f".{name}.*.part"):
+            abandoned.unlink()
     return read(folder)
 
 

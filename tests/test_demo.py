@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir(exist_ok=True)
-    script = folder / "demo.py"
+    script = folder / "short_demo.py"
     script.write_text(DEMO)
     path = str(Path(__file__).parents[1])
     return subprocess.run(

@@ -69,7 +69,7 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     def seconds(path: Path) -> float:
         return float(json.loads(path.read_text())["seconds"])
 
-    kill_when(lambda: times("training/batch-*/checkpoint-*/trainer_state.json"))
+    kill_when(lambda: times("training/checkpoints/checkpoint-*/trainer_state.json"))
     assert not killed.model.exists()
     encoded = {}
     if system != "monobert":

@@ -6,7 +6,6 @@ its process, which lives by it (ray-project/ray#36415), and other tests leave on
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,9 +21,7 @@ from baselines.grid.cell import Cell
 from baselines.grid.grid import cells, run
 from baselines.runners import local
 from baselines.systems import system
-from builder import mini as planted
-from builder import release as releases
-from eval_kit.release import Release, open_release
+from eval_kit.release import Release
 from search import shards
 from search.passages import passages
 from tests.baselines.grids import small_release, until
@@ -58,23 +55,6 @@ ray.connect()
 release, folder, model, options = sys.argv[1:]
 texts = passages(open_release(release))
 ray_encoding.encode_with_ray(texts, Path(folder), "biencoder", model, json.loads(options), gpus=0, threads=1)
-"""
-
-COMMAND = """
-import ctypes, sys
-from pathlib import Path
-from baselines.cli import main
-try:
-    main()
-finally:
-    import ray
-    ray.shutdown()
-    found = (ctypes.c_void_p * 32)()
-    ctypes.CDLL(None).sigaction(11, None, found)
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        first, last = (int(one, 16) for one in line.split()[0].split("-"))
-        if first <= (found[0] or 0) < last:
-            print("SIGSEGV is handled by", line.split()[-1])
 """
 
 
@@ -159,24 +139,6 @@ def test_a_cluster_that_loses_a_node_ends_with_the_same_runs(
     assert sorted(outcomes.read_text().splitlines()) == sorted(f"{cell.place.file} done None" for cell in grid)
     for mine, theirs in zip(grid, by_local, strict=True):
         assert mine.published.read_bytes() == theirs.published.read_bytes(), mine.place
-
-
-def test_java_keeps_its_handler_where_the_negatives_are_drawn_first(
-    nodes: Any, options: dict[str, dict[str, Any]], tmp_path: Path
-):
-    releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
-    (tmp_path / "config.json").write_text(json.dumps({"systems": {"biencoder": options["biencoder"] | {"steps": 1}}}))
-    arguments = ["grid", "run", "--config", "config.json", "--out", "grid", "--shift", "length", "--runner", "ray"]
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *arguments],
-        cwd=tmp_path,
-        env=os.environ | {"RAY_ADDRESS": nodes.address},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "negatives" in open_release(tmp_path / "ms-marco-shift").configs
-    assert re.search("SIGSEGV is handled by .*libjvm.so\n", done.stdout)
 
 
 def test_without_ray_one_sentence_names_the_extra(release: Release, tmp_path: Path):
