@@ -158,10 +158,10 @@ def _results(reproduction: Reproduction, run: Path, words: Sequence[str]) -> Ite
         if value is None:
             yield Result(*at, None, Verdict.FAIL, digest, f"no {figure.measure} came out")
             continue
-        found = verdict(value, figure)
-        yield Result(*at, value, found, digest, figure.reason if found is Verdict.WITHIN_TOLERANCE else "")
+        outcome = verdict(value, figure)
+        yield Result(*at, value, outcome, digest, figure.reason if outcome is Verdict.WITHIN_TOLERANCE else "")
 
 
-def _without_value(reproduction: Reproduction, run: Path, found: Verdict, note: str) -> Iterator[Result]:
+def _without_value(reproduction: Reproduction, run: Path, outcome: Verdict, note: str) -> Iterator[Result]:
     for figure in reproduction.figures:
-        yield Result(run.name, reproduction.test_set, figure.measure, figure.expected, None, found, note=note)
+        yield Result(run.name, reproduction.test_set, figure.measure, figure.expected, None, outcome, note=note)

@@ -233,22 +233,22 @@ def published_beside(id: str, ours: Results | None) -> Table:
     return published_table.table(reference, own)
 
 
-def own_figures(found: Protocols) -> dict[published_table.Key, OwnFigure]:
+def own_figures(protocols_found: Protocols) -> dict[published_table.Key, OwnFigure]:
     """Every figure of a grid by the key that it has in a published table."""
     figures: dict[published_table.Key, OwnFigure] = {}
-    for shift, frame in found.results.items():
+    for shift, frame in protocols_found.results.items():
         for row in frame.iter_rows(named=True):
             part = row.get("cluster") or row.get("size") or ""
             for figure, column in FIGURES.items():
                 interval = (row[name] for name in (column, f"{column}_low", f"{column}_high"))
                 at = _key(shift, part, row["system"], row["measure"], figure)
                 figures[at] = OwnFigure(shift, part, row["system"], row["measure"], figure, *interval)
-    for shift, matrix in found.matrices.items():
+    for shift, matrix in protocols_found.matrices.items():
         for row in matrix.iter_rows(named=True):
             at = published_table.Key(row["system"], f"not-{row['held_out']}", row["test_set"], row["measure"], "value")
             part = row["test_set"].partition(".")[2]
             figures[at] = OwnFigure(shift, part, row["system"], row["measure"], "value", row["value"])
-    for system, sets in found.untrained.items():
+    for system, sets in protocols_found.untrained.items():
         for test_set, values in sets.items():
             shift, _, part = test_set.partition(".")
             for measure, value in values.items():

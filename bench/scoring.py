@@ -146,8 +146,10 @@ def _commands(run: Path, judged: pl.DataFrame, release: Path, peers: bool) -> di
 def _stages(run: Path, release: Path, repeats: int) -> dict[str, float]:
     """The median processor seconds of each stage of scoring, in processes of their own."""
     command = [sys.executable, "-c", STAGES, str(run), str(release)]
-    found = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(repeats)]
-    return {name: round(statistics.median(one[name] for one in found), 3) for name in found[0]}
+    measurements = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(repeats)]
+    return {
+        name: round(statistics.median(measurement[name] for measurement in measurements), 3) for name in measurements[0]
+    }
 
 
 def _release(folder: Path, queries: int, only_dev: bool) -> tuple[Path, pl.DataFrame]:
@@ -169,7 +171,7 @@ def _write_run(run: Path, judged: pl.DataFrame, depth: int, seed: int) -> int:
     lines = 0
     with run.open("w") as file:
         for query in queries:
-            passages = [f"{one}" for one in PASSAGES + rng.choice(PASSAGES, depth, replace=False)]
+            passages = [f"{number}" for number in PASSAGES + rng.choice(PASSAGES, depth, replace=False)]
             for passage in relevant.get(query, []):
                 passages[int(depth * rng.random() ** 3)] = passage
             scores = np.sort(rng.random(depth) * 50)[::-1]

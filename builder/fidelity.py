@@ -96,9 +96,12 @@ class Report:
         lines += ["chance. Each published cluster stands beside the rebuilt one of the best one-to-one match.", ""]
         lines += _rows(
             ["shift", "shared queries", "adjusted Rand", "NMI"],
-            [[one.name, f"{one.shared:,}", _figure(one.rand), _figure(one.information)] for one in self.agreements],
+            [
+                [agreement.name, f"{agreement.shared:,}", _figure(agreement.rand), _figure(agreement.information)]
+                for agreement in self.agreements
+            ],
         )
-        matches = [(one.name, match) for one in self.agreements for match in one.matches]
+        matches = [(agreement.name, match) for agreement in self.agreements for match in agreement.matches]
         lines += _rows(
             ["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"],
             [

@@ -61,8 +61,8 @@ def protocol(
         UserError: a name that is no cell's, a cell that is missing, or a run that cannot be used.
     """
     opened = _open(release)
-    with as_files(runs) as files, as_files(untrained) as others:
-        return grid_results.protocols(named(list(files)), opened, list(others), seed, allow_missing)
+    with as_files(runs) as files, as_files(untrained) as untrained_files:
+        return grid_results.protocols(named(list(files)), opened, list(untrained_files), seed, allow_missing)
 
 
 def compare(

@@ -57,8 +57,8 @@ class Format(StrEnum):
     csv = "csv"
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"eval_kit {__version__}")
         raise typer.Exit
 

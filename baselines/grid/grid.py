@@ -60,11 +60,11 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
         describe(cell)
     waiting = {cell.place: cell for cell in grid}
     while waiting:
-        for place, cell in list(waiting.items()):
+        for cell_name, cell in list(waiting.items()):
             if cell.finished:
                 publish(cell)
-                del waiting[place]
-                yield Outcome(place, "done")
+                del waiting[cell_name]
+                yield Outcome(cell_name, "done")
         free = [cell for cell in waiting.values() if not in_use(cell.folder)]
         for outcome in runner(free) if free else ():
             if outcome.state != "in use":

@@ -54,16 +54,16 @@ class Standing:
 def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
     described = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
-    place = names.Cell(**described["place"])
+    name = names.Cell(**described["place"])
     journal = read(folder)
     state = journal["state"]
     if state in STAGES and not in_use(folder):
         state = "interrupted"
-    if state == "finished" and not (folder / place.file).is_file():
+    if state == "finished" and not (folder / name.file).is_file():
         state = "waiting"
     training = journal["facts"].get("training", {})
     return Standing(
-        place=place,
+        place=name,
         digest=described["digest"],
         state=state,
         attempts=journal["attempts"],
@@ -108,15 +108,15 @@ def summary(standings: Iterable[Standing]) -> str:
     return ", ".join(f"{count[state]:,} {state}" for state in STATES if count[state])
 
 
-def _losses(one: Standing) -> str:
-    if one.first_loss is not None and one.last_loss is not None:
-        return f"{one.first_loss:.3f} → {one.last_loss:.3f}"
-    now = one.progress.get("loss")
+def _losses(standing: Standing) -> str:
+    if standing.first_loss is not None and standing.last_loss is not None:
+        return f"{standing.first_loss:.3f} → {standing.last_loss:.3f}"
+    now = standing.progress.get("loss")
     return "" if now is None else f"{now:.3f}"
 
 
-def _progress(one: Standing) -> str:
-    return f"{one.progress['step']:,} of {one.progress['steps']:,}" if "steps" in one.progress else ""
+def _progress(standing: Standing) -> str:
+    return f"{standing.progress['step']:,} of {standing.progress['steps']:,}" if "steps" in standing.progress else ""
 
 
 def _order(standing: Standing) -> tuple[int, names.Cell]:

@@ -211,12 +211,12 @@ def allowed(cell: Cell) -> Training:
     Raises:
         UserError: the shift has no such part, or the release no training queries of it.
     """
-    place, release = cell.place, cell.release
-    shift = SHIFTS[place.shift]
-    shift.check_part(release, place.held_out, place.file)
-    if place.held_out not in shift.training_tables(release):
-        raise UserError(f"{release.folder}: holds no training queries of the {place.shift} shift")
-    return shift.training(release, place.held_out, bool(cell.options.get("strict")))
+    name, release = cell.place, cell.release
+    shift = SHIFTS[name.shift]
+    shift.check_part(release, name.held_out, name.file)
+    if name.held_out not in shift.training_tables(release):
+        raise UserError(f"{release.folder}: holds no training queries of the {name.shift} shift")
+    return shift.training(release, name.held_out, bool(cell.options.get("strict")))
 
 
 def _relevant(release: Release, qrels: str) -> pl.DataFrame:

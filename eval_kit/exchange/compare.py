@@ -117,13 +117,13 @@ def compare(
 def _shared_provenance(sources: Sequence[Source]) -> dict[str, Any]:
     """What all sources have in common; refuses those that were not scored alike."""
     first = sources[0]
-    for other in sources[1:]:
+    for compared in sources[1:]:
         for what, get in _MUST_AGREE.items():
-            one, two = get(first.provenance), get(other.provenance)
-            if one != two:
+            first_value, second_value = get(first.provenance), get(compared.provenance)
+            if first_value != second_value:
                 raise UserError(
-                    f"{first.name} and {other.name} cannot be compared: they were scored with different {what}, "
-                    f"{one!r} and {two!r}"
+                    f"{first.name} and {compared.name} cannot be compared: they were scored with different {what}, "
+                    f"{first_value!r} and {second_value!r}"
                 )
     runs = [run for source in sources for run in source.provenance["runs"]]
     return {**first.provenance, "runs": runs}
@@ -154,12 +154,14 @@ def _aligned(values: pl.DataFrame, systems: Sequence[str], shown: str) -> pl.Dat
     ordered = values.sort("query_id")
     first = ordered.filter(pl.col("system") == systems[0])
     for name in systems[1:]:
-        other = ordered.filter(pl.col("system") == name)
-        if set(other["measure"]) != set(first["measure"]):
+        second = ordered.filter(pl.col("system") == name)
+        if set(second["measure"]) != set(first["measure"]):
             raise UserError(f"{systems[0]} and {name} were scored with different measures on {shown}")
         for measure in first["measure"].unique():
-            one, two = (frame.filter(pl.col("measure") == measure)["query_id"] for frame in (first, other))
-            if one.to_list() != two.to_list():
+            first_queries, second_queries = (
+                frame.filter(pl.col("measure") == measure)["query_id"] for frame in (first, second)
+            )
+            if first_queries.to_list() != second_queries.to_list():
                 raise UserError(f"{systems[0]} and {name} were scored on different queries of {shown}")
     return ordered
 
@@ -172,9 +174,9 @@ def _compared(
         for (measure, name), group in values.group_by("measure", "system", maintain_order=True)
     }
     lacking = dict(values.group_by("system").agg(pl.col("missing").max()).iter_rows())
-    base, *others = systems
+    base, *rest = systems
     measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)
-    pairs = [(measure, name) for measure in measures for name in others]
+    pairs = [(measure, name) for measure in measures for name in rest]
     differences = np.stack([columns[measure, name] - columns[measure, base] for measure, name in pairs], axis=1)
     means = resampled_means(differences, resamples, seed)
     ends = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T

@@ -228,8 +228,8 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
             continue
         held_out = {cell.held_out for cell in members}
         faults += [
-            f"the {shift} shift has no {printable(one)}, which a run is listed for; it has {', '.join(have)}"
-            for one in sorted(held_out - set(have))
+            f"the {shift} shift has no {printable(unknown)}, which a run is listed for; it has {', '.join(have)}"
+            for unknown in sorted(held_out - set(have))
         ]
         lacking = set(SHIFTS[shift].complete(held_out, release)) - held_out
         for part in have:

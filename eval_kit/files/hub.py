@@ -27,14 +27,14 @@ def reason(error: BaseException) -> str | None:
     Returns:
         None for an error that has nothing to do with the Hub, the network or the disk: a bug, which should show.
     """
-    return next((found for one in _chain(error) if (found := _reason(one))), None)
+    return next((sentence for cause in _chain(error) if (sentence := _reason(cause))), None)
 
 
 def status(error: BaseException) -> int | None:
     """The HTTP status of the Hub's answer, where it gave one."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    return next((one.response.status_code for one in _chain(error) if isinstance(one, HfHubHTTPError)), None)
+    return next((cause.response.status_code for cause in _chain(error) if isinstance(cause, HfHubHTTPError)), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -66,8 +66,8 @@ def _reason(error: BaseException) -> str | None:
         return HIDDEN
     if isinstance(error, HfHubHTTPError):
         return _refusal(error.response.status_code, error.server_message)
-    if found := XET_STATUS.search(str(error)):  # hf_xet says it in words only
-        return _refusal(int(found[1]))
+    if status := XET_STATUS.search(str(error)):  # hf_xet says it in words only
+        return _refusal(int(status[1]))
     if any(mark in str(error) for mark in XET_BREAKS):  # with a signed address, which nobody should see
         return BROKEN
     if isinstance(error, OfflineModeIsEnabled):

@@ -122,8 +122,8 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values; each entry of ``scores`` and ``bm25`` is a document of scores.schema.json."""
         return {
-            "scores": [one.scores.as_json() for one in self.system],
-            "bm25": [one.scores.as_json() for one in self.bm25],
+            "scores": [entry.scores.as_json() for entry in self.system],
+            "bm25": [entry.scores.as_json() for entry in self.bm25],
             "average": asdict(self.average) if self.average else None,
             "table": [asdict(row) for row in self.rows()],
         }
@@ -133,7 +133,7 @@ class Report:
         rows = []
         for dataset in dict.fromkeys(_suite_dataset(scores.dataset) for scores in self.system):
             for scores in (self.system, self.bm25):
-                members = [one for one in scores if _suite_dataset(one.dataset) == dataset]
+                members = [entry for entry in scores if _suite_dataset(entry.dataset) == dataset]
                 rows += [_row(member) for member in members]
                 if dataset == CQADUPSTACK and members:
                     rows.append(_mean_row(members))
@@ -142,7 +142,7 @@ class Report:
 
     def _published_rows(self, dataset: str) -> list[Row]:
         """The paper's figures of BM25, and of the system if the paper has it, on a dataset."""
-        run = next(one for one in self.system if _suite_dataset(one.dataset) == dataset).scores.figures[0].run
+        run = next(entry for entry in self.system if _suite_dataset(entry.dataset) == dataset).scores.figures[0].run
         rows = []
         for system in dict.fromkeys((run.partition(".")[0], "bm25")):
             if values := beir_suite.published_values().get((system, dataset)):
@@ -174,16 +174,16 @@ class Report:
 
     def _notes(self) -> list[str]:
         notes = []
-        for one in (*self.system, *self.bm25):
-            first = one.scores.figures[0]
+        for entry in (*self.system, *self.bm25):
+            first = entry.scores.figures[0]
             if first.missing:
                 notes.append(
-                    f"{first.run}: nothing was found for {first.missing:,} queries of {one.dataset} (scored 0)"
+                    f"{first.run}: nothing was found for {first.missing:,} queries of {entry.dataset} (scored 0)"
                 )
-            if one.left_out:
+            if entry.left_out:
                 notes.append(
-                    f"{first.run}: {one.left_out:,} queries of {one.dataset} had a passage with the query's own id, "
-                    "which was left out"
+                    f"{first.run}: {entry.left_out:,} queries of {entry.dataset} "
+                    "had a passage with the query's own id, which was left out"
                 )
         return notes
 
@@ -216,8 +216,8 @@ def _suite_dataset(name: str) -> str:
 def _zero_shot(scores: Sequence[DatasetScores]) -> dict[str, float]:
     """Dataset -> nDCG@10, with one value for CQADupStack, without MS MARCO, which systems were trained on (§4)."""
     values = {}
-    for dataset in dict.fromkeys(_suite_dataset(one.dataset) for one in scores):
-        members = [one.value("nDCG@10") for one in scores if _suite_dataset(one.dataset) == dataset]
+    for dataset in dict.fromkeys(_suite_dataset(entry.dataset) for entry in scores):
+        members = [entry.value("nDCG@10") for entry in scores if _suite_dataset(entry.dataset) == dataset]
         values[dataset] = sum(members) / len(members)
     values.pop(MS_MARCO, None)
     return values
@@ -282,10 +282,12 @@ def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Aver
         raise UserError(f"system and BM25 must be scored on the same datasets; only one of them is on {odd[0]}")
     if not system:
         raise UserError("an average against BM25 needs at least one dataset")
-    one, other = (sum(values.values()) / len(values) for values in (system, bm25))
+    system_mean, bm25_mean = (sum(values.values()) / len(values) for values in (system, bm25))
     ratios = [system[dataset] / bm25[dataset] - 1 for dataset in system if bm25[dataset]]
     mean_of_ratios = sum(ratios) / len(ratios) if len(ratios) == len(system) else None
-    return Average(one, other, one / other - 1 if other else None, mean_of_ratios, len(system))
+    return Average(
+        system_mean, bm25_mean, system_mean / bm25_mean - 1 if bm25_mean else None, mean_of_ratios, len(system)
+    )
 
 
 def report(
@@ -317,11 +319,11 @@ def report(
         raise UserError(f"two datasets are called {twice}")
 
     def scored(given: Sequence[Path]) -> list[DatasetScores]:
-        found = []
+        entries = []
         for run, dataset in zip(given, opened, strict=True):
             on_run(run)
-            found.append(score(run, dataset))
-        return found
+            entries.append(score(run, dataset))
+        return entries
 
     system_scores, bm25_scores = scored(runs), scored(bm25) if bm25 else []
     zero_shot = _zero_shot(system_scores)
@@ -359,8 +361,14 @@ def _without_own_ids(ranked: RankedRun, qrels: pl.DataFrame, queries: pl.Series)
 
 def _tied_across(k: int) -> pl.Expr:
     """Whether ranks k and k + 1 have one score once the passage at rank ``own`` is gone."""
-    here, next_one = pl.col(f"tied_across_{k}"), pl.col(f"tied_across_{k + 1}")
-    return pl.when(pl.col("own") <= k).then(next_one).when(pl.col("own") == k + 1).then(here & next_one).otherwise(here)
+    tied_here, next_one = pl.col(f"tied_across_{k}"), pl.col(f"tied_across_{k + 1}")
+    return (
+        pl.when(pl.col("own") <= k)
+        .then(next_one)
+        .when(pl.col("own") == k + 1)
+        .then(tied_here & next_one)
+        .otherwise(tied_here)
+    )
 
 
 def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrieved: pl.DataFrame) -> Figure:
@@ -370,7 +378,7 @@ def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrie
         return per_query(parse(name), of, test_set.queries)
 
     cutoff = int(name.rpartition("@")[2])
-    mine = values(judged)
+    exact = values(judged)
     ties = int(retrieved[f"tied_across_{cutoff}"].sum())
     worst = best = None
     if ties:
@@ -381,11 +389,11 @@ def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrie
         run=run,
         test_set=test_set.name,
         measure=name,
-        value=mean(mine),
+        value=mean(exact),
         queries=len(test_set.queries),
         missing=len(test_set.queries) - retrieved.height,
         ties_at_cutoff=ties,
         worst=worst,
         best=best,
-        per_query=pl.DataFrame({"query_id": test_set.queries, "value": mine}),
+        per_query=pl.DataFrame({"query_id": test_set.queries, "value": exact}),
     )

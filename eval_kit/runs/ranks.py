@@ -147,13 +147,13 @@ class _Ranker:
 
     def _hits(self, blocks: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of :attr:`RankedRun.judged` among the lines of ``frame``."""
-        wanted = self.judged.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
+        judged = self.judged.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
         hits = (
             frame.lazy()
             .select("query_id", "passage_id")
             .with_row_index("row")
-            .filter(pl.col("passage_id").is_in(wanted["passage_id"].implode()))
-            .join(wanted.lazy(), on=["query_id", "passage_id"], how="semi")
+            .filter(pl.col("passage_id").is_in(judged["passage_id"].implode()))
+            .join(judged.lazy(), on=["query_id", "passage_id"], how="semi")
             .join(blocks.lazy().select("query_id", "start"), on="query_id")
             .sort("row")
             .collect()

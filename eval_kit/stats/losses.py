@@ -229,9 +229,9 @@ def correlations(
     pair = _paired(x, y)
     if pair.shape[1] != 1:
         raise ValueError("a correlation is of two plain lists")
-    one, other = pair[:, 0]
-    n = len(one)
-    if n < 3 or not (np.ptp(one) and np.ptp(other)):
+    left, right = pair[:, 0]
+    n = len(left)
+    if n < 3 or not (np.ptp(left) and np.ptp(right)):
         nothing = _estimate(None, np.full(resamples, np.nan), level, n, 1)
         return {kind: Correlation(kind, nothing, None) for kind in kinds}
     from scipy import stats
@@ -239,14 +239,14 @@ def correlations(
     whole = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
     resampled: dict[str, list[Floats]] = {kind: [] for kind in kinds}
     for rows in draws(n, resamples, seed):
-        constant = (np.ptp(one[rows], axis=1) == 0) | (np.ptp(other[rows], axis=1) == 0)
+        constant = (np.ptp(left[rows], axis=1) == 0) | (np.ptp(right[rows], axis=1) == 0)
         for kind in kinds:
             values = np.full(len(rows), np.nan)
-            values[~constant] = np.clip(_RESAMPLED[kind](one, other, rows[~constant]), -1, 1)
+            values[~constant] = np.clip(_RESAMPLED[kind](left, right, rows[~constant]), -1, 1)
             resampled[kind].append(values)
     results = {}
     for kind in kinds:
-        value, p = whole[kind](one, other)
+        value, p = whole[kind](left, right)
         estimate = _estimate(float(value), np.concatenate(resampled[kind]), level, n, 1)
         results[kind] = Correlation(kind, estimate, float(p))
     return results
@@ -275,10 +275,12 @@ def resampled_means(values: Floats, resamples: int, seed: int) -> Floats:
 
 def _paired(inside: ArrayLike, out: ArrayLike) -> Floats:
     """Both as one (2, seeds, n) array."""
-    one, other = (np.asarray(values, np.float64) for values in (inside, out))
-    if one.shape != other.shape or one.ndim not in (1, 2) or one.size == 0:
-        raise ValueError(f"two equal shapes (n,) or (seeds, n) are needed, not {one.shape} and {other.shape}")
-    pair = np.stack([np.atleast_2d(one), np.atleast_2d(other)])
+    inside_values, out_values = (np.asarray(values, np.float64) for values in (inside, out))
+    if inside_values.shape != out_values.shape or inside_values.ndim not in (1, 2) or inside_values.size == 0:
+        raise ValueError(
+            f"two equal shapes (n,) or (seeds, n) are needed, not {inside_values.shape} and {out_values.shape}"
+        )
+    pair = np.stack([np.atleast_2d(inside_values), np.atleast_2d(out_values)])
     if not np.isfinite(pair).all():
         raise ValueError("values must be finite")
     return pair

@@ -93,8 +93,8 @@ def performance(results: Chameleons) -> Table:
             lines.append([*line, *(f"{row['solved']:,}" for row in ours), *("" for _ in rankers)])
             continue
         show = parse(measure).show
-        theirs = [paper.get((ranker, f"chameleons.{name}.{level}", measure, "value"), "") for ranker in rankers]
-        lines.append([*line, *(show(row["value"]) for row in ours), *theirs])
+        published = [paper.get((ranker, f"chameleons.{name}.{level}", measure, "value"), "") for ranker in rankers]
+        lines.append([*line, *(show(row["value"]) for row in ours), *published])
     return Table(columns, [lines], title="Table 4: the Chameleons", notes=[_definition_1(frame, levels[-1])])
 
 

@@ -41,15 +41,15 @@ def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
     if len({_named(at, across) for at in cells}) > MOST_COLUMNS:
         down, across = across, down
     by_place = {(_named(at, down), _named(at, across)): at for at in cells}
-    rows, columns = (list(dict.fromkeys(place[axis] for place in by_place)) for axis in (0, 1))
+    rows, columns = (list(dict.fromkeys(position[axis] for position in by_place)) for axis in (0, 1))
     headings = [Column(name.replace("_", " "), "heading", wrap="never") for name in down]
     for name in columns:
         *group, last = name or ("published",)
         headings.append(Column(last, "number", group=" ".join(group), wrap="never"))
     lines = []
     for row in rows:
-        places = [by_place.get((row, column)) for column in columns]
-        lines.append([*row, *("" if at is None else Cell(cells[at], below=own.get(at, "")) for at in places)])
+        row_cells = [by_place.get((row, column)) for column in columns]
+        lines.append([*row, *("" if at is None else Cell(cells[at], below=own.get(at, "")) for at in row_cells)])
     shared = [value for name, value in next(iter(cells))._asdict().items() if name not in varying]
     paper = reference["paper"]
     title = f"{paper['venue']} {paper['year']}, {reference['table']}"
