@@ -11,7 +11,7 @@ from baselines import config
 from baselines.grid import grid
 from baselines.grid.display import watched
 from baselines.runners import local
-from baselines.search import make_runs, of_release, varied
+from baselines.search import make_runs, varied
 from baselines.systems.bm25 import Bm25
 from baselines.table import results
 from builder import mini, negatives
@@ -22,6 +22,7 @@ from eval_kit.pages.report import write_report
 from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release, open_release
 from eval_kit.tables import variations as tables
+from search.passages import passages
 
 QUERIES = 2_500
 """A quarter of the mini release's usual size: what a laptop trains on in minutes."""
@@ -83,7 +84,7 @@ def _mistyped_runs(release: Release, folder: Path) -> list[Path]:
     wordings = varied(release, ["dl19.typo"], ["dl19"])
     queries = {folder / f"bm25.{name}.trec": texts for name, texts in wordings.items()}
     queries[folder / "bm25.trec"] = release.queries("dl19")
-    make_runs(Bm25(), of_release(release), queries, folder / "index", Console(stderr=True))
+    make_runs(Bm25(), passages(release), queries, folder / "index", Console(stderr=True))
     return list(queries)
 
 

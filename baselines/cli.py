@@ -334,10 +334,11 @@ def _retriever(model: Model) -> Any:
 
 def _read(texts: Texts) -> Any:
     """Passages, queries, and the queries of each variation."""
-    from baselines.search import of_file, of_release, only, varied
+    from baselines.search import of_file, only, varied
     from eval_kit.files.beir import judged_queries, read_corpus
     from eval_kit.files.formats import read_queries
     from eval_kit.release import open_release
+    from search.passages import passages
 
     if texts.beir is not None:
         return read_corpus(texts.beir / "corpus.jsonl"), judged_queries(texts.beir, texts.split), {}
@@ -346,7 +347,7 @@ def _read(texts: Texts) -> Any:
     release = open_release(texts.release)
     queries = only(release, texts.test_set or []) if texts.queries is None else read_queries(texts.queries)
     wordings = varied(release, texts.variation or [], texts.test_set or [])
-    return of_release(release) if texts.passages is None else of_file(texts.passages), queries, wordings
+    return passages(release) if texts.passages is None else of_file(texts.passages), queries, wordings
 
 
 def _refuse_unfit(options: dict[str, Any], known: dict[str, Any], owner: str) -> None:

@@ -3,7 +3,6 @@
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import writer
 from search import shards
-from search.passages import how_many, passages
 from search.retriever import Passages, Retriever, lines
 
 DEPTH = 1000
@@ -101,24 +99,6 @@ def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: 
         list(retriever.search(queries[len(times)], index, depth))
         times.append(time.monotonic() - begun)
     return round(1000 * statistics.median(times), 2)
-
-
-@dataclass(frozen=True)
-class _OfRelease:
-    release: Release
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(passages(self.release))
-
-
-def of_release(release: Release) -> Passages:
-    """The passages of a release; they know their number where it can be known."""
-    count = how_many(release)
-    return passages(release) if count is None else _OfRelease(release, count)
 
 
 def of_file(path: Path) -> Iterator[tuple[str, str]]:

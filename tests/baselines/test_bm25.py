@@ -10,18 +10,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from baselines.search import make_run, of_release
+from baselines.search import make_run
 from baselines.search import test_queries as queries_of
 from baselines.systems.bm25 import Bm25
 from eval_kit.measures.score import score
 from eval_kit.release import Release
+from search.passages import passages
 
 B, K1 = 0.4, 0.9
 
 
 def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
     run = tmp_path / "bm25.trec"
-    make_run(Bm25(), of_release(mini_release), queries_of(mini_release), run, tmp_path / "index", Console(stderr=True))
+    make_run(Bm25(), passages(mini_release), queries_of(mini_release), run, tmp_path / "index", Console(stderr=True))
     figures = score([run], mini_release).figures
     assert {one.test_set for one in figures} == set(mini_release.test_sets)
     values = {
