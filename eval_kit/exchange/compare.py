@@ -13,7 +13,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
-from eval_kit.stats.losses import LEVEL, RESAMPLES, holm, paired_t_test, resampled_means
+from eval_kit.stats.losses import LEVEL, RESAMPLES, holm_corrected, paired_t_test, resampled_means
 from eval_kit.tables.frames import to_pandas
 
 ROWS = {
@@ -110,7 +110,8 @@ def compare(
             left_out.append(f"{base}: {shown}")
     if not rows:
         raise UserError(f"{base} shares no test set with {' or '.join(systems[1:])}; nothing can be compared")
-    table = _holm_corrected(pl.DataFrame(rows, ROWS))
+    tested = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
+    table = holm_corrected(tested, ["measure", "is_baseline"]).select(list(ROWS))
     return Comparison(table, values, systems, left_out, {**provenance, "resamples": resamples, "seed": seed})
 
 
@@ -193,13 +194,3 @@ def _compared(
                 row |= {"difference": test.difference, "low": low, "high": high, "p": test.p, "d": test.d}
             rows.append(row)
     return rows
-
-
-def _holm_corrected(table: pl.DataFrame) -> pl.DataFrame:
-    """``p_holm`` over the systems and test sets of a measure; the baseline's own rows are no tests."""
-    numbered = table.with_row_index("row")
-    parts = []
-    for part in numbered.filter(pl.col("difference").is_not_null()).partition_by("measure"):
-        corrected = pl.Series("p_holm", holm(part["p"].to_list()), pl.Float64)
-        parts.append(part.select("row").with_columns(corrected))
-    return numbered.drop("p_holm").join(pl.concat(parts), on="row", how="left").sort("row").select(list(ROWS))

@@ -15,7 +15,7 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.shifts import Shift
-from eval_kit.stats.losses import holm, paired_t_test, relative_losses
+from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -114,12 +114,3 @@ def _compared(pairs: Pairs, seed: int) -> Iterator[dict[str, Any]]:
         for name, estimate in (("avg_in", loss.inside), ("out", loss.out), ("rel_loss", loss.rel_loss)):
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         yield row | {"p": test.p, "d": test.d, "queries": test.n, "seeds": loss.rel_loss.seeds}
-
-
-def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
-    """The table with ``p_holm``: its column ``p`` corrected over the rows that agree in the columns ``family``."""
-    parts = [
-        part.with_columns(pl.Series("p_holm", holm(part["p"].to_list()), pl.Float64))
-        for part in table.with_row_index("row").partition_by(family)
-    ]
-    return pl.concat(parts).sort("row").drop("row")

@@ -13,9 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit.measures.definitions import parse
-from eval_kit.protocols.in_out import holm_corrected
 from eval_kit.release import Variation
-from eval_kit.stats.losses import paired_t_test, relative_losses
+from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 

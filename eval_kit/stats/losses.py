@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 type Floats = NDArray[np.float64]
@@ -134,6 +135,15 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         highest = max(highest, min(1.0, (len(p_values) - step) * p))
         adjusted[index] = highest
     return adjusted
+
+
+def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
+    """The table with ``p_holm``: its column ``p`` corrected over rows that agree in the columns ``family``."""
+    parts = [
+        part.with_columns(pl.Series("p_holm", holm(part["p"].to_list()), pl.Float64))
+        for part in table.with_row_index("row").partition_by(family)
+    ]
+    return pl.concat(parts).sort("row").drop("row")
 
 
 def relative_loss(
