@@ -51,15 +51,15 @@ def demo(
         UserError: a cell failed, or ``folder`` cannot be written.
     """
     console.rule("1. build the mini release, and draw BM25 negatives")
-    place = folder / "ms-marco-shift"
+    release_folder = folder / "ms-marco-shift"
     options = options or config.load("mini")
-    if not (place / "data" / "negatives").exists():
-        releases.write(mini.draft(queries=queries), place)
-    release = open_release(place)
+    if not (release_folder / "data" / "negatives").exists():
+        releases.write(mini.draft(queries=queries), release_folder)
+    release = open_release(release_folder)
     if "negatives" not in release.configs:
-        release = negatives.add(place)
+        release = negatives.add(release_folder)
     counts = f"{len(release.manifest['tables'])} tables, {len(release.manifest['test_sets'])} test sets"
-    console.print(f"{place}: {counts}, digest {release.digest[:16]}", highlight=False)
+    console.print(f"{release_folder}: {counts}, digest {release.digest[:16]}", highlight=False)
 
     cells = grid.cells(options, release, folder / "grid", [shift])
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
@@ -68,10 +68,10 @@ def demo(
         raise UserError(f"{failed[0].place.file}: {failed[0].reason}")
 
     console.rule("3. the papers' table (as ECIR 2023, Table 2), and the report")
-    found = results(folder / "grid" / "runs", release)
-    found.print(console)
+    trained = results(folder / "grid" / "runs", release)
+    trained.print(console)
     report = folder / "report.html"
-    write_report(found.protocols, release, report)
+    write_report(trained.protocols, release, report)
     console.print(f"{report}", highlight=False)
 
     console.rule("4. a typo in one word of each query: what BM25 loses")

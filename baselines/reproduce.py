@@ -92,8 +92,11 @@ class Result:
 
 def reproductions(path: Path = DATA) -> list[Reproduction]:
     """The expected figures of a data file."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return [Reproduction(**{**row, "figures": [Figure(**figure) for figure in row["figures"]]}) for row in rows]
+    reproductions = []
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        figures = [Figure(**figure) for figure in row.pop("figures")]
+        reproductions.append(Reproduction(**row, figures=figures))
+    return reproductions
 
 
 def reproduced(expected: Sequence[Reproduction], shared: Path, release: Release) -> Iterator[Result]:

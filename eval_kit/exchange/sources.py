@@ -187,13 +187,14 @@ def _of_runs(scored: Scores) -> dict[str, Source]:
     for figure in scored.figures:
         figures[figure.run].append(figure)
     systems: dict[str, list[str]] = {}
+    test_sets: dict[str, set[str]] = {}
     for run, of_run in figures.items():
         stem, _, track = run.rpartition(".")
-        test_sets = {figure.test_set for figure in of_run}
-        systems.setdefault(stem if stem and TRACKS.get(track, track) in test_sets else run, []).append(run)
+        test_sets[run] = {figure.test_set for figure in of_run}
+        systems.setdefault(stem if stem and TRACKS.get(track, track) in test_sets[run] else run, []).append(run)
     by_file: dict[str, Source] = {}
     for system, runs in systems.items():
-        scored_on = [name for run in runs for name in {figure.test_set for figure in figures[run]}]
+        scored_on = [name for run in runs for name in test_sets[run]]
         apart = len(runs) == 1 or len(set(scored_on)) < len(scored_on)
         for members in [[run] for run in runs] if apart else [runs]:
             name = members[0] if apart else system

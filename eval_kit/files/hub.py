@@ -66,8 +66,8 @@ def _reason(error: BaseException) -> str | None:
         return HIDDEN
     if isinstance(error, HfHubHTTPError):
         return _refusal(error.response.status_code, error.server_message)
-    if status := XET_STATUS.search(str(error)):  # hf_xet says it in words only
-        return _refusal(int(status[1]))
+    if answer := XET_STATUS.search(str(error)):  # hf_xet says it in words only
+        return _refusal(int(answer[1]))
     if any(mark in str(error) for mark in XET_BREAKS):  # with a signed address, which nobody should see
         return BROKEN
     if isinstance(error, OfflineModeIsEnabled):

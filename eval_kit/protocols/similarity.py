@@ -38,14 +38,11 @@ class Figure3:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "measure": self.measure,
-            "points": self.points.to_dicts(),
-            "correlations": {
-                system: {kind: asdict(correlation) for kind, correlation in kinds.items()}
-                for system, kinds in self.correlations.items()
-            },
+        correlations = {
+            system: dict(zip(kinds, map(asdict, kinds.values()), strict=True))
+            for system, kinds in self.correlations.items()
         }
+        return {"measure": self.measure, "points": self.points.to_dicts(), "correlations": correlations}
 
     def print(self, console: Console) -> None:
         """For each system, how its losses go with the similarity."""

@@ -4,8 +4,9 @@ Texts are as they are: each renderer escapes them, so that names from elsewhere 
 ASCII minus sign, and ``-`` alone stands for a number that does not exist.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import rich.table
@@ -90,9 +91,10 @@ class Table:
     sorted_by: str = ""
     notes: Sequence[str] = ()
 
-    def rows(self) -> Iterable[list[Cell]]:
+    def rows(self) -> Iterator[list[Cell]]:
         """Every row, with an empty cell where the one above it continues."""
-        return ([as_cell(cell) for cell in row] for group in self.groups for row in group)
+        for row in chain.from_iterable(self.groups):
+            yield [as_cell(cell) for cell in row]
 
     def __rich__(self) -> rich.table.Table:
         """What rich prints in its place: the table without its notes."""
