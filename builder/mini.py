@@ -17,7 +17,7 @@ from builder.typos import planted
 from eval_kit.files.formats import by_id
 
 VERSION = "1.0.0"
-SOURCE = "builder/sources/mini.py"
+SOURCE = "builder/sources/mini"
 NEAR = 1.0
 """Planted nearness from which a training query shares a topic and aspect, or an entity, with a TREC DL query."""
 RESTRAIN_SHARES = {"small": 0.04, "medium": 0.08, "large": 0.16}

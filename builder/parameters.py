@@ -16,7 +16,7 @@ from builder.shifts.resttest import ResttestParameters
 from builder.shifts.topic import TopicParameters
 from builder.shifts.wh import WhParameters
 from builder.sources.collection import SPLIT
-from builder.sources.mini import TOPIC_SHARES
+from builder.sources.mini.planted import TOPIC_SHARES
 from eval_kit.errors import UserError
 
 SEED = "seed"

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from builder.sources.mini import CLUSTERS, Mini
+from builder.sources.mini import Mini
+from builder.sources.mini.planted import CLUSTERS
 
 DEPTH = 100
 

@@ -7,7 +7,9 @@ import pytest
 from planted_oracle import oracle_ranking
 from polars.testing import assert_frame_equal
 
-from builder.sources.mini import CLUSTERS, STRENGTHS, TEMPLATES, Mini, MiniParameters, generate
+from builder.sources.mini import Mini, MiniParameters, generate
+from builder.sources.mini.planted import CLUSTERS, STRENGTHS
+from builder.sources.mini.queries import TEMPLATES
 from eval_kit.errors import UserError
 from eval_kit.shifts import WH_TERMS
 

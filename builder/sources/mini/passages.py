@@ -1,0 +1,102 @@
+"""The passages of mini: each is about one entity and one aspect, and may name a second entity."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from builder.sources.mini.entities import Entities
+from builder.sources.mini.intents import Intents
+from builder.sources.mini.lexicon import Ints, Lexicon, join, prose
+from builder.sources.mini.planted import ASPECTS
+
+PASSAGES_PER_QUERY = 2
+MENTION_RATE = 0.2  # of the passages that also name another entity
+PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
+THE, OF, IS = 1, 2, 3
+CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold nothing but filler; long queries quote them
+CHUNK = 100_000
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The passages (m,): the pair each is about, its topic, the second entity it names (-1 for none).
+
+    answer (n,) is the row of the passage that each query is for; context (m, 4) are quotable word numbers.
+    """
+
+    pair: Ints
+    topic: Ints
+    mentioned: Ints
+    answer: Ints
+    ids: pl.Series
+    texts: pl.Series
+    context: Ints
+
+    @property
+    def entity(self) -> Ints:
+        """The entity each is about."""
+        return self.pair // ASPECTS
+
+    @property
+    def aspect(self) -> Ints:
+        """The aspect each is about."""
+        return self.pair % ASPECTS
+
+
+def write_passages(rng: np.random.Generator, lexicon: Lexicon, entities: Entities, intents: Intents) -> Passages:
+    """Write a passage for each pair that is asked for, two more for TREC DL's, and others; in random order."""
+    pairs, pair_of = np.unique(intents.pair, return_inverse=True)
+    repeated = np.repeat(pairs[pair_of[intents.graded]], 2)
+    extra_count = len(intents.pair) * PASSAGES_PER_QUERY - len(pairs) - len(repeated)
+    extra = rng.integers(len(entities.head) * ASPECTS, size=extra_count)
+    in_order = np.concatenate([pairs, repeated, extra])
+    row_of = rng.permutation(len(in_order))
+    pair = np.empty(len(in_order), np.int64)
+    pair[row_of] = in_order
+    entity, aspect = pair // ASPECTS, pair % ASPECTS
+    topic = np.searchsorted(entities.ends, entity, side="right")
+    companion = entities.draw(rng, topic)
+    mentioned = np.where(rng.random(len(pair)) < MENTION_RATE, companion, -1)
+    texts, context = _passage_texts(rng, lexicon, topic, aspect, entities.names(entity), entities.names(mentioned))
+    ids = pl.Series("passage_id", np.arange(len(pair))).cast(pl.String)
+    return Passages(pair, topic, mentioned, row_of[pair_of], ids, texts, context)
+
+
+def _passage_texts(
+    rng: np.random.Generator, lexicon: Lexicon, topic: Ints, aspect: Ints, name: Ints, mentioned: Ints
+) -> tuple[pl.Series, Ints]:
+    """Write the passages; `name` and `mentioned` are (n, 2). Returns texts and quotable word numbers (n, 4)."""
+    texts, context = [], []
+    low, high = PASSAGE_WORDS
+    for start in range(0, len(topic), CHUNK):
+        part = slice(start, start + CHUNK)
+        size = len(topic[part])
+        row = np.arange(size)
+        words = prose(rng, lexicon, topic[part], high)
+        words[np.arange(high) >= rng.integers(low, high + 1, size=size)[:, None]] = 0
+        called = lexicon.aspect + aspect[part]
+        words[:, [0, 2, 5]] = THE, OF, IS
+        words[:, 1] = called
+        words[:, 3:5] = name[part]
+        again = np.flatnonzero(rng.random(size) < 0.5)
+        column = rng.integers(8, 12, size=size)
+        words[again[:, None], column[again, None] + [0, 1]] = name[part][again]
+        words[row, 14 + rng.integers(3, size=size)] = lexicon.aspect + np.where(
+            rng.random(size) < 0.5, called - lexicon.aspect, rng.integers(ASPECTS, size=size)
+        )
+        mentions = np.flatnonzero(mentioned[part, 0])
+        words[mentions[:, None], [18, 19]] = mentioned[part][mentions]
+        texts.append(join(lexicon, words))
+        context.append(words[:, CONTEXT_COLUMNS])
+    return pl.concat(texts), np.concatenate(context)
+
+
+def named(entities: Entities, passages: Passages) -> pl.DataFrame:
+    """Which names each passage holds: its entity's, and with less weight those of the entity it mentions."""
+    parts = []
+    for entity, weight in ((passages.entity, 1.0), (passages.mentioned, 0.8)):
+        for names in entities.names(entity).T:
+            part = pl.DataFrame({"name": names, "passage_id": passages.ids})
+            parts.append(part.with_columns(weight=pl.lit(weight)))
+    return pl.concat(parts).filter(pl.col("name") != 0)
