@@ -198,15 +198,19 @@ def similarity(
 
 @app.command()
 def slices(
-    runs: DevRuns,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small, or of DL-HARD.")],
     by: Annotated[
-        list[str] | None, typer.Option(help="length, bucket, chameleons10 to chameleons50; repeat for a cross-table.")
+        list[str] | None,
+        typer.Option(
+            help="Of dev-small: length, bucket, chameleons10 to chameleons50; of DL-HARD: intent, answer_type, topic, "
+            "fold. Repeat for a cross-table."
+        ),
     ] = None,
     release: Release = None,
     json_file: JsonFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Dev-small by length, ReSTTest bucket and Chameleons level, and their cross-tables."""
+    """Dev-small by length, bucket and Chameleons level, DL-HARD by intent, answer type and topic; crossed."""
     from eval_kit.console import screen, write_json
     from eval_kit.measures.score import score as score_runs
     from eval_kit.protocols.slices import cross_table, layout

@@ -1,6 +1,11 @@
-"""Slice a dev-small run by what is known of its queries: length, ReSTTest bucket, Chameleons level. No retraining."""
+"""Slice a run by what is known of its queries, without training anything.
+
+Queries of dev-small have a length, a ReSTTest bucket and a Chameleons level; those of DL-HARD are annotated with
+intent, answer type and topic, and belong to one of five folds (Mackie et al., SIGIR 2021).
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import polars as pl
 
@@ -9,39 +14,69 @@ from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.tables.table import Column, Table
 
+
+class Label(NamedTuple):
+    """What the queries of a test set can be sliced by: the table and column that name each query's slice."""
+
+    test_set: str
+    config: str
+    split: str
+    column: str
+
+
 LABELS = {
-    "length": ("length", "test", "cluster"),
-    "bucket": ("resttest", "dev", "bucket"),
-    **{f"chameleons{level}": ("chameleons", "dev", f"level_{level}") for level in (10, 20, 30, 40, 50)},
+    "length": Label("dev", "length", "test", "cluster"),
+    "bucket": Label("dev", "resttest", "dev", "bucket"),
+    **{f"chameleons{level}": Label("dev", "chameleons", "dev", f"level_{level}") for level in (10, 20, 30, 40, 50)},
+    **{name: Label("dlhard", "dlhard", "test", name) for name in ("intent", "answer_type", "topic", "fold")},
 }
-"""What a dev query can be sliced by: the table and column that tell its label."""
+
+
+def sliced(by: Sequence[str]) -> str:
+    """The test set whose queries the names slice.
+
+    Raises:
+        UserError: an unknown name, or names of different test sets.
+    """
+    for name in by:
+        if name not in LABELS:
+            raise UserError(f"cannot slice by {name!r}; there are {', '.join(LABELS)}")
+    first, *rest = by
+    for name in rest:
+        if LABELS[name].test_set != LABELS[first].test_set:
+            raise UserError(
+                f"cannot slice by {first} and {name} together: "
+                f"one is of {LABELS[first].test_set}, the other of {LABELS[name].test_set}"
+            )
+    return LABELS[first].test_set
 
 
 def labels(release: Release, by: Sequence[str]) -> pl.DataFrame:
-    """Each dev query's labels.
+    """The labels of each query of the test set that the names slice.
 
     Returns:
         ``query_id`` and one column for each name in ``by``.
 
     Raises:
-        UserError: an unknown name.
+        UserError: a name that :func:`sliced` refuses, or a release without that test set.
     """
-    frame = release.table("resttest", "dev").select("query_id")
+    test_set = sliced(by)
+    if test_set not in release.test_sets:
+        raise UserError(f"{release.folder}: has no test set {test_set}, which {by[0]} slices")
+    frame = release.test_sets[test_set].queries.to_frame("query_id")
     for name in by:
-        if name not in LABELS:
-            raise UserError(f"cannot slice by {name!r}; there are {', '.join(LABELS)}")
-        config, split, column = LABELS[name]
+        _, config, split, column = LABELS[name]
         label = release.table(config, split).select("query_id", pl.col(column).alias(name))
         frame = frame.join(label, on="query_id", how="left", maintain_order="left")
     return frame
 
 
 def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl.DataFrame:
-    """Means of per-query values on dev, for each combination of labels.
+    """Means of per-query values, for each combination of labels.
 
     Args:
         values: ``run``, ``test_set``, ``measure``, ``query_id``, ``value``, as from
-            :meth:`eval_kit.measures.score.Scores.per_query`; rows of the test set ``dev`` count.
+            :meth:`eval_kit.measures.score.Scores.per_query`; rows of the sliced test set count.
         release: that was scored.
         by: one or more names of :data:`LABELS`.
 
@@ -49,13 +84,14 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
         ``run``, ``measure``, a column for each name, ``value``, ``queries``; sorted by all but the last two.
 
     Raises:
-        UserError: an unknown name, or no run that covers dev.
+        UserError: as for :func:`labels`, or no run that covers the test set.
     """
-    dev = values.filter(pl.col("test_set") == "dev")
-    if dev.is_empty():
-        raise UserError("slices are of dev-small, which no run covers")
+    of_queries = labels(release, by)
+    covered = values.filter(pl.col("test_set") == sliced(by))
+    if covered.is_empty():
+        raise UserError(f"slices by {', '.join(by)} are of {sliced(by)}, which no run covers")
     return (
-        dev.join(labels(release, by), on="query_id")
+        covered.join(of_queries, on="query_id")
         .group_by("run", "measure", *by)
         .agg(pl.col("value").mean(), pl.len().alias("queries"))
         .sort("run", "measure", *by)

@@ -13,6 +13,7 @@ from builder.sources import published, variations
 from eval_kit.errors import UserError
 from eval_kit.files.formats import read_queries
 from eval_kit.measures.score import score_on
+from eval_kit.protocols.slices import cross_table
 from eval_kit.release import PartialRelease, Release, open_release
 from eval_kit.runs.covered_test_sets import covered
 
@@ -142,6 +143,19 @@ def test_dl_hards_published_runs(everything: Release, shared: Path, run: str, ex
     path = shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage" / run
     figures = score_on({path: [everything.test_sets["dlhard"]]}, everything).figures
     assert {figure.measure: round(figure.value, 4) for figure in figures} == expected
+
+
+def test_slices_of_dl_hard(everything: Release, shared: Path):
+    path = shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage/bm25.run"
+    scores = score_on({path: [everything.test_sets["dlhard"]]}, everything)
+    means = {name: cross_table(scores.per_query(), everything, [name]) for name in (*variations.ANNOTATIONS, "fold")}
+    for name, by_label in means.items():
+        of_measure = by_label.filter(measure="nDCG@10")
+        assert of_measure["queries"].sum() == 50
+        assert (of_measure["value"] * of_measure["queries"]).sum() / 50 == pytest.approx(0.3037, abs=5e-5), name
+    assert means["topic"].filter(topic="health", measure="nDCG@10")["queries"].item() == 20
+    crossed = cross_table(scores.per_query(), everything, ["intent", "answer_type"]).filter(measure="AP(rel=2)")
+    assert crossed["queries"].sum() == 50
 
 
 def test_a_run_of_trec_dl_is_not_asked_for_the_rest_of_dl_hard(everything: Release, tmp_path: Path):

@@ -1,4 +1,7 @@
-"""Slices of dev-small and the Chameleons protocol, against sums written out by hand."""
+"""Slices of dev-small and the Chameleons protocol, against sums written out by hand.
+
+Slices of DL-HARD are tested with its published runs, in tests/builder/test_variation_sources.py.
+"""
 
 import json
 from collections import defaultdict
@@ -45,7 +48,11 @@ def test_cross_tables_are_plain_means(mini_release: Release, dev_run):
     assert whole["queries"].sum() == len(mini_release.test_sets["dev"].queries)
     with pytest.raises(UserError, match="cannot slice by 'colour'; there are length, bucket"):
         labels(mini_release, ["colour"])
-    with pytest.raises(UserError, match="which no run covers"):
+    with pytest.raises(UserError, match="length and intent together: one is of dev, the other of dlhard"):
+        labels(mini_release, ["length", "intent"])
+    with pytest.raises(UserError, match="has no test set dlhard, which intent slices"):
+        labels(mini_release, ["intent", "topic"])
+    with pytest.raises(UserError, match="slices by length are of dev, which no run covers"):
         cross_table(values.filter(pl.col("test_set") != "dev"), mini_release, ["length"])
 
 
