@@ -6,7 +6,7 @@ of TREC (``query, passage, score``). Several runs are a list, or a dictionary of
 run is held to the rules of a file, and scores as one to the last bit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 
@@ -25,20 +25,24 @@ type ReleaseSource = Release | str | PathLike[str] | None
 __all__ = ["compare", "open_release", "protocol", "report", "score", "similarity"]
 
 
-def score(runs: Runs, release: ReleaseSource = None, allow_missing: bool = False) -> scoring.Scores:
+def score(
+    runs: Runs, release: ReleaseSource = None, measures: Collection[str] = (), allow_missing: bool = False
+) -> scoring.Scores:
     """Score runs on every test set that they cover.
 
     Args:
         runs: one run, a list, or names and runs (see :mod:`eval_kit.api`).
         release: what to score on.
+        measures: such as ``["P@5", "Judged@10"]``, in place of the test sets' own.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: a run or release that cannot be used; nothing is scored then.
+        UserError: a run, release or measure that cannot be used; nothing is scored then.
     """
     opened = _open(release)
+    test_sets = scoring.with_measures(opened.test_sets, measures)
     with as_files(runs) as files:
-        return _shown(scoring.score(list(files), opened, allow_missing), files)
+        return _shown(scoring.score(list(files), opened, allow_missing, test_sets=test_sets), files)
 
 
 def protocol(
@@ -69,6 +73,7 @@ def compare(
     systems: Runs,
     release: ReleaseSource = None,
     baseline: str | None = None,
+    measures: Collection[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
 ) -> comparisons.Comparison:
@@ -78,6 +83,7 @@ def compare(
         systems: two or more runs; paths may also be submissions, or scores documents.
         release: what to score on.
         baseline: the name of the system that the others are tested against; else the first.
+        measures: such as ``["P@5"]``, in place of the test sets' own.
         seed: of the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
@@ -85,7 +91,7 @@ def compare(
         UserError: what cannot be compared.
     """
     with as_files(systems) as files:
-        loaded = sources.load(list(files), lambda: _open(release), allow_missing)
+        loaded = sources.load(list(files), lambda: _open(release), allow_missing, measures=measures)
         return comparisons.compare(loaded, baseline, seed=seed)
 
 

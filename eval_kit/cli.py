@@ -20,6 +20,14 @@ JsonFile = Annotated[
 AllowMissing = Annotated[
     bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
 ]
+Measures = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--measure",
+        metavar="NAME",
+        help="Score with this measure, such as P@5, in place of the test sets' own; repeatable.",
+    ),
+]
 GridRuns = Annotated[
     list[Path],
     typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec, or with these three:"),
@@ -77,6 +85,7 @@ def score(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC or MS MARCO runs; .gz and .zst too.")],
     release: Release = None,
     revision: Revision = None,
+    measure: Measures = None,
     json_file: JsonFile = None,
     per_query: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each query's values, tab-separated.")
@@ -88,13 +97,15 @@ def score(
     from eval_kit.files import atomic
     from eval_kit.files.schemas import validate
     from eval_kit.measures.score import score as score_runs
+    from eval_kit.measures.score import with_measures
     from eval_kit.release import open_release
     from eval_kit.tables.scores import print_scores
 
     refuse_overwriting(runs, [json_file, per_query])
     opened = open_release(release, revision)
+    test_sets = with_measures(opened.test_sets, measure or [])
     with status("reading runs") as on_run:
-        scores = score_runs(runs, opened, allow_missing, on_run)
+        scores = score_runs(runs, opened, allow_missing, on_run, test_sets)
     document = scores.as_json()
     validate("scores", document)
     if per_query is not None:
@@ -329,6 +340,7 @@ def compare(
     ],
     baseline: Annotated[str | None, typer.Option(help="What the others are tested against; else the first.")] = None,
     release: Release = None,
+    measure: Measures = None,
     format: Annotated[Format, typer.Option(help="How to print the comparison.")] = Format.table,
     json_file: JsonFile = None,
     seed: Seed = 0,
@@ -342,7 +354,7 @@ def compare(
     from eval_kit.tables import comparison as tables
 
     with status("reading runs") as on_run:
-        sources = load(systems, lambda: open_release(release), allow_missing, on_run)
+        sources = load(systems, lambda: open_release(release), allow_missing, on_run, measure or [])
         comparison = compare_systems(sources, baseline=baseline, seed=seed)
     if write_json(comparison.as_json(), json_file):
         return

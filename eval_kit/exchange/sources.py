@@ -5,7 +5,7 @@ table that ``--per-query`` wrote beside it (``x.tsv`` for ``x.json``), which mus
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.exchange import submission
 from eval_kit.files.schemas import validate
-from eval_kit.measures.score import Figure, Scores, score
+from eval_kit.measures.score import Figure, Scores, score, with_measures
 from eval_kit.release import Release
 from eval_kit.runs.names import Cell
 from eval_kit.shifts import SHIFTS
@@ -64,6 +64,7 @@ def load(
     release: Callable[[], Release],
     allow_missing: bool = False,
     on_run: Callable[[Path], object] = lambda run: None,
+    measures: Collection[str] = (),
 ) -> list[Source]:
     """Read everything that is to be compared, in order.
 
@@ -76,14 +77,17 @@ def load(
         release: opens the release; called at most once, and not at all if there are only scores documents.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
+        measures: to compare by, in place of the test sets' own.
 
     Raises:
-        UserError: whatever is wrong with one of them.
+        UserError: whatever is wrong with one of them; a scores document without one of the measures.
     """
     runs = [path for path in paths if not path.is_dir() and path.suffix.lower() != ".json"]
     opened = release() if any(path.suffix.lower() != ".json" or path.is_dir() for path in paths) else None
-    scored = score(runs, opened, allow_missing, on_run) if runs and opened is not None else None
-    by_file = _of_runs(scored) if scored is not None else {}
+    by_file: dict[str, Source] = {}
+    if runs and opened is not None:
+        test_sets = with_measures(opened.test_sets, measures)
+        by_file = _of_runs(score(runs, opened, allow_missing, on_run, test_sets))
     sources: list[Source] = []
     for path in paths:
         if str(path) in by_file:
@@ -91,9 +95,9 @@ def load(
             if not any(source is earlier for earlier in sources):
                 sources.append(source)
         elif path.suffix.lower() == ".json" and path.is_file():
-            sources.append(of_document(path))
+            sources.append(_by_measures(of_document(path), measures))
         elif opened is not None:
-            sources.append(of_submission(path, opened, allow_missing, on_run))
+            sources.append(of_submission(path, opened, allow_missing, on_run, measures))
         else:
             raise UserError(f"{path}: there is no such file")
     return sources
@@ -107,7 +111,11 @@ def of_scores(name: str, scores: Scores) -> Source:
 
 
 def of_submission(
-    path: Path, release: Release, allow_missing: bool = False, on_run: Callable[[Path], object] = lambda run: None
+    path: Path,
+    release: Release,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+    measures: Collection[str] = (),
 ) -> Source:
     """A submission as one system: its plain runs as they are, its grids as In and Out of each cluster.
 
@@ -119,7 +127,8 @@ def of_submission(
         UserError: a faulty submission or run; two plain runs that cover one test set.
     """
     opened = submission.open_submission(path, release)
-    scores = score(list(opened.runs), release, allow_missing, on_run)
+    test_sets = with_measures(release.test_sets, measures)
+    scores = score(list(opened.runs), release, allow_missing, on_run, test_sets)
     names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
     cells = dict(zip(names, opened.runs.values(), strict=True))
     values = scores.per_query_with_missing()
@@ -179,6 +188,15 @@ def of_document(path: Path) -> Source:
     systems = whole["system"].unique(maintain_order=True).to_list()
     whole = whole.with_columns(figure=pl.lit("")).select(list(_VALUES))
     return Source(str(path), systems, whole, document["provenance"])
+
+
+def _by_measures(source: Source, measures: Collection[str]) -> Source:
+    """The source with these measures alone; as it is where none are named."""
+    scored = set(source.values["measure"])
+    for name in measures:
+        if name not in scored:
+            raise UserError(f"{source.name}: has no {name}; score its runs again with --measure {name}")
+    return replace(source, values=source.values.filter(pl.col("measure").is_in(list(measures or scored))))
 
 
 def _of_runs(scored: Scores) -> dict[str, Source]:

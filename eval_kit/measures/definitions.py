@@ -2,7 +2,7 @@
 
 Names follow ir_measures: ``RR@10``, ``nDCG@10``, ``R@1000``, ``AP``; ``(rel=2)`` sets the lowest grade that counts
 as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers, ``R_cap@100``
-BEIR's capped recall. Hole@k has a function of its own, :func:`holes`: it depends on passages that nobody judged.
+BEIR's capped recall. Hole@k has a function of its own, :func:`holes`, as its empty result differs from ``Judged@k``'s.
 """
 
 import re
@@ -37,6 +37,9 @@ class Kind:
         name: as ir_measures writes it.
         values: ``query_id`` and ``value`` from :func:`per_query`'s judged passages; a query without a row gets the
             value of an empty result.
+        lowest_grade: that counts; ``(rel=2)`` raises it.
+        takes_grade: whether a name may say ``(rel=2)``; nDCG and Judged take every grade.
+        needs_retrieved: its values depend on how many passages the run has for a query.
         unit: of the values.
         lower_is_better: a negative relative loss is harm then.
         needs_cutoff: there is no such measure of the whole run.
@@ -49,6 +52,9 @@ class Kind:
     name: str
     values: Callable[[pl.LazyFrame, "Measure"], pl.LazyFrame]
     unit: Unit = FRACTION
+    lowest_grade: int = 1
+    takes_grade: bool = True
+    needs_retrieved: bool = False
     lower_is_better: bool = False
     needs_cutoff: bool = False
     bounded_by_cutoff: bool = False
@@ -97,16 +103,18 @@ def parse(name: str) -> Measure:
     """The measure of that name.
 
     Raises:
-        UserError: an unknown measure, or one that lacks the cutoff it needs.
+        UserError: an unknown measure, one that lacks the cutoff it needs, or one with a grade that it cannot have.
     """
     match = _NAME.fullmatch(name)
     if not match or match["kind"] not in _KINDS:
         raise UserError(f"unknown measure {name!r}; there are {', '.join(_KINDS)}, as RR@10 or R(rel=2)@100")
     kind = _KINDS[match["kind"]]
+    if match["grade"] and not kind.takes_grade:
+        raise UserError(f"the measure {name!r} cannot have a (rel=): {kind.name} takes every grade")
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
     if cutoff is None and kind.needs_cutoff:
         raise UserError(f"the measure {name!r} needs a cutoff, as {name}@100")
-    return Measure(name, kind, int(match["grade"] or 1), cutoff)
+    return Measure(name, kind, int(match["grade"] or kind.lowest_grade), cutoff)
 
 
 def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.Series:
@@ -115,7 +123,8 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
     Args:
         measure: from :func:`parse`.
         judged: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row a judged
-            passage; all judged passages of the queries, whether the run has them or not.
+            passage; all judged passages of the queries, whether the run has them or not. For a measure that
+            ``needs_retrieved``, also ``retrieved``: how many passages the run has for the query.
         queries: the query ids wanted; one without a row in ``judged`` gets the value of an empty result.
 
     Returns:
@@ -157,15 +166,17 @@ def holes(judged: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cut
     )
 
 
-def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool) -> pl.DataFrame:
+def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool, lowest_grade: int = 1) -> pl.DataFrame:
     """The ranks if every tie across the cutoff were broken in the best way (relevant passages first) or the worst.
 
     Args:
         judged: as for :func:`per_query`, with ``tied_from`` and ``tied_to`` too.
         cutoff: only passages tied with others on both sides of it move.
         best: the higher grades first, or last.
+        lowest_grade: passages of lower grades stay where they are.
     """
-    crossing = (pl.col("tied_from") <= cutoff) & (pl.col("tied_to") > cutoff) & (pl.col("relevance") > 0)
+    crossing = (pl.col("tied_from") <= cutoff) & (pl.col("tied_to") > cutoff)
+    crossing &= pl.col("relevance") >= lowest_grade
     order = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
     rank = pl.col("tied_from") + order - 1 if best else pl.col("tied_to") - order + 1
     return judged.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))
@@ -180,6 +191,25 @@ def _recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """The share of the relevant passages that are within the cutoff."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
     return _relevant(judged, measure).group_by("query_id").agg(value=within.mean())
+
+
+def _precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """The relevant passages within the cutoff k, divided by k (trec_eval's P)."""
+    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
+    return _relevant(judged, measure).group_by("query_id").agg(value=within.sum() / measure.cutoff)
+
+
+def _success(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """1 where a relevant passage is within the cutoff, else 0 (trec_eval's success)."""
+    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
+    return _relevant(judged, measure).group_by("query_id").agg(value=within.any().cast(pl.Float64))
+
+
+def _judged(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """The share of the passages within the cutoff that somebody judged, at any grade (ir_measures' Judged)."""
+    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
+    shown = pl.col("retrieved").first().clip(upper_bound=measure.cutoff)
+    return judged.group_by("query_id").agg(value=within.sum() / shown)
 
 
 def _capped_recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
@@ -247,8 +277,11 @@ _KINDS = {
         Kind("RR", _reciprocal_rank, ranks_from_value=True, ecir_percent=True),
         Kind("R", _recall, needs_cutoff=True),
         Kind("R_cap", _capped_recall, needs_cutoff=True),
+        Kind("P", _precision, needs_cutoff=True),
+        Kind("Success", _success, needs_cutoff=True),
         Kind("AP", _average_precision),
-        Kind("nDCG", _ndcg),
+        Kind("nDCG", _ndcg, takes_grade=False),
+        Kind("Judged", _judged, lowest_grade=0, takes_grade=False, needs_retrieved=True, needs_cutoff=True),
         Kind("ASL", _search_length, PASSAGES, lower_is_better=True, needs_cutoff=True, bounded_by_cutoff=True),
     )
 }

@@ -1,7 +1,7 @@
 """Score runs on the test sets they cover: every figure with its n, its missing queries and its ties."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,16 @@ def score(
     return _scores(runs, release, candidates.values(), choose, on_run)
 
 
+def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
+    """The test sets, scored with the measures of these names; with their own where there are none.
+
+    Raises:
+        UserError: a name that is no measure's.
+    """
+    measures = tuple(parse(name).name for name in dict.fromkeys(names))
+    return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
+
+
 def score_on(
     test_sets: Mapping[Path, Sequence[TestSet]],
     release: Release,
@@ -206,13 +216,17 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
     judged has the value of an empty result.
     """
     judged = qrels.join(ranked.judged, on=["query_id", "passage_id"], how="left")
+    if any(measure.kind.needs_retrieved for measure in measures):
+        judged = judged.join(ranked.queries.select("query_id", "retrieved"), on="query_id", how="left")
     values = pl.DataFrame(judged["query_id"].unique())
     columns = []
     for measure in measures:
         resolved = {measure.name: judged}
         if (across := _across(measure)) and ranked.queries[across].any():
             for how in ("worst", "best"):
-                resolved[f"{measure.name} {how}"] = with_ties_resolved(judged, measure.cutoff or 0, how == "best")
+                resolved[f"{measure.name} {how}"] = with_ties_resolved(
+                    judged, measure.cutoff or 0, how == "best", min(measure.grade, 1)
+                )
         for name, ranks in resolved.items():
             values = values.with_columns(per_query(measure, ranks, values["query_id"]).alias(name))
             columns.append(pl.col(name).fill_null(measure.value_of_empty_result))

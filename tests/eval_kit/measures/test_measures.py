@@ -30,6 +30,10 @@ TREC_NAMES = {
     "R@5": "recall_5",
     "AP@5": "map_cut_5",
     "R@100": "recall_100",
+    "P@5": "P_5",
+    "P@100": "P_100",
+    "Success@1": "success_1",
+    "Success@5": "success_5",
 }
 
 
@@ -45,7 +49,10 @@ def judged_frame(run, judged):
             rows.append((query, passage, grade, ranks.get(passage), min(tied, default=None), max(tied, default=None)))
     names = ("query_id", "passage_id", "relevance", "rank", "tied_from", "tied_to")
     kinds = (pl.String, pl.String, pl.Int64, pl.UInt32, pl.UInt32, pl.UInt32)
-    return pl.DataFrame(rows, dict(zip(names, kinds, strict=True)), orient="row")
+    retrieved = {query: len(scores) for query, scores in run.items()}
+    frame = pl.DataFrame(rows, dict(zip(names, kinds, strict=True)), orient="row")
+    counted = pl.col("query_id").replace_strict(retrieved, default=None, return_dtype=pl.UInt32)
+    return frame.with_columns(retrieved=counted)
 
 
 def ours(name, run, judged):
@@ -67,7 +74,16 @@ def test_agrees_with_trec_eval(run, judged):
 @settings(max_examples=100, deadline=None)
 @given(runs, qrels)
 def test_agrees_with_ir_measures_from_grade_two_on(run, judged):
-    for name in ("RR(rel=2)@10", "R(rel=2)@5", "AP(rel=2)@5", "nDCG@10", "AP(rel=2)"):
+    for name in (
+        "RR(rel=2)@10",
+        "R(rel=2)@5",
+        "AP(rel=2)@5",
+        "nDCG@10",
+        "AP(rel=2)",
+        "P(rel=2)@3",
+        "Judged@3",
+        "Judged@10",
+    ):
         # one total order for both: ir_measures' providers differ on ties, so ties are made distinct here
         distinct = {
             query: {passage: score + int(passage) / 1024 for passage, score in scores.items()}
@@ -106,10 +122,11 @@ def test_asl_against_its_definition(run, judged, bound):
 
 
 @settings(max_examples=200, deadline=None)
-@given(runs, qrels, st.sampled_from(["RR@3", "R@3", "AP@3", "nDCG@3"]))
+@given(runs, qrels, st.sampled_from(["RR@3", "R@3", "AP@3", "nDCG@3", "P@3", "Success@3", "Judged@3"]))
 def test_ties_lie_between_their_worst_and_best(run, judged, name):
     measure, frame, queries = parse(name), judged_frame(run, judged), pl.Series(QUERIES)
-    worst, best = (per_query(measure, with_ties_resolved(frame, 3, how), queries) for how in (False, True))
+    lowest = min(measure.grade, 1)
+    worst, best = (per_query(measure, with_ties_resolved(frame, 3, how, lowest), queries) for how in (False, True))
     value = per_query(measure, frame, queries)
     assert (worst <= value + 1e-12).all()
     assert (value <= best + 1e-12).all()
@@ -145,7 +162,9 @@ def test_a_constant_scorer_gets_what_the_tie_rule_says():
     assert ours("RR", run, {**{q: {"x": 1} for q in QUERIES}, "q0": {"9": 1}})["q0"] == 1
 
 
-@pytest.mark.parametrize("name", ["MRR@10", "RR@0", "R", "ASL", "RR@10 ", "RR(rel=0)@10", ""])
+@pytest.mark.parametrize(
+    "name", ["MRR@10", "RR@0", "R", "ASL", "P", "Judged", "nDCG(rel=2)@10", "RR@10 ", "RR(rel=0)@10", ""]
+)
 def test_unknown_measures_are_refused(name):
     with pytest.raises(UserError):
         parse(name)

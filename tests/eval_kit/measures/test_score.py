@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from eval_kit.files.schemas import validate
-from eval_kit.measures.score import score
+from eval_kit.measures.score import score, with_measures
 from eval_kit.release import Release
 
 MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100")
@@ -55,6 +55,26 @@ def test_real_runs_agree_with_ir_measures_query_by_query(real_scores, shared: Pa
         assert value == pytest.approx(theirs[str(ir_measures.parse_measure(measure)), query_id], abs=1e-9)
 
 
+def test_measures_that_are_asked_for_agree_with_ir_measures_on_real_runs(shared: Path, published_release: Release):
+    names = ("P@5", "P(rel=2)@20", "Judged@10", "Success(rel=2)@1", "Success@5", "nDCG@20", "RR", "AP(rel=2)@50")
+    run = shared / "real-slice" / "runs" / "splade-pp-ed.dl19.trec"
+    qrels = shared / "upstream/castorini/anserini-tools/qrels/qrels.dl19-passage.txt"
+    expected = {
+        (metric.query_id, str(metric.measure)): metric.value
+        for metric in ir_measures.iter_calc(
+            map(ir_measures.parse_measure, names),
+            list(ir_measures.read_trec_qrels(str(qrels))),
+            list(ir_measures.read_trec_run(str(run))),
+        )
+    }
+    scores = score([run], published_release, test_sets=with_measures(published_release.test_sets, names))
+    values = scores.per_query().filter(pl.col("test_set") == "dl19")
+    assert values["measure"].unique(maintain_order=True).to_list() == list(names)
+    for _, _, measure, query_id, value in values.iter_rows():
+        key = (query_id, str(ir_measures.parse_measure(measure)))
+        assert value == pytest.approx(expected[key], abs=1e-9), key
+
+
 def perfect_run(release: Release, test_set: str) -> list[str]:
     one = release.test_sets[test_set]
     judged = release.qrels(one.qrels).filter(pl.col("query_id").is_in(one.queries.implode()))
@@ -95,8 +115,9 @@ def test_the_documents_of_the_command(mini_release: Release, tmp_path: Path, com
         mean = per_query.filter(pl.col("measure") == one["measure"])["value"].mean()
         assert mean == pytest.approx(one["value"])
 
-    printed = command("eval_kit", "score", run, "--release", mini_release.folder, "--json", "-")
-    assert json.loads(printed.stdout) == document
+    printed = command("eval_kit", "score", run, "--release", mini_release.folder, "--json", "-", "--measure", "P@1")
+    [figure] = json.loads(printed.stdout)["measures"]
+    assert (figure["measure"], figure["value"]) == ("P@1", 1.0)
 
 
 def test_ties_across_a_cutoff_are_reported(mini_release: Release, tmp_path: Path):
