@@ -105,7 +105,7 @@ def grid_status(
 
     standings = of_grid(folder)
     if as_json:
-        typer.echo(json.dumps([standing.as_json() for standing in standings], ensure_ascii=False))
+        typer.echo(json.dumps([standing.as_json() for standing in standings]))
         return
     console = screen()
     console.print(layout(standings))

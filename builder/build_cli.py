@@ -165,6 +165,6 @@ def _write(draft: "Draft", out: Path, as_json: bool) -> None:
     with Console(stderr=True).status(f"writing {out}"):
         manifest = write(draft, out)
     if as_json:
-        typer.echo(json.dumps(manifest, ensure_ascii=False))
+        typer.echo(json.dumps(manifest))
     else:
         typer.echo("\n".join(summary(out, manifest)))

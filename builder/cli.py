@@ -55,7 +55,7 @@ def fidelity(
     if out is not None:
         atomic.write_text(out, report.as_markdown())
     if as_json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False))
+        typer.echo(json.dumps(report.as_json()))
     elif out is None:
         typer.echo(report.as_markdown())
     else:
@@ -71,7 +71,7 @@ def verify(folder: Folder = DEFAULT, as_json: Json = False) -> None:
     faults = [check for check in checks if check.fault]
     if as_json:
         rows = [{"check": check.what, "fault": check.fault or None} for check in checks]
-        typer.echo(json.dumps({"folder": str(folder), "faults": len(faults), "checks": rows}, ensure_ascii=False))
+        typer.echo(json.dumps({"folder": str(folder), "faults": len(faults), "checks": rows}))
     else:
         for check in checks:
             typer.echo(f"{'WRONG' if check.fault else 'ok   '} {check.what}{': ' + check.fault if check.fault else ''}")
@@ -92,7 +92,7 @@ def diff(
 
     changes = comparison.diff(open_release(old), open_release(new))
     if as_json:
-        typer.echo(json.dumps([asdict(change) for change in changes], ensure_ascii=False))
+        typer.echo(json.dumps([asdict(change) for change in changes]))
     elif changes:
         for change in changes:
             typer.echo("\n".join(change.lines()))
@@ -179,7 +179,7 @@ def publish(
             folder, repo_id, tag, dry_run=dry_run, private=private, allow_partial=allow_partial, timeout=timeout
         )
     if as_json:
-        typer.echo(json.dumps(asdict(publication), ensure_ascii=False))
+        typer.echo(json.dumps(asdict(publication)))
     else:
         typer.echo("\n".join(publication.lines(dry_run)))
 
@@ -207,7 +207,7 @@ def negatives(
         "digest": release.digest,
     }
     if as_json:
-        typer.echo(json.dumps(report, ensure_ascii=False))
+        typer.echo(json.dumps(report))
     else:
         typer.echo(
             f"{folder}: {report['negatives']:,} negatives of {report['queries']:,} queries "

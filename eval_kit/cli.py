@@ -324,7 +324,7 @@ def validate(
 
     faults = check(submission, open_release(release), allow_missing)
     if as_json:
-        typer.echo(json.dumps({"submission": str(submission), "faults": faults}, ensure_ascii=False))
+        typer.echo(json.dumps({"submission": str(submission), "faults": faults}))
     else:
         for fault in faults:
             typer.echo(fault, err=True)

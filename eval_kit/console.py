@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, printable
 from eval_kit.files import atomic
 
 WIDTH_OF_A_FILE = 160
@@ -34,13 +35,13 @@ def refuse_overwriting(inputs: Sequence[Path], outputs: Sequence[Path | None]) -
     Raises:
         UserError: naming the file; before anything is read or written.
     """
-    taken = {path.resolve() for path in inputs}
+    taken = {os.path.realpath(path) for path in inputs}
     for path in outputs:
         if path is None or path == Path("-"):
             continue
-        if path.resolve() in taken:
+        if os.path.realpath(path) in taken:
             raise UserError(f"{path}: is read, or written already, by this command; name another file to write")
-        taken.add(path.resolve())
+        taken.add(os.path.realpath(path))
 
 
 def write_json(document: Any, path: Path | None) -> bool:
@@ -51,11 +52,10 @@ def write_json(document: Any, path: Path | None) -> bool:
     """
     if path is None:
         return False
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     if path == Path("-"):
-        sys.stdout.write(text)
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
         return True
-    atomic.write_text(path, text)
+    atomic.write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return False
 
 
@@ -63,7 +63,7 @@ def write_json(document: Any, path: Path | None) -> bool:
 def status(what: str) -> Iterator[Callable[[Path], None]]:
     """Show on a terminal what is being done; yields the function that says which run is being read."""
     with Console(stderr=True).status(what) as line:
-        yield lambda run: line.update(f"reading {run.name}")
+        yield lambda run: line.update(Text(f"reading {printable(run.name)}"))
 
 
 @contextmanager

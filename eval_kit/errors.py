@@ -1,15 +1,37 @@
-"""The one exception that a user is meant to read, and how a command line shows it."""
+"""The one exception that a user is meant to read, and how a command line shows it, or anything from outside."""
 
+import io
+import os
+import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
 
 EXIT_USER_ERROR = 2
+MOST_SHOWN = 2_000
+"""Characters of a message; what it quotes may be a megabyte long."""
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class UserError(Exception):
     """Something the user can mend, said in one clear sentence (with file and line where there is one)."""
+
+
+class _EndedBySignal(SystemExit):
+    """Ctrl-C, SIGTERM or SIGHUP, which end a process by way of every ``finally``."""
+
+
+def printable(text: str, most: int = MOST_SHOWN) -> str:
+    """The text for a terminal: control, bidirectional and invisible characters written out, cut after ``most``."""
+    cut = f"… ({len(text) - most:,} characters more)" if len(text) > most else ""
+    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most])
+    return "".join(shown) + cut
 
 
 def in_one_sentence(error: BaseException) -> str:
@@ -23,18 +45,70 @@ def in_one_sentence(error: BaseException) -> str:
 def reported(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
 
-    Warnings are shown in the same plain form. A closed pipe (``| head``) ends quietly, and Ctrl-C ends with the
-    shell's usual status 130.
+    So does what the system refuses: a full disk, a loop of links, a file that nobody may read. Warnings have the same
+    plain form, and where Python treats them as errors they end the command alike. Characters that the output's encoding
+    lacks are written out. A closed pipe (``| head``) ends quietly; Ctrl-C, SIGTERM and SIGHUP end with one line and
+    the shell's usual status: 128 and the signal's number.
     """
-    warnings.showwarning = lambda message, *_: print(f"{program}: {message}", file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    warnings.showwarning = lambda message, *_: _say(program, str(message))
+    try:
+        with _signals_raised():
+            _check_arguments(sys.argv[1:])
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
+    except (UserError, Warning) as error:
+        _say(program, str(error))
+        sys.exit(EXIT_USER_ERROR)
+    except _EndedBySignal as error:
+        _say(program, "interrupted" if error.code == 128 + signal.SIGINT else "terminated")
+        raise
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(141)
+    except OSError as error:
+        _drop_output()
+        where = f"{error.filename!s}: " if error.filename is not None else ""
+        _say(program, f"{where}{error.strerror or error}")
+        sys.exit(EXIT_USER_ERROR)
+
+
+def _say(program: str, what: str) -> None:
+    print(f"{program}: {printable(what)}", file=sys.stderr)
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuse arguments that would reach the terminal as control characters wherever they are echoed."""
+    for argument in arguments:
+        if _CONTROLS.search(argument):
+            raise UserError(f"the argument {argument} holds control characters; rename the file, or write it otherwise")
+
+
+def _drop_output() -> None:
+    """Send what standard output still holds to nowhere: its other end is closed or full, and would fail again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Let the signals that end a process raise an exception; one that has a handler of its own keeps it."""
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _raise)
     try:
         yield
-    except UserError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise _EndedBySignal(128 + number)

@@ -8,6 +8,8 @@ from typing import IO
 
 import zstandard
 
+from eval_kit.errors import printable
+
 MOST_ENTRIES = 1_000
 MOST_BYTES = 64 << 30
 MOST_GROWTH = 100
@@ -67,8 +69,3 @@ def grows_too_much(path: Path) -> bool:
         except (OSError, EOFError, zlib.error, zstandard.ZstdError):
             return False
     return size > most
-
-
-def printable(text: str) -> str:
-    """The text with control and other invisible characters written out, so that it can go to a terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
-from eval_kit.exchange.safety import MOST_GROWTH, folder_faults, grows_too_much, leaves, printable
+from eval_kit.errors import UserError, printable
+from eval_kit.exchange.safety import MOST_GROWTH, folder_faults, grows_too_much, leaves
 from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
 from eval_kit.runs.covered_test_sets import covered

@@ -1,8 +1,11 @@
 """Files and folders that are replaced whole or not at all: a temporary name, fsync, rename."""
 
+import errno
 import glob
 import os
 import shutil
+import stat
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,12 +25,14 @@ ABANDONED_SECONDS = 24 * 3600
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8 to ``path``, so that a reader sees the old content or the new, never a part.
 
+    A lone surrogate, which a file name that is not UTF-8 has, is written as JSON escapes it.
+
     Raises:
         UserError: the folder does not exist, cannot be written, or the disk is full.
     """
     try:
         with whole(path) as part:
-            part.write_text(text, encoding="utf-8", newline="\n")
+            part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -37,10 +42,22 @@ def whole(path: Path) -> Iterator[Path]:
     """The name of a temporary file beside ``path``, which replaces it once the block has written it and ended.
 
     A block that fails leaves ``path`` as it was, and nothing beside it. Of two processes that write one file the last
-    to end wins.
+    to end wins. Where ``path`` is a link, the file that it leads to is replaced; a device or a pipe stays, and is
+    written to.
     """
+    kind = _kind(path)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if kind and not stat.S_ISREG(kind):
+        with tempfile.TemporaryDirectory() as elsewhere:
+            part = Path(elsewhere, "part")
+            yield part
+            with part.open("rb") as content, path.open("wb") as device:
+                shutil.copyfileobj(content, device)
+        return
+    path = Path(os.path.realpath(path))
     _clear_abandoned(path)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part = path.with_name(f"{_part(path)}{uuid.uuid4().hex}.part")
     try:
         yield part
         _sync(part)
@@ -101,8 +118,21 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def _kind(path: Path) -> int:
+    """The mode of what ``path`` leads to; 0 if there is nothing yet."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _part(path: Path) -> str:
+    """How the names of temporary files for ``path`` begin: a file system takes 255 bytes, 4 for a character."""
+    return f".{path.name[:50]}."
+
+
 def _clear_abandoned(path: Path) -> None:
-    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+    for part in path.parent.glob(f"{glob.escape(_part(path))}*.part"):
         with suppress(FileNotFoundError):
             if part.stat().st_mtime < time.time() - ABANDONED_SECONDS:
                 part.unlink()

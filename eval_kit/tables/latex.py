@@ -1,6 +1,6 @@
 """A table in LaTeX."""
 
-from eval_kit.exchange.safety import printable
+from eval_kit.errors import printable
 from eval_kit.tables.table import Cell, Column, Table
 
 _ESCAPES = str.maketrans(

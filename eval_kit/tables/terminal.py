@@ -4,7 +4,7 @@ import rich.table
 from rich.console import Console, OverflowMethod
 from rich.text import Text
 
-from eval_kit.exchange.safety import printable
+from eval_kit.errors import printable
 from eval_kit.tables.table import Cell, Table
 
 _OVERFLOW: dict[str, OverflowMethod] = {"words": "ellipsis", "anywhere": "fold", "never": "ellipsis"}

@@ -143,6 +143,30 @@ def test_a_file_has_the_permissions_of_any_other(tmp_path: Path):
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path):
     (tmp_path / "file").write_text("old")
-    for path in (tmp_path / "absent" / "file", tmp_path / "file" / "file"):
+    (tmp_path / "loop").symlink_to("loop")
+    paths = (tmp_path / "absent" / "file", tmp_path / "file" / "file", tmp_path, tmp_path / "loop", Path("/dev/full"))
+    for path in paths:
         with pytest.raises(UserError, match=f"^{path}: cannot be written: "):
             atomic.write_text(path, "text")
+
+
+def test_a_link_is_followed_and_a_device_or_pipe_written_to(tmp_path: Path):
+    (tmp_path / "inner").mkdir()
+    target, link, pipe = tmp_path / "inner" / "target", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(target)
+    for text in ("first", "second"):  # the target is made, then replaced
+        atomic.write_text(link, text)
+        assert link.is_symlink() and target.read_text() == text
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+    atomic.write_text(pipe, "through")
+    assert reader.communicate()[0] == "through" and stat.S_ISFIFO(pipe.stat().st_mode)
+    atomic.write_text(Path(os.devnull), "away")
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    assert names(tmp_path) == {"inner", "link", "pipe"} and names(tmp_path / "inner") == {"target"}
+
+
+def test_names_as_long_as_a_file_system_takes_and_text_that_utf8_cannot_hold(tmp_path: Path):
+    for name in ("a" * 255, "😀" * 63):
+        atomic.write_text(tmp_path / name, "\udcff")
+        assert (tmp_path / name).read_text() == r"\udcff"

@@ -1,0 +1,79 @@
+"""How a command ends: one line that no control character leaves, and the status that a shell expects."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_kit.errors import MOST_SHOWN, printable
+
+ENDS = """
+import sys, os, signal, time, warnings
+from pathlib import Path
+from eval_kit.errors import UserError, reported
+with reported("kit"):
+    exec(sys.stdin.buffer.read().decode())
+"""
+
+
+def ended(code: str, *arguments: str, **options) -> tuple[int, str, str]:
+    """Status, standard output and error of some code inside ``reported``."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS, *arguments], input=code, capture_output=True, text=True, timeout=60, **options
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_controls_and_bidirectional_marks_are_written_out_and_much_is_cut():
+    assert printable("a\x1b[31m\x00\u202eb\u2028\ud800é😀") == r"a\x1b[31m\x00\u202eb\u2028\ud800é😀"
+    shown = printable("x" * 1_000_000)
+    assert len(shown) < MOST_SHOWN + 50 and shown.endswith("(998,000 characters more)")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "line"),
+    [
+        (r'raise UserError("bad\x1b[2J\nname")', 2, r"bad\x1b[2J\nname"),
+        ('raise UserError("x" * 10_000)', 2, "x" * MOST_SHOWN + "… (8,000 characters more)"),
+        ('Path("/proc/self/mem").write_bytes(b"x")', 2, "Input/output error"),
+        ('Path("a").symlink_to("a"); Path("a").open()', 2, "a: Too many levels of symbolic links"),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(9)", 130, "interrupted"),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", 143, "terminated"),
+        ("os.kill(os.getpid(), signal.SIGHUP); time.sleep(9)", 129, "terminated"),
+        ('warnings.simplefilter("error"); warnings.warn("partial")', 2, "partial"),
+        ('sys.stdout = open("/dev/full", "w"); print("x")', 2, "No space left on device"),
+    ],
+)
+def test_whatever_ends_a_command_is_one_line(code: str, status: int, line: str, tmp_path: Path):
+    assert ended(code, cwd=tmp_path) == (status, "", f"kit: {line}\n")
+
+
+def test_a_signal_ends_by_way_of_every_finally(tmp_path: Path):
+    code = 'from eval_kit.files import atomic\nwith atomic.whole(Path("file")) as part:\n part.write_text("half")\n'
+    assert ended(f"{code} signal.raise_signal(signal.SIGTERM)", cwd=tmp_path)[0] == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_of_another_encoding_gets_what_it_can_hold():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    assert ended('print("20 °", "\\udcff")', env=environment) == (0, "20 \\xb0 \\udcff\n", "")
+
+
+def test_a_closed_pipe_is_silent():
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        process.stdin.write(b"print('x' * 100_000)")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("argument", ["a\x1b[31m", "a\u202eb", "a\nb"])
+def test_arguments_that_would_control_the_terminal_are_refused(argument: str):
+    status, out, err = ended("print(sys.argv)", argument)
+    assert (status, out) == (2, "") and err.startswith("kit: the argument a\\") and "holds control" in err
