@@ -1,65 +1,107 @@
 """Python processes for tests that start hundreds of them: forks of a server that has the large imports behind it.
 
-Nothing that reads ``HF_*`` at its import is imported there: each fork does so itself, in its own environment.
+A fork is a process of its own, with its own arguments, environment, folder, standard output and error, and it ends as
+``python`` would. The servers import nothing that reads ``HF_*``, but for the one of neural commands.
 """
 
-import multiprocessing
+import atexit
+import json
 import os
 import runpy
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
-IMPORTED = (
-    *(
-        "clients",
-        "polars",
-        "pyarrow.parquet",
-        "numpy",
-        "httpx2",
-        "httpcore2",
-        "jinja2",
-        "jsonschema",
-        "yaml",
-        "filelock",
-    ),
+LIGHT = (
+    *("polars", "pyarrow.parquet", "numpy", "httpx2", "httpcore2", "jinja2", "jsonschema", "yaml", "filelock"),
     *("fsspec", "anyio", "pydantic", "rich.console", "rich.progress", "rich.table", "typer", "typer._adapters"),
+    *("scipy.stats", "scipy.sparse", "sklearn.cluster", "sklearn.decomposition"),
     *("builder.cli", "builder.publish", "builder.card", "builder.verify", "builder.history"),
 )
+NEURAL = (*LIGHT, "baselines.cli", "sentence_transformers", "sentence_transformers.sparse_encoder")
 READS_ITS_ENVIRONMENT = ("huggingface_hub", "hf_xet", "tqdm", "datasets")
-TIMEOUT = 180
+TIMEOUT = 300
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(list(IMPORTED))
+type Done = subprocess.CompletedProcess[str]
 
 
-def run(arguments: list[str], environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, neural: bool = False) -> Done:
     """What ``python`` does with these arguments, in a fork where they are ``-m MODULE ...`` or ``-c CODE ...``."""
     if arguments[0] not in ("-m", "-c"):
         command = [sys.executable, *arguments]
         return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
-    with tempfile.TemporaryDirectory() as scratch:
-        files = [Path(scratch, name) for name in ("stdout", "stderr")]
-        process = _context.Process(target=_client, args=(arguments, environment, folder, files))
-        process.start()
-        process.join(TIMEOUT)
-        if process.exitcode is None:
-            process.kill()
-            raise subprocess.TimeoutExpired(arguments, TIMEOUT)
-        return subprocess.CompletedProcess(arguments, process.exitcode, *(file.read_text() for file in files))
+    request = json.dumps([list(arguments), dict(environment), str(folder or Path.cwd())]).encode()
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as error,
+        socket.socket(socket.AF_UNIX) as client,
+    ):
+        client.settimeout(TIMEOUT)
+        client.connect(_server(NEURAL if neural else LIGHT))
+        socket.send_fds(client, [len(request).to_bytes(4)], [out.fileno(), error.fileno()])
+        client.sendall(request)
+        status = int.from_bytes(client.recv(4), signed=True)
+        out.seek(0)
+        error.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), error.read())
 
 
-def _client(arguments: list[str], environment: dict[str, str], folder: Path, files: list[Path]) -> None:
-    assert not set(READS_ITS_ENVIRONMENT) & set(sys.modules)
+@cache
+def _server(modules: Sequence[str]) -> str:
+    """Start a server that has imported ``modules``; the address where it listens."""
+    folder = tempfile.TemporaryDirectory()
+    address = str(Path(folder.name, "server"))
+    process = subprocess.Popen(
+        [sys.executable, __file__, address, *modules], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    assert process.stdout and process.stdout.readline() == b"listening\n"
+    atexit.register(folder.cleanup)
+    atexit.register(process.kill)
+    return address
+
+
+def _serve(address: str, modules: Sequence[str]) -> None:
+    """Fork for every connection a process that forks the client, and tells how it ended."""
+    for module in modules:
+        __import__(module)
+    if modules == list(LIGHT):
+        assert not set(READS_ITS_ENVIRONMENT) & set(sys.modules)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen(64)
+        print("listening", flush=True)
+        while True:
+            connection, _ = server.accept()
+            if os.fork() == 0:
+                break
+            connection.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    length, files, _, _ = socket.recv_fds(connection, 4, 2)
+    with connection.makefile("rb") as stream:
+        arguments, environment, folder = json.loads(stream.read(int.from_bytes(length)))
+    if client := os.fork():
+        connection.sendall(os.waitstatus_to_exitcode(os.waitpid(client, 0)[1]).to_bytes(4, signed=True))
+        os._exit(0)
+    connection.close()
+    for number, file in enumerate(files, 1):
+        os.dup2(file, number)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    for number, file in enumerate(files, 1):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
     kind, what, *sys.argv[1:] = arguments
     if kind == "-m":
+        sys.path[0] = folder
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     else:
-        sys.argv[0] = "-c"
+        sys.path[0], sys.argv[0] = "", "-c"
         exec(what, {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], sys.argv[2:])

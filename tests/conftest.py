@@ -9,12 +9,18 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import clients
 import pytest
+from hypothesis import settings
 
 from eval_kit.release import PartialRelease, Release, open_release
 
+READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("MS_MARCO_SHIFT_SHARED", ROOT.parent / "shared"))
+
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -63,13 +69,11 @@ def command() -> Run:
     """Run ``python -m <module> <arguments>`` as a user would, from any folder, and return what it printed."""
 
     def run(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", *map(str, arguments)],
-            cwd=cwd,
-            env={**os.environ, "COLUMNS": "200", **environment},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        line = ["-m", *map(str, arguments)]
+        variables = {**os.environ, "COLUMNS": "200", **environment}
+        if any(name.startswith(READ_AT_THE_START) for name in environment):
+            whole = [sys.executable, *line]
+            return subprocess.run(whole, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
+        return clients.run(line, variables, cwd, neural=arguments[0] in ("baselines", "search"))
 
     return run

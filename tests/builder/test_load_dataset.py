@@ -4,10 +4,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import clients
 import polars as pl
 import pytest
 from drafts import QUERIES, small_draft
@@ -41,9 +41,7 @@ print(json.dumps(load_dataset("ms-marco-shift", "length", split="test")["text"][
 
 def run(script: str, place: Path, home: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", script], cwd=place, env=environment, capture_output=True, text=True, timeout=120
-    )
+    return clients.run(["-c", script], environment, place)
 
 
 def test_every_config_and_split(mini_release: Release, tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import clients
 import layouts
 import numpy as np
 import polars as pl
@@ -163,9 +163,7 @@ def test_load_dataset(release: Release, tmp_path: Path) -> None:
     )
     environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
     place = release.folder.parent
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=place, env=environment, capture_output=True, text=True, timeout=120
-    )
+    done = clients.run(["-c", program], environment, place)
     expected = f"{release.table('topic', 'test').height} ['c0', 'c1', 'c2', 'c3', 'c4']"
     assert done.stdout.splitlines()[-1:] == [expected], done.stderr
 

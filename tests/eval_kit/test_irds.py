@@ -4,9 +4,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import clients
 import polars as pl
 import pytest
 
@@ -42,14 +42,7 @@ def python(
     environment = {name: value for name, value in os.environ.items() if name != "MS_MARCO_SHIFT_RELEASE"}
     if release:
         environment["MS_MARCO_SHIFT_RELEASE"] = str(release)
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=environment | {"IR_DATASETS_HOME": str(home)},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return clients.run(arguments, environment | {"IR_DATASETS_HOME": str(home)}, cwd)
 
 
 def evaluate(release: Release, home: Path, expression: str) -> object:

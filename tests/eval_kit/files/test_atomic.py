@@ -162,7 +162,7 @@ def test_a_link_is_followed_and_a_device_or_pipe_written_to(tmp_path: Path):
     atomic.write_text(pipe, "through")
     assert reader.communicate()[0] == "through" and stat.S_ISFIFO(pipe.stat().st_mode)
     atomic.write_text(Path(os.devnull), "away")
-    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
     assert names(tmp_path) == {"inner", "link", "pipe"} and names(tmp_path / "inner") == {"target"}
 
 
