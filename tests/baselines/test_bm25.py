@@ -105,6 +105,7 @@ with reported("baselines"):
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence(tmp_path: Path):
     """Lucene itself only logs it."""
     done = subprocess.run(

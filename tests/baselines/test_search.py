@@ -76,6 +76,7 @@ def test_bm25_of_nfcorpus_is_anserinis_flat_index(shared: Path, command, tmp_pat
     assert published["values"] == {"nDCG@10": 0.325, "R@100": 0.250}
 
 
+@pytest.mark.slow
 def test_a_model_over_a_beir_folder_without_train(command, tmp_path: Path):
     folder = tmp_path / "toy"
     (folder / "qrels").mkdir(parents=True)
@@ -148,6 +149,7 @@ app(sys.argv[1:])
     assert (tmp_path / "killed" / "dense.trec").read_bytes() == (tmp_path / "whole" / "dense.trec").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_prebuilt_index_of_texts_is_searched_by_bm25(files, command, tmp_path: Path):
     bm25.index(passages(90), tmp_path / "docs")
     done = command(

@@ -11,6 +11,7 @@ from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release
 
 
+@pytest.mark.slow
 def test_bm25_loses_by_typos(mini_release: Release, tmp_path: Path, command):
     arguments = [
         "--release",

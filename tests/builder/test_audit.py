@@ -273,6 +273,7 @@ def of_the_real_lists(published_release: Release) -> dict:
     return audit(published_release)
 
 
+@pytest.mark.slow
 def test_the_real_wh_lists_share_what_is_known(of_the_real_lists: dict) -> None:
     """wha and how share 7 queries, wha and who 13, how and who 9."""
     document = of_the_real_lists
@@ -323,6 +324,7 @@ def test_shared_passages_of_the_real_restrain_lists(published_release: Release, 
                 assert (found["passages", level]["queries"], found["passages", level]["of"]) == (len(hit), n)
 
 
+@pytest.mark.slow
 def test_table_3_beside_the_paper(command, published_release: Release) -> None:
     """The share of "at least two" by the training judgements at hand is within four points of every printed figure."""
     done = command("builder", "shared-passages", published_release.folder, "--json")

@@ -189,6 +189,7 @@ def test_trec(mini_release: Release, tmp_path: Path) -> None:
     assert len(scores) == 43 and all(score["ndcg_cut_10"] == pytest.approx(1) for score in scores.values())
 
 
+@pytest.mark.slow
 def test_published_queries_are_exported_as_they_are(published_release: Release, tmp_path: Path, command: Run) -> None:
     done = command("builder", "export", published_release.folder, "--out", tmp_path)
     assert done.returncode == 0, done.stderr

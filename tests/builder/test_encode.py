@@ -90,6 +90,7 @@ def test_a_half_written_shard_is_not_taken(tmp_path: Path, monkeypatch: pytest.M
     assert np.array_equal(encode(TEXTS, Counting(), tmp_path), truth(TEXTS))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
     """160 MB of vectors under a limit of 300 MB for everything, which they break if they are held in memory twice."""
     program = """

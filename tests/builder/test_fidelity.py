@@ -124,6 +124,7 @@ def test_every_shift_says_what_cannot_be_reproduced() -> None:
     assert all(shift.limits for shift in REBUILDABLE.values())
 
 
+@pytest.mark.slow
 def test_the_published_queries_rebuilt_by_lsa(published_release: Release, tmp_path: Path) -> None:
     """FACTS §1 expects an adjusted Rand index of 0.04 and NMI of 0.07 of LSA (by plain k-means with k = 5); the whole
     procedure leaves out queries between topics. Rules, unlike topics, come out as published without exception."""

@@ -212,6 +212,7 @@ def test_parameters_out_of_range(strength: float) -> None:
         MiniParameters(queries=499)
 
 
+@pytest.mark.slow
 def test_hardness_separates_a_lexical_ranker() -> None:
     made = generate(MiniParameters(queries=4_000))
     truth = relevant(made)

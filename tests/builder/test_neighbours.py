@@ -118,6 +118,7 @@ def test_beir_loads_every_test_set(client: Client, exported: dict[str, Path], mi
         assert found[str(folder)]["qrels"] == qrels_of(mini_release, name)
 
 
+@pytest.mark.slow
 def test_mteb_evaluates_as_we_do(
     client: Client, exported: dict[str, Path], mini_release: Release, tmp_path: Path
 ) -> None:

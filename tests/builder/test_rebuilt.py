@@ -315,6 +315,7 @@ def nfcorpus(shared: Path, command: Run, tmp_path_factory: pytest.TempPathFactor
     return open_release(out)
 
 
+@pytest.mark.slow
 def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     assert not [one for one in verify(nfcorpus.folder) if one.fault]
     assert set(nfcorpus.configs) == {

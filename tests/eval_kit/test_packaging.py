@@ -45,6 +45,7 @@ def test_the_wheel_holds_what_its_pages_need(unpacked: Path, folder: str):
     assert {path.name for path in (unpacked / "eval_kit/pages" / folder).iterdir()} == names
 
 
+@pytest.mark.slow
 def test_the_wheel_scores_a_run(unpacked: Path, mini_release: Release, tmp_path: Path):
     run = tmp_path / "one.trec"
     lines = (f"{query} Q0 p 1 1.0 t\n" for query in mini_release.test_sets["dl19"].queries)

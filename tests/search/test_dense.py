@@ -144,6 +144,7 @@ def test_half_precision_is_stored_in_half_the_bytes_and_searched_alike(tmp_path:
     assert size == [60 * 32 * 4, 60 * 32 * 2]
 
 
+@pytest.mark.slow
 def test_tct_colbert_is_encoded_as_pyserini_does():
     from search import lucene
 

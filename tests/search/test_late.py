@@ -83,6 +83,7 @@ def test_exact_is_brute_force_over_many_shards(real):
         assert [score for _, score in hits] == pytest.approx([score for _, score in expected], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_index_of_tokens_scores_exactly_what_it_finds(real, tmp_path: Path):
     stored, queries, tokens, ids = real
     with pytest.raises(UserError, match="holds no faiss index of these passages"):
@@ -99,6 +100,7 @@ def test_the_index_of_tokens_scores_exactly_what_it_finds(real, tmp_path: Path):
     assert whole == [[one for one, _ in hits] for hits in expected]
 
 
+@pytest.mark.slow
 def test_plaid_finds_the_same_first_passages_in_a_smaller_index(real, tmp_path: Path):
     stored, queries, tokens, ids = real
     late.build(stored, "plaid", tmp_path)
@@ -108,6 +110,7 @@ def test_plaid_finds_the_same_first_passages_in_a_smaller_index(real, tmp_path: 
     assert all(hits == sorted(hits, key=lambda hit: -hit[1]) for hits in found)
 
 
+@pytest.mark.slow
 def test_plaid_keeps_no_tokens_and_says_so_to_whoever_asks_for_them(real, tmp_path: Path):
     _, queries, tokens, ids = real
     stored = encoded(tmp_path, tokens, ids)

@@ -248,6 +248,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["same", "changed"])
 def test_killed_at_any_step_of_the_joining_it_ends_with_the_same_index(tmp_path: Path, change: str):
     """SIGKILL before a file or folder is opened for writing, renamed or removed, while shards are joined or split."""
@@ -308,6 +309,7 @@ assert len(list(late.by_tokens(list(query[:, None]), late.load(tokens, "faiss", 
 """
 
 
+@pytest.mark.slow
 def test_1100_shards_are_searched_with_256_open_files(tmp_path: Path):
     done = subprocess.run([sys.executable, "-c", MANY, tmp_path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -56,6 +56,7 @@ def test_another_process_is_sent_the_folder_only(tmp_path: Path):
     assert pickle.loads(sent).of(["3", "4"]) == [PASSAGES[2][1], PASSAGES[3][1]]
 
 
+@pytest.mark.slow
 def test_a_look_up_takes_no_memory_for_the_other_texts(tmp_path: Path):
     """200 MB of texts, looked up within a limit of 50 MB more than Python and numpy take."""
     stored = texts.write(((f"{number}", "x" * 20_000) for number in range(10_000)), tmp_path)

@@ -101,6 +101,7 @@ print(commit_of(cell))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["biencoder", "monobert"])
 def test_a_backbone_of_the_hub_is_of_one_commit_whatever_its_branch_becomes(
     trainable_release: Release, tmp_path: Path, system: str

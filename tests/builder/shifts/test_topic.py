@@ -188,6 +188,7 @@ def test_vectors_that_are_all_alike() -> None:
         topic.topics(clusters, 5, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoder", "rand", "information"),
     [("lsa", (0.02, 0.07), (0.05, 0.11)), ("minilm", (0.20, 0.29), (0.25, 0.34))],

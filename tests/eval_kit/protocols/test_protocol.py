@@ -327,6 +327,7 @@ def test_losses_are_correlated_with_the_jaccard(oracle, command):
         assert estimate["n"] == 5
 
 
+@pytest.mark.slow
 def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, tmp_path, command):
     """Counted with plain Counters; the report draws and prints the same figure, and length stays apart."""
     release, runs, _ = oracle

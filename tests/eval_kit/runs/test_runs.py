@@ -381,7 +381,7 @@ def scratch(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("scratch") / "run"
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(text=texts(), piece_bytes=st.sampled_from([1, 30, 1 << 20]))
 @example(text=GOOD + b"\n\t", piece_bytes=1 << 20)
 @example(text=GOOD + b"\n" + UTF8_MARK + GOOD + b"\n", piece_bytes=1)

