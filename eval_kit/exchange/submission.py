@@ -4,7 +4,6 @@
 :mod:`eval_kit.exchange.safety` for what keeps it inside its folder.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,9 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError, printable
-from eval_kit.exchange.safety import MOST_GROWTH, folder_faults, grows_too_much, leaves
+from eval_kit.exchange.safety import folder_faults, leads_outside, leaves
+from eval_kit.files import strict_json
+from eval_kit.files.opening import is_file
 from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
 from eval_kit.runs.covered_test_sets import covered
@@ -109,18 +110,12 @@ def _require_folder(folder: Path) -> None:
 def _read(folder: Path) -> tuple[Any, list[str]]:
     """The document, with all that its schema finds wrong; None where it cannot be read at all."""
     path = folder / DOCUMENT
-    if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+    if not is_file(path) or leads_outside(path, folder):
         return None, [f"there is no {DOCUMENT}"]
-    if path.stat().st_size > LARGEST_DOCUMENT:
-        return None, [f"{DOCUMENT}: is larger than {LARGEST_DOCUMENT:,} bytes"]
     try:
-        document = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=_once)
-    except json.JSONDecodeError as error:
-        return None, [f"{DOCUMENT}:{error.lineno}: is not JSON: {error.msg}"]
-    except UnicodeDecodeError:
-        return None, [f"{DOCUMENT}: is not UTF-8 text"]
-    except (ValueError, RecursionError, OSError) as error:
-        return None, [f"{DOCUMENT}: cannot be read: {error}"]
+        document = strict_json.read(path, LARGEST_DOCUMENT)
+    except UserError as error:
+        return None, [str(error).replace(f"{folder}/", "")]
     faults = faults_of("submission", document)
     said = [f"{DOCUMENT}: {fault.json_path}: {_reason(fault)}" for fault in faults]
     if not isinstance(document, dict):
@@ -129,14 +124,6 @@ def _read(folder: Path) -> tuple[Any, list[str]]:
         if not str(document.get(name, "")).isprintable():
             said.append(f"{DOCUMENT}: $.{name}: holds control characters")
     return document, said
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = dict(pairs)
-    if len(keys) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} comes twice")
-    return keys
 
 
 def _reason(fault: Any) -> str:
@@ -157,15 +144,14 @@ def _listed(folder: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell 
     """The runs that can be read, each with its cell, and what is wrong with the list."""
     faults = []
     runs: dict[Path, Cell | None] = {}
-    inside = folder.resolve()
     for number, name, entry in _entries(document):
         where, path = f"{DOCUMENT}: $.runs[{number}]", folder / PurePosixPath(name)
         shown = printable(name)
         if path in runs:
             faults.append(f"{where}: {shown} is listed twice")
-        elif not path.resolve().is_relative_to(inside):
+        elif leads_outside(path, folder):
             faults.append(f"{where}: {shown} leaves the folder")
-        elif not path.is_file():
+        elif not is_file(path):
             faults.append(f"{where}: there is no file {shown}")
         else:
             cell, named = _cell(entry, document), cell_of(path)
@@ -210,7 +196,7 @@ def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
 
 def _unlisted(folder: Path, document: Mapping[str, Any]) -> list[str]:
     listed = {folder / PurePosixPath(name) for _, name, _ in _entries(document)} | {folder / DOCUMENT}
-    unlisted = sorted(path for path in folder.rglob("*") if path.is_file() and path not in listed)
+    unlisted = sorted(path for path in folder.rglob("*") if is_file(path) and path not in listed)
     return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in unlisted]
 
 
@@ -242,8 +228,6 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
 def _run_faults(folder: Path, run: Path, cell: Cell | None, release: Release, allow_missing: bool) -> list[str]:
     """A run's own faults: those of its lines, and of the test sets it covers."""
     name = printable(str(run.relative_to(folder)))
-    if grows_too_much(run):
-        return [f"{name}: unpacks to more than {MOST_GROWTH} times its size, as no run does"]
     try:
         queries = rank_judged(run, _NOTHING).queries["query_id"]
         coverage = covered(run, queries, release.test_sets, release.known_queries, allow_missing)

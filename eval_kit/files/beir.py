@@ -1,14 +1,13 @@
 """Read a folder in BEIR's format (Thakur et al., NeurIPS Datasets and Benchmarks 2021): corpus, queries, judgements."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
-from eval_kit.files.text import read_utf8
+from eval_kit.files.strict_json import decode
+from eval_kit.files.text import read_lines, whole_number
 from eval_kit.runs.reader import Faults
 
 HEADER = "query-id\tcorpus-id\tscore"
@@ -40,23 +39,19 @@ def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
     """
     faults = Faults(path)
     ids: set[str] = set()
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                entry = _json(line)
-                passage_id, title, text = (entry.get(key, "") for key in ("_id", "title", "text"))
-                if not isinstance(passage_id, str) or not passage_id:
-                    faults.add(number, 'expected a JSON object with "_id", a string')
-                elif not isinstance(title, str) or not isinstance(text, str):
-                    faults.add(number, '"title" and "text" must be strings')
-                elif passage_id in ids:
-                    faults.add(number, f"passage {passage_id} comes twice")
-                else:
-                    ids.add(passage_id)
-                    if not faults.count:
-                        yield passage_id, f"{title} {text}".strip()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}{HINT}") from error
+    for number, line in read_lines(path, HINT):
+        entry = _object(line)
+        passage_id, title, text = (entry.get(key, "") for key in ("_id", "title", "text"))
+        if not isinstance(passage_id, str) or not passage_id:
+            faults.add(number, 'expected a JSON object with "_id", a string')
+        elif not isinstance(title, str) or not isinstance(text, str):
+            faults.add(number, '"title" and "text" must be strings')
+        elif passage_id in ids:
+            faults.add(number, f"passage {passage_id} comes twice")
+        else:
+            ids.add(passage_id)
+            if not faults.count:
+                yield passage_id, f"{title} {text}".strip()
     if not ids and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
@@ -70,13 +65,9 @@ def read_queries(path: Path) -> pl.DataFrame:
     """
     faults = Faults(path)
     texts: dict[str, str] = {}
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            faults.add(number, "is not a JSON object")
-            continue
-        name, text = (entry.get(key) if isinstance(entry, dict) else None for key in ("_id", "text"))
+    for number, line in read_lines(path, HINT):
+        entry = _object(line)
+        name, text = entry.get("_id"), entry.get("text")
         if not isinstance(name, str) or not isinstance(text, str) or not name:
             faults.add(number, 'expected a JSON object with "_id" and "text", both strings')
         elif name in texts:
@@ -97,37 +88,33 @@ def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
     """
     faults = Faults(path)
     grades: dict[tuple[str, str], int] = {}
-    lines = _lines(path)
-    if lines[:1] != [HEADER]:
+    lines = read_lines(path, HINT)
+    if next(lines, (1, ""))[1] != HEADER:
         faults.add(1, "expected the header query-id, corpus-id, score, separated by tabs")
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in lines:
         fields = line.split("\t")
-        query, passage, grade = fields if len(fields) == 3 else ("", "", "")
+        query, passage, score = fields if len(fields) == 3 else ("", "", "")
+        grade = whole_number(score)
         if not (query and passage):
             faults.add(number, "expected a query id, a passage id and a grade, separated by tabs")
-        elif not grade.removeprefix("-").isdecimal() or not grade.isascii() or len(grade) > 9:
-            faults.add(number, f"the grade {grade[:40]!r} is not a whole number")
+        elif grade is None:
+            faults.add(number, f"the grade {score[:40]!r} is not a whole number")
         elif query not in queries:
             faults.add(number, f"query {query} is not in queries.jsonl")
         elif (query, passage) in grades:
             faults.add(number, f"passage {passage} comes twice for query {query}")
         else:
-            grades[query, passage] = int(grade)
+            grades[query, passage] = grade
     if not grades and not faults.count:
         faults.add(2, "the file judges nothing")
     faults.raise_any()
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], _QRELS, orient="row")
 
 
-def _lines(path: Path) -> list[str]:
-    text = read_utf8(path, HINT)
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-
-
-def _json(line: bytes) -> dict[str, Any]:
-    """The object of a line; an empty one for anything else."""
+def _object(line: str) -> dict[str, Any]:
+    """The JSON object of a line; an empty one for anything else."""
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = decode(line)
+    except ValueError:
         return {}
     return entry if isinstance(entry, dict) else {}

@@ -1,12 +1,12 @@
 """The file formats that queries and judgements come in. Every fault names its file and line."""
 
-import json
 from pathlib import Path
 
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.files.text import read_utf8
+from eval_kit.files import strict_json
+from eval_kit.files.text import read_lines, whole_number
 
 QRELS_SCHEMA = {"query-id": pl.String(), "corpus-id": pl.String(), "score": pl.Int64()}
 QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
@@ -22,7 +22,7 @@ def read_queries(path: Path) -> pl.DataFrame:
         UserError: a line without exactly one tab, an empty id or text, or an id that comes twice.
     """
     rows: dict[str, str] = {}
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in read_lines(path):
         fields = line.split("\t")
         if len(fields) != 2 or not fields[0].strip() or not fields[1].strip():
             raise UserError(f"{path}:{number}: expected a query id, a tab and a text")
@@ -43,14 +43,14 @@ def read_trec_qrels(path: Path) -> pl.DataFrame:
         UserError: a line without four fields, or a grade that is not a whole number.
     """
     rows = []
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in read_lines(path):
         fields = line.split()
         if len(fields) != 4:
             raise UserError(f"{path}:{number}: expected 4 columns (query, 0, passage, grade), found {len(fields)}")
-        try:
-            rows.append((fields[0], fields[2], int(fields[3])))
-        except ValueError:
-            raise UserError(f"{path}:{number}: the grade {fields[3]!r} is not a whole number") from None
+        grade = whole_number(fields[3])
+        if grade is None:
+            raise UserError(f"{path}:{number}: the grade {fields[3][:40]!r} is not a whole number")
+        rows.append((fields[0], fields[2], grade))
     return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
 
 
@@ -60,8 +60,8 @@ def read_json_qrels(path: Path) -> pl.DataFrame:
     Returns:
         ``query-id``, ``corpus-id``, ``score`` in file order.
     """
+    judged = strict_json.read(path)
     try:
-        judged = json.loads(path.read_text(encoding="utf-8"))
         rows = [(query, passage, int(grade)) for query, many in judged.items() for passage, grade in many.items()]
     except (ValueError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: not judgements in JSON ({{query: {{passage: grade}}}}): {error}") from error
@@ -78,11 +78,3 @@ def _sort_keys(frame: pl.DataFrame, column: str) -> list[pl.Expr]:
     if frame.schema[column] == pl.String:
         return [pl.col(column).cast(pl.Int64, strict=False), pl.col(column)]
     return [pl.col(column)]
-
-
-def _lines(path: Path) -> list[str]:
-    text = read_utf8(path)
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]

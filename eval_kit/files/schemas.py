@@ -5,10 +5,13 @@ The schemas live in the top folder ``schemas/``; the wheel carries a copy as pac
 
 import functools
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
+from eval_kit.files import strict_json
 
 
 class SchemaError(UserError):
@@ -32,12 +35,9 @@ def read(name: str, path: Path) -> Any:
     """The JSON document in ``path``, checked against ``schemas/<name>.schema.json``.
 
     Raises:
-        SchemaError: it cannot be read, is not JSON, or does not follow the schema.
+        UserError: it cannot be read, is not JSON, or (a :class:`SchemaError`) does not follow the schema.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SchemaError(f"{path}: not readable JSON: {error}") from error
+    document = strict_json.read(path)
     try:
         validate(name, document)
     except SchemaError as error:
@@ -57,12 +57,27 @@ def names() -> list[str]:
 
 @functools.cache
 def _validator(name: str) -> Any:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.validators import extend
+
+    def pattern(validator: Any, expression: str, text: Any, schema: Any) -> Iterator[ValidationError]:
+        """As JSON Schema means it: ``$`` is the very end, and a digit is an ASCII one."""
+        if isinstance(text, str) and not re.search(expression.replace("$", r"\Z"), text, re.ASCII):
+            yield ValidationError(f"{text!r} does not match {expression!r}")
+
+    def integer(checker: Any, value: Any) -> bool:
+        """Numbers that Python counts with; 1.0 is none."""
+        return isinstance(value, int) and not isinstance(value, bool)
 
     path = _folder() / f"{name}.schema.json"
     if not path.is_file():
         raise KeyError(f"no schema named {name!r}; there are {', '.join(names())}")
-    return Draft202012Validator(json.loads(path.read_text(encoding="utf-8")))
+    strict = extend(
+        Draft202012Validator,
+        {"pattern": pattern},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", integer),
+    )
+    return strict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _folder() -> Path:

@@ -1,24 +1,58 @@
-"""Read a text file whole, with its faults told by file and line."""
+"""Text from outside: UTF-8, in lines of bounded length, with its faults told by file and line."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from eval_kit.errors import UserError
+from eval_kit.files.opening import open_file
+
+LONGEST_LINE = 16 << 20
+"""Bytes: the longest documents of BEIR's datasets have some hundred thousand."""
+LARGEST_DOCUMENT = 64 << 20
+"""Bytes of a file that is read whole: a config, a manifest, a table of scores."""
+_DIGITS = 9
 
 
-def read_utf8(path: Path, hint: str = "") -> str:
-    """The file's text, line ends as they are.
+def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
+    """The text of a document, line ends as they are.
+
+    Raises:
+        UserError: it cannot be read, has more than ``most`` bytes, or (with the line) is not UTF-8.
+    """
+    with open_file(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise UserError(f"{path}: is larger than {most:,} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = content[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+
+
+def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
+    """Each line with its number, from 1, without its end (``\\n`` or ``\\r\\n``); only one is in memory.
 
     Args:
         path: the file.
         hint: is added to the sentence about a file that cannot be read.
 
     Raises:
-        UserError: it cannot be read, or (with the line) is not UTF-8.
+        UserError: the file cannot be read, or (with the line) a line is not UTF-8 or longer than any passage is.
     """
-    try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}{hint}") from error
-    except UnicodeDecodeError as error:
-        number = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    number = 0
+    with open_file(path, hint) as file:
+        while line := file.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise UserError(f"{path}:{number}: the line is longer than {LONGEST_LINE:,} bytes")
+            try:
+                yield number, line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+            except UnicodeDecodeError:
+                raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+
+
+def whole_number(text: str) -> int | None:
+    """The number that ASCII digits with or without a minus sign write, as grades are; None for anything else."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS else None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from eval_kit.runs.reader import MS_MARCO, TREC, Faults, read_pieces
+from eval_kit.runs.reader import HIGHEST_RANK, MOST_FAULTS, MS_MARCO, TREC, Faults, RunError, read_pieces
 
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
 
@@ -65,7 +65,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
     digest = _Sha256()
     pieces = read_pieces(path, digest=digest)
     try:
-        queries, hits, lines = ranker.rank(_whole_queries(pieces))
+        queries, hits, lines = ranker.rank(_whole_queries(path, pieces))
     except _ScatteredError:
         pieces.close()
         digest = _Sha256()
@@ -227,17 +227,23 @@ def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[
     name = column.removesuffix("_id")
     return [
         (line, f"{name} {value} comes twice for query {query}")
-        for line, query, value in repeats.select("line", "query_id", column).iter_rows()
+        for line, query, value in repeats.select("line", "query_id", column).head(MOST_FAULTS).iter_rows()
     ]
 
 
-def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Cut frames anew, so that the last query of each is complete."""
+def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Cut frames anew, so that the last query of each is complete.
+
+    Raises:
+        RunError: a query with more lines than a run has ranks.
+    """
     rest: pl.DataFrame | None = None
     for frame in frames:
         joined = frame if rest is None else pl.concat([rest, frame])
         last = joined["query_id"].rle().struct.field("len")[-1]
         rest = joined.tail(last)
+        if last > HIGHEST_RANK:
+            raise RunError(f"{path}: query {rest['query_id'][0]} has more than {HIGHEST_RANK:,} lines")
         if last < joined.height:
             yield joined.head(joined.height - last)
     if rest is not None:

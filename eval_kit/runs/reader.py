@@ -7,7 +7,6 @@ that it does not accept goes to a slow line-by-line check, whose only job is to 
 import gzip
 import math
 import re
-import stat
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -21,11 +20,18 @@ import polars as pl
 import zstandard
 
 from eval_kit.errors import UserError
+from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 
 PIECE_BYTES = 16 << 20
+ZSTD_BYTES = 4 << 10
+LONGEST_FIELD = 8 << 10
+"""Bytes; the longest ids, addresses of pages, have two thousand."""
+LONGEST_LINE = 64 << 10
 THREADS = 2
 HIGHEST_RANK = 10_000_000
 SHOWN_FAULTS = 5
+MOST_FAULTS = 10_000
+"""What is wrong with more lines than these is wrong with the file; nobody reads on to count them."""
 
 TREC = "query Q0 passage rank score tag"
 MS_MARCO = "query passage rank"
@@ -53,7 +59,10 @@ class RunError(UserError):
 
 
 class Faults:
-    """The faults found so far in one file; raised together, the first few in words, the rest as a count."""
+    """The faults found so far in one file; raised together, the first few in words, the rest as a count.
+
+    With :data:`MOST_FAULTS` of them they are raised at once.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,6 +74,8 @@ class Faults:
         if self.count < SHOWN_FAULTS:
             self.shown.append(f"{self.path}:{line}: {what}")
         self.count += 1
+        if self.count == MOST_FAULTS:
+            raise RunError(f"{'; '.join(self.shown)}; and at least {self.count - SHOWN_FAULTS:,} more")
 
     def raise_any(self) -> None:
         """Raise a :class:`RunError` if anything was noted."""
@@ -115,7 +126,7 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | Non
     except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError):
         faults.add(line, "the compressed file is truncated or damaged from about this line on")
     except OSError as error:
-        raise RunError(f"{path}: {error.strerror or error}") from error
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not columns and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
@@ -156,6 +167,8 @@ def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame
         return None
     if any(frame.null_count().row(0)) or not frame["rank"].is_between(0, HIGHEST_RANK).all():
         return None
+    if max(frame.select(pl.col(pl.String).str.len_bytes().max()).row(0)) > LONGEST_FIELD:
+        return None
     if columns == 3:
         return frame.select("query_id", "passage_id", "rank", score=-pl.col("rank").cast(pl.Float64))
     if not frame["score"].is_finite().all():
@@ -185,6 +198,8 @@ def _find_faults(piece: bytes, columns: int, first_line: int, faults: Faults) ->
 
 def _fault(line: bytes, columns: int | None) -> str:
     """What is wrong with a line, or nothing; ``columns`` is None if the run's first line has neither 6 nor 3."""
+    if len(line) > LONGEST_LINE:
+        return f"the line is longer than {LONGEST_LINE:,} bytes"
     if b"\0" in line:
         return "holds a zero byte; this is not a text file"
     if b"\r" in line:
@@ -200,6 +215,9 @@ def _fault(line: bytes, columns: int | None) -> str:
         return "the line is empty"
     if len(fields) != columns:
         return _wrong_columns(fields, columns)
+    texts = [field for field, kind in zip(fields, _SCHEMAS[columns].values(), strict=True) if kind == pl.String()]
+    if max(map(len, texts)) > LONGEST_FIELD:
+        return f"has a field longer than {LONGEST_FIELD:,} bytes"
     rank = fields[3] if columns == 6 else fields[2]
     looks_like = "; it looks like a score" if columns == 3 and _NUMBER.fullmatch(rank) else ""
     if not _WHOLE_NUMBER.fullmatch(rank):
@@ -229,36 +247,33 @@ def _quoted(field: bytes) -> str:
     return repr(field.decode("utf-8", "replace")[:40])
 
 
-def require_file(path: Path) -> None:
-    """Refuse what cannot be read more than once: a run is, for its digest.
+def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
+    """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd.
 
     Raises:
-        RunError: nothing there, a folder, a pipe.
+        RunError: a compressed file unpacks further than any run does.
     """
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from error
-    if not stat.S_ISREG(mode):
-        what = "folder" if stat.S_ISDIR(mode) else "pipe or device"
-        raise RunError(f"{path}: is a {what}, expected a run file")
-
-
-def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
-    """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd."""
-    require_file(path)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         magic = file.read(4)
         file.seek(0)
         raw = _Raw(file, digest)
         if magic[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=raw) as stream:  # type: ignore[call-overload]
-                yield from iter(partial(stream.read, size), b"")
+                yield from _unpacked(path, iter(partial(stream.read, size), b""))
         elif magic == b"\x28\xb5\x2f\xfd":
-            yield from _zstd_blocks(raw, size)
+            yield from _unpacked(path, _zstd_blocks(raw, size))
         else:
             while block := raw.read(raw.to_line_end(size)):
                 yield block
+
+
+def _unpacked(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    left = max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size)
+    for block in blocks:
+        left -= len(block)
+        if left < 0:
+            raise RunError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no run does")
+        yield block
 
 
 class _Raw:
@@ -275,28 +290,35 @@ class _Raw:
         return block
 
     def to_line_end(self, size: int) -> int:
-        """``size``, and as much more as it takes to end with a line."""
+        """``size``, and as much more as it takes to end with a line, unless that is too long."""
         start = self._file.tell()
         self._file.seek(start + size)
-        rest = len(self._file.readline())
+        rest = len(self._file.readline(LONGEST_LINE))
         self._file.seek(start)
         return size + rest
 
 
 def _zstd_blocks(raw: _Raw, size: int) -> Iterator[bytes]:
+    """A little at a time is unpacked: zstd may make 32,000 bytes of one."""
     frame = None
-    while compressed := raw.read(size // 8 or 1):
-        while compressed:
+    unpacked, ready = [], 0
+    while packed := raw.read(ZSTD_BYTES):
+        while packed:
             frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            yield frame.decompress(compressed)
-            compressed = frame.unused_data
+            unpacked.append(frame.decompress(packed))
+            ready += len(unpacked[-1])
+            packed = frame.unused_data
             frame = None if frame.eof else frame
+        if ready >= size:
+            yield b"".join(unpacked)
+            unpacked, ready = [], 0
+    yield b"".join(unpacked)
     if frame is not None:
         raise EOFError
 
 
 def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut blocks of bytes anew, so that each piece ends with a line."""
+    """Cut blocks of bytes anew, so that each piece ends with a line; what follows one that is too long is left out."""
     rest = b""
     for block in blocks:
         end = block.rfind(b"\n") + 1
@@ -307,5 +329,7 @@ def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
             rest = block[end:]
         else:
             rest += block
+        if len(rest) > LONGEST_LINE:
+            break
     if rest:
         yield rest

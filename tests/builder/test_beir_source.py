@@ -138,7 +138,7 @@ def test_what_a_folder_holds(tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "line", "fault"),
     [
-        ("queries.jsonl", "{not json", "queries.jsonl:5: is not a JSON object"),
+        ("queries.jsonl", "{not json", 'queries.jsonl:5: expected a JSON object with "_id"'),
         ("queries.jsonl", '{"text": "no id"}', "queries.jsonl:5: expected a JSON object with"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}', "queries.jsonl:5: query q1 comes twice"),
         ("queries.jsonl", '{"_id": "q9", "text": " "}', "queries.jsonl:5: the text is empty"),

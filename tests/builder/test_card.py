@@ -161,7 +161,7 @@ def test_reports_are_shown_while_they_are_of_this_content(tmp_path: Path, comman
     ]
     digest = open_release(folder).digest
     for content, words in (
-        ("{", "reports/audit.json: not readable JSON"),
+        ("{", "reports/audit.json:1: is not JSON"),
         ("[]", "reports/audit.json: is not a report"),
         (json.dumps({"release": {"digest": digest}}), "reports/audit.json: not a valid audit document: $"),
     ):

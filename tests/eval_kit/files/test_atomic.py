@@ -160,9 +160,9 @@ def test_a_link_is_followed_and_a_device_or_pipe_written_to(tmp_path: Path):
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
     atomic.write_text(pipe, "through")
-    assert reader.communicate()[0] == "through" and stat.S_ISFIFO(pipe.stat().st_mode)
+    assert reader.communicate()[0] == "through" and pipe.is_fifo()
     atomic.write_text(Path(os.devnull), "away")
-    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+    assert Path(os.devnull).is_char_device()
     assert names(tmp_path) == {"inner", "link", "pipe"} and names(tmp_path / "inner") == {"target"}
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from eval_kit.cli import main
 from eval_kit.measures.score import score
 from eval_kit.release import Release
-from eval_kit.runs.reader import HIGHEST_RANK, SHOWN_FAULTS, RunError, read_pieces
+from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD, SHOWN_FAULTS, RunError, read_pieces
 
 GOOD = b"q Q0 p 1 1.5 tag"
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -223,12 +223,15 @@ def test_a_bad_file_ends_the_command(name, lines, tmp_path, refusal):
 def test_what_is_no_file_is_refused(tmp_path, refusal, lines):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    (tmp_path / "loop").symlink_to("loop")
     for path, what in (
-        (tmp_path / "absent.trec", "No such file or directory"),
-        (tmp_path, "is a folder, expected a run file"),
-        (pipe, "is a pipe or device, expected a run file"),
-        (tmp_path / ("long" * 100), "File name too long"),
-        (tmp_path / "absent" / "run.trec", "No such file or directory"),
+        (tmp_path / "absent.trec", "cannot be read: No such file or directory"),
+        (tmp_path, "is a folder, expected a file"),
+        (pipe, "is a pipe or device, expected a file"),
+        (Path("/dev/zero"), "is a pipe or device, expected a file"),
+        (tmp_path / "loop", "cannot be read: Too many levels of symbolic links"),
+        (tmp_path / ("long" * 100), "cannot be read: File name too long"),
+        (tmp_path / "absent" / "run.trec", "cannot be read: No such file or directory"),
     ):
         assert refusal(path) == f"{path}: {what}"
     good = tmp_path / "good.trec"
@@ -242,7 +245,7 @@ def test_an_unreadable_file_is_refused(tmp_path, refusal):
     path = tmp_path / "secret.trec"
     path.write_bytes(GOOD)
     path.chmod(0)
-    assert refusal(path) == f"{path}: Permission denied"
+    assert refusal(path) == f"{path}: cannot be read: Permission denied"
 
 
 @pytest.mark.parametrize("name", ["score b'nan'", "unknown query", "duplicate"])
@@ -332,7 +335,7 @@ NASTY = [
     *(b"0001 10000000 10000001 9223372036854775808 -9223372036854775809".split()),
     *(one.encode() for one in ("١", "１", "−1", "1\xa0", "\u20281", "\x0b1", "1\x0c", "\x1f", "\x85", "é", "\ufeff1")),
     *(b"0" * 60 + b"1", b"0" * 25 + b"99999999999", b"-" + b"0" * 30 + b"9", b"9" * 400, b"0." + b"3" * 400),
-    *(b"x" * 5_000, b"", b"\0", b"\r", b"\xff", b"a\rb", b"\xc2"),
+    *(b"x" * 5_000, b"x" * (LONGEST_FIELD + 1), b"", b"\0", b"\r", b"\xff", b"a\rb", b"\xc2"),
 ]
 fields = st.sampled_from(NASTY) | st.binary(max_size=4).filter(lambda field: b"\n" not in field)
 changes = st.dictionaries(st.integers(0, 6), fields, max_size=2)
@@ -362,6 +365,8 @@ def parsed(line: bytes, width: int) -> tuple[str, str, float] | None:
         return None
     row = [field for field in text.replace("\t", " ").split(" ") if field]
     if len(row) != width or any(mark in text for mark in "\r\0\ufeff"):
+        return None
+    if any(len(row[place].encode()) > LONGEST_FIELD for place in ((0, 1) if width == 3 else (0, 1, 2, 5))):
         return None
     rank = row[2 if width == 3 else 3]
     if not re.fullmatch("[+-]?[0-9]+", rank) or not 0 <= int(rank) <= HIGHEST_RANK:

@@ -1,0 +1,95 @@
+"""JSON from outside: bounded in size and depth, no key twice, and no number or text that the next step cannot hold."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NoReturn
+
+from eval_kit.errors import UserError
+from eval_kit.files.text import LARGEST_DOCUMENT, read_utf8
+
+MOST_DEPTH = 64
+_LARGEST_NUMBER = 2**63
+
+
+def read(path: Path, most: int = LARGEST_DOCUMENT) -> Any:
+    """The document in a file of at most ``most`` bytes.
+
+    Raises:
+        UserError: the file cannot be read, or what :func:`parse` says.
+    """
+    return parse(read_utf8(path, most), str(path))
+
+
+def parse(text: str, where: str) -> Any:
+    """The value of a JSON text; ``where`` it comes from, for messages.
+
+    Raises:
+        UserError: ``where`` (with the line, if there is one) and why it is not JSON as it is read here.
+    """
+    try:
+        return decode(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}:{error.lineno}: is not JSON: {error.msg}") from None
+    except ValueError as error:
+        raise UserError(f"{where}: is not JSON: {error}") from None
+
+
+def decode(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: in one clause, why it is not JSON, or not as it is read here.
+    """
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from None
+    if text.count("[") + text.count("{") > MOST_DEPTH:
+        _check_depth(value)
+    if "\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds one half of a surrogate pair") from None
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        inner = [list(item.values()) if isinstance(item, dict) else item for item in level]
+        level = [item for items in inner if isinstance(items, list) for item in items]
+        if not level:
+            return
+    raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = dict(pairs)
+    if len(keys) < len(pairs):
+        seen: set[str] = set()
+        repeated = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {repeated!r} comes twice")
+    return keys
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) <= len(str(-_LARGEST_NUMBER)) else _LARGEST_NUMBER
+    if not -_LARGEST_NUMBER <= value < _LARGEST_NUMBER:
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer, parse_float=_float, parse_constant=_refuse)
