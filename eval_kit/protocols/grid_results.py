@@ -8,8 +8,7 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from eval_kit.errors import UserError
-from eval_kit.exchange.safety import printable
+from eval_kit.errors import UserError, printable
 from eval_kit.measures.score import Declared, Scores, score
 from eval_kit.protocols import in_out
 from eval_kit.release import Release
