@@ -21,6 +21,7 @@ class Checkpoint:
     model: str
     options: dict[str, Any]
     source: str
+    training_data: list[str]
     rows: list[dict[str, str]]
     remark: str = ""
 
@@ -42,3 +43,8 @@ def named(name: str) -> Checkpoint:
     if name not in known:
         raise UserError(f"there is no checkpoint {name!r}; there are {', '.join(known)}")
     return known[name]
+
+
+def training_data(model: str) -> list[str] | None:
+    """What the registered model of that Hub id or index name was trained on; None if it is not registered."""
+    return next((entry.training_data for entry in load().values() if entry.model == model), None)

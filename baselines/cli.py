@@ -296,6 +296,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
     from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
+    from eval_kit.runs import contamination
 
     retriever = _retriever(model)
     name = output.name or Path(source).resolve().name + (f".{texts.beir.resolve().name}" if texts.beir else "")
@@ -307,7 +308,10 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     index = output.out / f"{name}.{'lucene' if model.system else 'index'}"
     if model.system is not None:
         shutil.rmtree(index, ignore_errors=True)
+    training_data = _training_data(model)
     measured, *of_wordings = make_runs(retriever, collection, runs, index, Console(stderr=True), output.depth)
+    for file in runs:
+        contamination.declare(file, training_data)
     if output.json_file is not None:
         measured["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
     document = {"name": name, **measured} | ({"variations": of_wordings} if of_wordings else {})
@@ -330,6 +334,16 @@ def _retriever(model: Model) -> Any:
     if architecture in architectures.ARCHITECTURES:
         _refuse_unfit(options, architectures.options_of(architecture), architecture)
     return architectures.retriever(architecture, name, options)
+
+
+def _training_data(model: Model) -> list[str] | None:
+    """What is known of the queries that the model was trained on; BM25 was trained on none."""
+    from baselines import checkpoints
+
+    if model.system is not None:
+        return []
+    hub_id = model.model if model.checkpoint is None else checkpoints.named(model.checkpoint).model
+    return checkpoints.training_data(str(hub_id))
 
 
 def _read(texts: Texts) -> Any:

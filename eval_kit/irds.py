@@ -73,7 +73,7 @@ class ShiftQueries(BaseQueries):  # type: ignore[misc]
 
     def queries_namespace(self) -> str:
         """The collection that the query ids belong to."""
-        return _collection(self._release)
+        return self._release.collection
 
     def queries_lang(self) -> str | None:
         """English for MS MARCO; unknown for other collections."""
@@ -130,7 +130,7 @@ def register(source: str | os.PathLike[str] | None = None, revision: str | None 
         The ids that were registered now.
     """
     release = open_release(source, revision)
-    prefix = f"{_collection(release)}/shift"
+    prefix = f"{release.collection}/shift"
     docs = _docs(release)
     new = []
     for entry in [*_test_sets(release), *_variations(release), *_training_sets(release)]:
@@ -206,12 +206,7 @@ def _docs(release: Release) -> Any:
             raise UserError(f"{path.parent}: cannot be written: {error.strerror}") from error
         atomic.write_text(path, passages.write_csv(separator="\t", include_header=False, quote_style="never"))
     rows = next(table["rows"] for table in release.manifest["tables"] if table["config"] == "passages")
-    return TsvDocs(LocalDownload(path), namespace=_collection(release), count_hint=rows)
-
-
-def _collection(release: Release) -> str:
-    """The ir_datasets id of the passages' collection, or the name of those that the release brings."""
-    return str(release.manifest["collection"] or f"ms-marco-shift-{release.manifest['kind']}")
+    return TsvDocs(LocalDownload(path), namespace=release.collection, count_hint=rows)
 
 
 def _register_default() -> None:

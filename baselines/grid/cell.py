@@ -11,10 +11,12 @@ from typing import Any
 
 import polars as pl
 
+from baselines import checkpoints
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names
+from eval_kit.runs.contamination import training_set_id
 from eval_kit.shifts import SHIFTS
 
 
@@ -81,6 +83,22 @@ class Cell:
             raise UserError(f"{self.release.folder}: holds no queries to test {self.place.shift} on")
         texts = [self.release.table(*table).select("query_id", "text") for table in tables]
         return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
+
+    def training_data(self) -> list[str] | None:
+        """The queries that the model was trained on, its backbone and its teacher included.
+
+        Returns:
+            Sources as :mod:`eval_kit.runs.contamination` reads them; None where those of the teacher are unknown. A
+            backbone that is not a registered checkpoint counts as pretrained without queries.
+        """
+        backbone, teacher = self.options.get("backbone"), self.options.get("teacher")
+        if backbone is None:
+            return []
+        sources = [training_set_id(self.release, self.place.shift, self.place.held_out)]
+        if isinstance(backbone, str):
+            sources += checkpoints.training_data(backbone) or []
+        of_teacher = [] if teacher is None else checkpoints.training_data(teacher)
+        return None if of_teacher is None else list(dict.fromkeys(sources + of_teacher))
 
     def portable(self) -> "Cell":
         """The cell for a process elsewhere: absolute paths, and no tables that the release has read so far."""

@@ -18,7 +18,7 @@ from baselines.training import torchrun
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.measures.score import score
-from eval_kit.runs import names, writer
+from eval_kit.runs import contamination, names, writer
 from search.passages import passages
 from search.retriever import Retriever, lines
 from search.shards import index_bytes
@@ -106,10 +106,14 @@ def search(cell: Cell, retriever: Retriever, report: Report) -> None:
 
 
 def publish(cell: Cell) -> None:
-    """Link the finished run to the grid's ``runs`` folder (copy it, where the file system has no links)."""
+    """Link the finished run to the grid's ``runs`` folder (copy it, where the file system has no links).
+
+    Beside it stands what its model was trained on.
+    """
+    cell.published.parent.mkdir(exist_ok=True)
+    contamination.declare(cell.published, cell.training_data())
     if cell.published.exists() and cell.published.samefile(cell.run):
         return
-    cell.published.parent.mkdir(exist_ok=True)
     with atomic.whole(cell.published) as part:
         try:
             part.hardlink_to(cell.run)

@@ -13,6 +13,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
+from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, RESAMPLES, holm_corrected, paired_t_test, resampled_means
 from eval_kit.tables.frames import to_pandas
 
@@ -23,6 +24,7 @@ ROWS = {
     "system": pl.String(),
     "queries": pl.Int64(),
     "missing": pl.Int64(),
+    "trained_on": contamination.COLUMN,
     "value": pl.Float64(),
     "difference": pl.Float64(),
     "low": pl.Float64(),
@@ -42,8 +44,8 @@ class Comparison:
             and ``In`` or ``Out`` (for ReSTrain with its size) for grids. ``difference`` is the system's mean minus
             the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), the paired t-test's ``p``,
             ``p_holm`` corrected over all systems and test sets of a measure, and Cohen's ``d``; all null in the
-            baseline's rows.
-        values: ``system``, ``test_set``, ``figure``, ``measure``, ``query_id``, ``value``, ``missing``.
+            baseline's rows. ``trained_on`` is whether the system was trained on queries of the test set.
+        values: ``system``, ``test_set``, ``figure``, ``measure``, ``query_id``, ``value``, ``missing``, ``trained_on``.
         systems: in the order of the columns, the baseline first.
         left_out: systems and test sets that the baseline does not cover: ``system: test set``.
         provenance: release, kit version and tie rule that all share, ``runs``, ``resamples`` and ``seed``.
@@ -174,7 +176,8 @@ def _compared(
         (str(measure), str(name)): group["value"].to_numpy()
         for (measure, name), group in values.group_by("measure", "system", maintain_order=True)
     }
-    lacking = dict(values.group_by("system").agg(pl.col("missing").max()).iter_rows())
+    worst = values.group_by("system").agg(pl.col("missing", "trained_on").max())
+    shared = worst.rows_by_key("system", named=True, unique=True)
     base, *rest = systems
     measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)
     pairs = [(measure, name) for measure in measures for name in rest]
@@ -187,7 +190,7 @@ def _compared(
         for name in systems:
             own = columns[measure, name]
             row = {"test_set": test_set, "figure": figure, "measure": measure, "system": name}
-            row |= {"queries": len(own), "missing": lacking[name], "value": float(own.mean())}
+            row |= {"queries": len(own), "value": float(own.mean()), **shared[name]}
             if name != base:
                 test = paired_t_test(own, columns[measure, base])
                 low, high = intervals[measure, name]

@@ -48,7 +48,10 @@ def _entries(
     grid = [run for run, cell in submission.runs.items() if cell is not None and SHIFTS[cell.shift].clustered]
     single = [run for run, cell in submission.runs.items() if cell is None]
 
-    def entry(shift: str, test_set: str, measure: str, figure: str, *values: float | None) -> Entry:
+    def declared(run: Path) -> list[str]:
+        return submission.training_data
+
+    def entry(shift: str, test_set: str, measure: str, trained_on: str, figure: str, *values: float | None) -> Entry:
         value, low, high = values
         assert value is not None
         return Entry(
@@ -63,18 +66,19 @@ def _entries(
             low=low,
             high=high,
             release_digest=release.digest,
+            trained_on=trained_on,
             source=source,
         )
 
     if grid:
-        for shift, results in protocols(grid, release, allow_missing=allow_missing, on_run=on_run).results.items():
+        results_of = protocols(grid, release, allow_missing=allow_missing, on_run=on_run, declared=declared).results
+        for shift, results in results_of.items():
             for row in results.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
                 for figure in ("avg_in", "out", "rel_loss"):
                     values = (row[figure], row[f"{figure}_low"], row[f"{figure}_high"])
-                    yield entry(shift, f"{shift}.{row['cluster']}", row["measure"], figure, *values)
+                    yield entry(shift, f"{shift}.{row['cluster']}", row["measure"], row["trained_on"], figure, *values)
     if single:
         test_sets = release.test_sets
-        for scored in score(single, release, allow_missing, on_run).figures:
-            yield entry(
-                test_sets[scored.test_set].shift, scored.test_set, scored.measure, "value", scored.value, None, None
-            )
+        for scored in score(single, release, allow_missing, on_run, declared=declared).figures:
+            about = (test_sets[scored.test_set].shift, scored.test_set, scored.measure, scored.trained_on)
+            yield entry(*about, "value", scored.value, None, None)

@@ -17,6 +17,7 @@ from eval_kit.exchange import submission
 from eval_kit.files.schemas import validate
 from eval_kit.measures.score import Figure, Scores, score, with_measures
 from eval_kit.release import Release
+from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell
 from eval_kit.shifts import SHIFTS
 
@@ -28,6 +29,7 @@ _VALUES = {
     "query_id": pl.String(),
     "value": pl.Float64(),
     "missing": pl.Int64(),
+    "trained_on": contamination.COLUMN,
 }
 _PER_QUERY = {
     "run": pl.String(),
@@ -49,7 +51,8 @@ class Source:
         name: of the file or folder, for messages.
         systems: in their order.
         values: ``system``, ``test_set``, ``figure`` (see :class:`eval_kit.exchange.compare.Comparison`), ``measure``,
-            ``query_id``, ``value``, ``missing`` (queries that the run lacks).
+            ``query_id``, ``value``, ``missing`` (queries that the run lacks), ``trained_on`` (whether the model was
+            trained on queries of the test set).
         provenance: as in scores.schema.json.
     """
 
@@ -105,7 +108,7 @@ def load(
 
 def of_scores(name: str, scores: Scores) -> Source:
     """Each run of some scores as a system of its own."""
-    plain = scores.per_query_with_missing().rename({"run": "system"}).with_columns(figure=pl.lit(""))
+    plain = scores.per_query_in_full().rename({"run": "system"}).with_columns(figure=pl.lit(""))
     systems = list(dict.fromkeys(figure.run for figure in scores.figures))
     return Source(name, systems, plain.select(list(_VALUES)), scores.provenance)
 
@@ -128,16 +131,17 @@ def of_submission(
     """
     opened = submission.open_submission(path, release)
     test_sets = with_measures(release.test_sets, measures)
-    scores = score(list(opened.runs), release, allow_missing, on_run, test_sets)
+    declared = opened.training_data
+    scores = score(list(opened.runs), release, allow_missing, on_run, test_sets, lambda run: declared)
     names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
     cells = dict(zip(names, opened.runs.values(), strict=True))
-    values = scores.per_query_with_missing()
+    values = scores.per_query_in_full()
     plain = values.filter(pl.col("run").is_in([name for name, cell in cells.items() if cell is None]))
     plain = plain.with_columns(figure=pl.lit(""))
     if plain.select(_KEYS).is_duplicated().any():
         twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
         raise UserError(f"{path}: two of its runs cover {twice}; which one stands for the system cannot be told")
-    whole = pl.concat([plain.select(*_KEYS, "value", "missing"), _in_and_out(values, cells, release)])
+    whole = pl.concat([plain.select(*_KEYS, "value", "missing", "trained_on"), _in_and_out(values, cells, release)])
     whole = whole.with_columns(system=pl.lit(opened.system)).select(list(_VALUES))
     return Source(str(path), [opened.system], whole, scores.provenance)
 
@@ -172,19 +176,20 @@ def of_document(path: Path) -> Source:
         .agg(pl.col("value").mean(), pl.len(), pl.col("query_id").n_unique().alias("distinct"))
         .iter_rows()
     }
-    missing = []
+    of_figures = []
     for entry in document["measures"]:
         key = (entry["run"], entry["test_set"], entry["measure"])
         mean, rows, distinct = computed.pop(key, (0.0, 0, 0))
         if rows != entry["queries"] or distinct != rows or abs(mean - entry["value"]) > 1e-9 * max(1.0, abs(mean)):
             raise UserError(f"{table}: does not give the document's {key[2]} of {key[0]} on {key[1]}; score again")
-        missing.append((*key, entry["missing"]))
+        of_figures.append((*key, entry["missing"], entry["trained_on"]))
     if computed:
         run, test_set, measure = next(iter(computed))
         raise UserError(f"{table}: has {measure} of {run} on {test_set}, which {path.name} has not; score again")
     names = ("run", "test_set", "measure")
-    lacking = pl.DataFrame(missing, {**dict.fromkeys(names, pl.String()), "missing": pl.Int64()}, orient="row")
-    whole = values.join(lacking, on=names, maintain_order="left").rename({"run": "system"})
+    columns = {name: _VALUES.get(name, pl.String()) for name in (*names, "missing", "trained_on")}
+    same_for_all = pl.DataFrame(of_figures, columns, orient="row")
+    whole = values.join(same_for_all, on=names, maintain_order="left").rename({"run": "system"})
     systems = whole["system"].unique(maintain_order=True).to_list()
     whole = whole.with_columns(figure=pl.lit("")).select(list(_VALUES))
     return Source(str(path), systems, whole, document["provenance"])
@@ -224,11 +229,11 @@ def _of_runs(scored: Scores) -> dict[str, Source]:
 
 
 def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Release) -> pl.DataFrame:
-    """``In`` and ``Out`` of every grid: each query's mean over models (and seeds), and the most queries missing."""
+    """``In`` and ``Out`` of every grid: each query's mean over models (and seeds), and the worst of the rest."""
     in_grids = [(run, cell.shift, cell.held_out) for run, cell in cells.items() if cell is not None]
     columns = dict.fromkeys(("run", "shift", "held_out"), pl.String())
     rows = values.join(pl.DataFrame(in_grids, columns, orient="row"), on="run", maintain_order="left")
-    figures = [pl.DataFrame(schema={**_VALUES, "shift": pl.String()}).select(*_KEYS, "value", "missing")]
+    figures = [pl.DataFrame(schema={**_VALUES, "shift": pl.String()}).select(*_KEYS, "value", "missing", "trained_on")]
     for (name,), grid in rows.group_by("shift", maintain_order=True):
         shift = SHIFTS[str(name)]
         figure = pl.when("is_out").then(pl.lit("Out")).otherwise(pl.lit("In"))
@@ -237,7 +242,7 @@ def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Re
         compared = shift.roles(grid, release).with_columns(figure=figure)
         figures.append(
             compared.group_by(_KEYS, maintain_order=True)
-            .agg(pl.col("value").mean(), pl.col("missing").max())
+            .agg(pl.col("value").mean(), pl.col("missing", "trained_on").max())
             .select(figures[0].columns)
         )
     return pl.concat(figures)

@@ -46,6 +46,11 @@ class Submission:
         """The system's name: text from a stranger, to be escaped wherever it is shown."""
         return str(self.document["system"])
 
+    @property
+    def training_data(self) -> list[str]:
+        """Every source that the system was trained on, as its authors declare it."""
+        return list(self.document["training_data"])
+
 
 def validate(folder: Path, release: Release, allow_missing: bool = False) -> list[str]:
     """All that is wrong with a submission, one sentence each; an empty list if nothing is.

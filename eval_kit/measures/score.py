@@ -12,10 +12,14 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse, per_query, with_ties_resolved
 from eval_kit.release import Release, TestSet
+from eval_kit.runs import contamination
+from eval_kit.runs.contamination import TrainedOn
 from eval_kit.runs.covered_test_sets import Coverage, complete, covered
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.tables.frames import to_pandas
+
+type Declared = Callable[[Path], Sequence[str] | None]
 
 _FIGURES = {
     "run": pl.String(),
@@ -27,6 +31,7 @@ _FIGURES = {
     "ties_at_cutoff": pl.Int64(),
     "worst": pl.Float64(),
     "best": pl.Float64(),
+    "trained_on": contamination.COLUMN,
 }
 
 
@@ -44,10 +49,11 @@ class Figure:
     worst: float | None
     best: float | None
     per_query: pl.DataFrame
+    trained_on: TrainedOn = TrainedOn.UNKNOWN
 
     def as_json(self) -> dict[str, Any]:
         """The entry of the scores document."""
-        names = ("run", "test_set", "measure", "value", "queries", "missing", "ties_at_cutoff")
+        names = ("run", "test_set", "measure", "value", "queries", "missing", "ties_at_cutoff", "trained_on")
         entry = {name: getattr(self, name) for name in names}
         return entry if self.worst is None else entry | {"worst": self.worst, "best": self.best}
 
@@ -77,10 +83,13 @@ class Scores:
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row a query and measure."""
-        return self.per_query_with_missing().drop("missing")
+        return self.per_query_in_full().drop("missing", "trained_on")
 
-    def per_query_with_missing(self) -> pl.DataFrame:
-        """The same, with ``missing``: how many queries of the test set the run lacks."""
+    def per_query_in_full(self) -> pl.DataFrame:
+        """The same, with what holds for all queries of a test set.
+
+        ``missing`` is how many of them the run lacks; ``trained_on``, whether its model was trained on any.
+        """
         return pl.concat(
             figure.per_query.select(
                 pl.lit(figure.run).alias("run"),
@@ -89,6 +98,7 @@ class Scores:
                 "query_id",
                 "value",
                 pl.lit(figure.missing, pl.Int64).alias("missing"),
+                pl.lit(figure.trained_on, contamination.COLUMN).alias("trained_on"),
             )
             for figure in self.figures
         )
@@ -100,6 +110,7 @@ def score(
     allow_missing: bool = False,
     on_run: Callable[[Path], object] = lambda run: None,
     test_sets: Mapping[str, TestSet] | None = None,
+    declared: Declared = contamination.declared_beside,
 ) -> Scores:
     """Score run files against a release.
 
@@ -109,6 +120,7 @@ def score(
         allow_missing: score test sets that a run covers only in part.
         on_run: called with each run before it is read.
         test_sets: to score on in place of the release's own, for other measures or queries of it.
+        declared: what the model that made a run was trained on; None where that is unknown.
 
     Raises:
         UserError: a run that cannot be used; nothing is scored then.
@@ -118,7 +130,7 @@ def score(
     def choose(run: Path, queries: pl.Series) -> Coverage:
         return covered(run, queries, candidates, release.known_queries, allow_missing)
 
-    return _scores(runs, release, candidates.values(), choose, on_run)
+    return _scores(runs, release, candidates.values(), choose, on_run, declared)
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
@@ -161,6 +173,7 @@ def _scores(
     test_sets: Collection[TestSet],
     choose: Callable[[Path, pl.Series], Coverage],
     on_run: Callable[[Path], object],
+    declared: Declared = contamination.declared_beside,
 ) -> Scores:
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
     splits = sorted({test_set.qrels for test_set in test_sets})
@@ -174,8 +187,11 @@ def _scores(
         on_run(run)
         ranked = rank_judged(run, judged, cutoffs)
         coverage = choose(run, ranked.queries["query_id"])
-        figures += _figures(name, ranked, qrels, coverage.test_sets)
-        sources.append(source_of(name, ranked, coverage))
+        training_data = declared(run)
+        trained_on = {each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets}
+        for figure in _figures(name, ranked, qrels, coverage.test_sets):
+            figures.append(replace(figure, trained_on=trained_on[figure.test_set]))
+        sources.append(source_of(name, ranked, coverage) | {"training_data": training_data})
     provenance = {
         "kit_version": __version__,
         "release": {

@@ -12,6 +12,7 @@ from eval_kit.files import atomic
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
 from eval_kit.release import reference
+from eval_kit.runs.contamination import worst
 
 FIGURES = ("avg_in", "out", "rel_loss", "value")
 ALL = "mean of all"
@@ -45,6 +46,8 @@ class Entry:
         release_digest: of the release that was scored on; empty for published figures.
         published: taken from a paper, not scored here.
         source: the paper and table, or where the submission is.
+        trained_on: whether the model was trained on queries of the test set (:mod:`eval_kit.runs.contamination`); the
+            papers' own models were not.
     """
 
     system: str
@@ -60,6 +63,7 @@ class Entry:
     release_digest: str = ""
     published: bool = False
     source: str = ""
+    trained_on: str = "no"
 
     def __post_init__(self) -> None:
         """Check what the page relies on.
@@ -101,6 +105,7 @@ class _Row:
 
     about: Entry
     test_set: str
+    trained_on: str
     figures: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
 
 
@@ -147,7 +152,7 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
 def _rows(entries: Sequence[Entry]) -> list[_Row]:
     rows: dict[tuple[str | bool, ...], _Row] = {}
     for entry in entries:
-        row = rows.setdefault((*_identity(entry), entry.test_set), _Row(entry, entry.test_set))
+        row = rows.setdefault((*_identity(entry), entry.test_set), _Row(entry, entry.test_set, entry.trained_on))
         if entry.figure in row.figures:
             raise UserError(f"{entry.system} on {entry.test_set}: {entry.figure} of {entry.measure} comes twice")
         row.figures[entry.figure] = (entry.value, entry.low, entry.high)
@@ -165,7 +170,7 @@ def _means(rows: Sequence[_Row]) -> list[_Row]:
         about = group[0].about
         if len(group) < max(2, len(sets[about.shift, about.measure])):
             continue
-        mean = _Row(about, ALL)
+        mean = _Row(about, ALL, worst(row.trained_on for row in group))
         for figure in FIGURES:
             values = [row.figures[figure][0] for row in group if figure in row.figures]
             if len(values) == len(group):

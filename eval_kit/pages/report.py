@@ -57,6 +57,7 @@ def write_report(
         scale=span(end for standing in every for end in (standing.loss, standing.low, standing.high)),
         tables={shift: _tables(grid, shift) for shift in grid.results},
         matrices={shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
+        contaminated=grid.contaminated(),
         every_loss=to_html(papers.every_loss(grid.results)),
         figures=figures(grid, pairs, systems, release, r),
         explorer=explorer(grid, pairs, systems, release, r),

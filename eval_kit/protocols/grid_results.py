@@ -8,10 +8,11 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from eval_kit.errors import UserError
-from eval_kit.measures.score import Scores, score
+from eval_kit.errors import UserError, printable
+from eval_kit.measures.score import Declared, Scores, score
 from eval_kit.protocols import in_out
 from eval_kit.release import Release
+from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.tables import papers
@@ -67,7 +68,12 @@ class Protocols:
             console.rule(shift)
             for table in self._tables(shift):
                 console.print(table)
-        console.print(NOT_SIGNIFICANT, style="dim", soft_wrap=True)
+        for note in (NOT_SIGNIFICANT, *self.contaminated()):
+            console.print(printable(note), style="dim", soft_wrap=True, markup=False)
+
+    def contaminated(self) -> list[str]:
+        """Which systems were trained on queries that they are scored on, and of which nobody knows."""
+        return contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())
 
     def as_text(self, format: str) -> str:
         """The papers' tables in ``markdown`` or ``latex``, each with its shift in its notes; or all rows as ``csv``."""
@@ -75,7 +81,7 @@ class Protocols:
             return self.to_polars().write_csv()
         render = {"markdown": to_markdown, "latex": to_latex}[format]
         tables = [
-            replace(table, notes=[f"{shift} {table.title}".strip(), NOT_SIGNIFICANT])
+            replace(table, notes=[f"{shift} {table.title}".strip(), NOT_SIGNIFICANT, *self.contaminated()])
             for shift in self.results
             for table in self._tables(shift)
         ]
@@ -105,6 +111,7 @@ def protocols(
     seed: int = 0,
     allow_missing: bool = False,
     on_run: Callable[[Path], object] = lambda run: None,
+    declared: Declared = contamination.declared_beside,
 ) -> Protocols:
     """Every protocol that the given grid runs make complete.
 
@@ -115,6 +122,7 @@ def protocols(
         seed: of the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
+        declared: what the model that made a run was trained on, as for :func:`eval_kit.measures.score.score`.
 
     Raises:
         UserError: a name that tells no cell, a missing cell (with the file name expected), or a run that does not
@@ -122,7 +130,7 @@ def protocols(
     """
     cells = dict(runs) if isinstance(runs, Mapping) else named(runs)
     grid(cells.values(), release)
-    scores = score([*runs, *untrained], release, allow_missing, on_run)
+    scores = score([*runs, *untrained], release, allow_missing, on_run, declared=declared)
     values = _values(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
@@ -132,20 +140,42 @@ def protocols(
         clusters[shift] = SHIFTS[shift].parts(release)
         _refuse_foreign_runs(SHIFTS[shift], cells, of_shift, release)
         matrices[shift] = in_out.matrix(of_shift)
-        results[shift] = in_out.losses(of_shift, SHIFTS[shift], release, seed)
+        losses = in_out.losses(of_shift, SHIFTS[shift], release, seed)
+        trained_on = _trained_on(scores, cells, SHIFTS[shift], release)
+        results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
     provenance = {**scores.provenance, "seed": seed}
     return Protocols(values, results, matrices, _untrained(scores, untrained), clusters, provenance)
 
 
+def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: Release) -> pl.DataFrame:
+    """Whether any of a system's models was trained on queries that it is scored on.
+
+    Returns:
+        ``system``, ``cluster`` if the shift has clusters, and ``trained_on``.
+    """
+    figures = scores.to_polars().filter(pl.col("test_set").is_in(shift.test_sets(release)))
+    in_grid = figures.join(_by_run(cells), on="run").filter(pl.col("shift") == shift.name)
+    cluster = pl.col("test_set").str.strip_prefix(f"{shift.name}.").alias("cluster")
+    keys = ["system", *([cluster] if shift.clustered else [])]
+    return in_grid.group_by(keys, maintain_order=True).agg(pl.col("trained_on").max())
+
+
 def _values(scores: Scores, cells: dict[Path, Cell]) -> pl.DataFrame:
+    return scores.per_query().join(_by_run(cells), on="run", how="inner", maintain_order="left")
+
+
+def _by_run(cells: dict[Path, Cell]) -> pl.DataFrame:
+    """The cell of each run, by the run's name and by its path: ``run``, ``system``, ``shift``, ``held_out``, ``seed``.
+
+    Two runs of one name are known by their paths, so that the rest match nothing.
+    """
     by_name = {run_name(run): cell for run, cell in cells.items()}
     by_name |= {str(run): cell for run, cell in cells.items()}
-    of_runs = pl.DataFrame(
+    return pl.DataFrame(
         [(name, cell.system, cell.shift, cell.held_out, cell.seed) for name, cell in by_name.items()],
         {"run": pl.String, "system": pl.String, "shift": pl.String, "held_out": pl.String, "seed": pl.Int64},
         orient="row",
     )
-    return scores.per_query().join(of_runs, on="run", how="inner", maintain_order="left")
 
 
 def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataFrame, release: Release) -> None:

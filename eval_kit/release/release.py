@@ -108,6 +108,11 @@ class Release:
         return str(self.manifest["digest"])
 
     @property
+    def collection(self) -> str:
+        """The ir_datasets id of the passages' collection, or the name of those that the release brings."""
+        return str(self.manifest["collection"] or f"ms-marco-shift-{self.manifest['kind']}")
+
+    @property
     def missing(self) -> list[str]:
         """What a partial release lacks; empty in a complete one."""
         return [item["what"] for item in self.manifest["missing"]]

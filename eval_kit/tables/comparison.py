@@ -7,6 +7,7 @@ from rich.console import Console
 
 from eval_kit.exchange.compare import Comparison
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
+from eval_kit.runs import contamination
 from eval_kit.tables import terminal
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.markdown import to_markdown
@@ -27,7 +28,7 @@ def table(comparison: Comparison) -> Table:
     for (test_set, figure, name), by_system in by_key.items():
         measure = parse(name)
         line: list[Cell | str] = [f"{test_set} {figure}".strip(), name, f"{by_system[base]['queries']:,}"]
-        line.append(measure.show(by_system[base]["value"]))
+        line.append(_value(by_system[base], measure))
         for system in compared:
             line += _value_and_difference(by_system.get(system), measure)
         lines.append(line)
@@ -57,7 +58,11 @@ def show(comparison: Comparison, console: Console) -> None:
 FORMATS: dict[str, Callable[[Comparison], str]] = {"markdown": markdown, "latex": latex, "csv": csv}
 
 
-def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple[str, str | Cell]:
+def _value(row: dict[str, Any], measure: Measure) -> Cell:
+    return Cell(measure.show(row["value"]), mark=contamination.mark(row["trained_on"]))
+
+
+def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple[str | Cell, str | Cell]:
     """A system's value, and its difference with the interval; empty where it does not cover the test set."""
     if row is None:
         return "", ""
@@ -65,7 +70,7 @@ def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple
     if row["low"] is not None:
         difference += f" [{measure.show(row['low'], signed=True)}, {measure.show(row['high'], signed=True)}]"
     significant = row["p_holm"] is not None and row["p_holm"] < 0.05
-    return measure.show(row["value"]), Cell(difference, mark="" if significant else "°")
+    return _value(row, measure), Cell(difference, mark="" if significant else "°")
 
 
 def _notes(comparison: Comparison) -> list[str]:
@@ -85,6 +90,7 @@ def _notes(comparison: Comparison) -> list[str]:
         f"Missing from {row['system']}: {row['missing']:,} queries of {row['test_set']} (scored as empty)"
         for row in lacking.iter_rows(named=True)
     ]
+    notes += contamination.notes(comparison.rows.select("system", "trained_on").iter_rows())
     if comparison.left_out:
         notes.append(f"Not compared, as covered by one side only: {'; '.join(comparison.left_out)}")
     return notes

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.measures.definitions import Measure, parse
+from eval_kit.runs import contamination
 from eval_kit.tables.table import Cell, Column, LossBar, Row, Table, interval, loss
 
 
@@ -36,7 +37,7 @@ def ms_shift(
         cells = [by_cluster[cluster] for cluster in clusters]
         groups.append(
             [
-                [system, "Avg In", *(_mean(cell, "avg_in", shown, best) for cell in cells)],
+                [_system(cells), "Avg In", *(_mean(cell, "avg_in", shown, best) for cell in cells)],
                 [None, "Out", *(_mean(cell, "out", shown, best) for cell in cells)],
                 [None, "Rel Loss", *(_rel_loss(cell, shown, best) for cell in cells)],
             ]
@@ -95,6 +96,11 @@ def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
     return Table(columns, [lines], title="Every loss", sorted_by="Rel Loss")
 
 
+def _system(rows: Sequence[Mapping[str, Any]]) -> Cell:
+    """The system of these results, marked if one of its models was trained on queries that it is scored on."""
+    return Cell(rows[0]["system"], mark=max(contamination.mark(row["trained_on"]) for row in rows))
+
+
 def _mean(row: Mapping[str, Any], figure: str, measure: Measure, best: Mapping[tuple[str, str], float]) -> Cell:
     return Cell(measure.show_as_ecir_2023(row[figure]), bold=best.get((row["cluster"], figure)) == row[figure])
 
@@ -117,7 +123,7 @@ def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
     return [
         shift,
         row.get("cluster") or row.get("size") or "",
-        row["system"],
+        _system([row]),
         row["measure"],
         *ends,
         *means,
@@ -130,8 +136,8 @@ def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
 def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
     """One row a system: Inter., Extra. and Δ of every measure."""
     lines: list[Row] = []
-    for (system,), rows in results.group_by("system", maintain_order=True):
-        cells: list[Cell | str] = [str(system)]
+    for _, rows in results.group_by("system", maintain_order=True):
+        cells: list[Cell | str] = [_system(rows.to_dicts())]
         for row in rows.iter_rows(named=True):
             show = parse(row["measure"]).show_as_cikm_2022
             cells += [show(row["avg_in"]), show(row["out"]), _delta(row, marks)]

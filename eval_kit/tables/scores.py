@@ -5,7 +5,8 @@ from rich.text import Text
 
 from eval_kit.measures.definitions import parse
 from eval_kit.measures.score import Figure, Scores
-from eval_kit.tables.table import Column, Table
+from eval_kit.runs import contamination
+from eval_kit.tables.table import Cell, Column, Table
 
 
 def print_scores(scores: Scores, console: Console) -> None:
@@ -38,7 +39,8 @@ def _table(measures: tuple[str, ...], group: dict[tuple[str, str], list[Figure]]
     for test_set, run in sorted(group, key=lambda row: test_sets.index(row[0])):
         figures = group[test_set, run]
         values = [parse(figure.measure).show(figure.value) for figure in figures]
-        lines.append([test_set, run, f"{figures[0].queries:,}", *values])
+        trained_on = contamination.mark(figures[0].trained_on)
+        lines.append([test_set, Cell(run, mark=trained_on), f"{figures[0].queries:,}", *values])
     return Table(columns, [lines])
 
 
@@ -69,6 +71,7 @@ def _notes(scores: Scores) -> list[str]:
                 f"{source['run']}: the ranks of {source['rank_contradictions']:,} queries contradict their scores; "
                 "the scores decide, as in trec_eval"
             )
+    notes += contamination.notes((figure.run, figure.trained_on) for figure in scores.figures)
     for figure in scores.figures:
         if figure.worst is None or figure.best is None:
             continue

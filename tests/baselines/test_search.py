@@ -19,6 +19,7 @@ from baselines.cli import app
 from baselines.search import of_file
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from eval_kit.runs.contamination import declared_beside
 from search import bm25, lucene
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
@@ -111,6 +112,7 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
     assert done.stdout == f"{tmp_path / 'bm25.trec'}\n"
     wanted = {query for name in ("topic.c0", "length.short") for query in mini_release.test_sets[name].queries}
     assert {row[0] for row in rows(tmp_path / "bm25.trec")} == wanted
+    assert declared_beside(tmp_path / "bm25.trec") == []
     done = command("baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c9")
     assert done.returncode == 2
     assert "has no test set 'topic.c9'; it has" in done.stderr

@@ -24,6 +24,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import schemas
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release, open_release
+from eval_kit.runs import contamination
 from tests.baselines.grids import TIMEOUT, small_release, until
 from tests.conftest import Run
 
@@ -70,7 +71,7 @@ def start(tmp_path: Path, release: Release) -> Iterator[Callable[..., subprocess
 
 
 def runs_of(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((root / "runs").iterdir())}
+    return {path.name: path.read_bytes() for path in sorted((root / "runs").glob("*.trec"))}
 
 
 def begun(root: Path) -> bool:
@@ -158,6 +159,7 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     assert done["run"]["queries"] == len(cell.test_queries()) == 50
     assert done["index_bytes"] > 10_000
     assert cell.published.samefile(cell.run)
+    assert contamination.declared_beside(cell.published) == []
     before = (cell.folder / "done.json").stat()
     assert run_cell(cell) == Outcome(cell.place, "done")
     assert (cell.folder / "done.json").stat() == before
@@ -165,6 +167,19 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     assert of_cell(cell.folder).state == "waiting"
     assert run_cell(cell) == Outcome(cell.place, "done")
     assert json.loads((cell.folder / "done.json").read_text())["run"] == done["run"]
+
+
+def test_a_run_declares_the_queries_behind_its_model(release: Release, tmp_path: Path):
+    def declared(**options: object) -> list[str] | None:
+        [cell, _] = cells({"biencoder": options}, release, tmp_path, shifts=["length"])
+        return cell.training_data()
+
+    own = "ms-marco-shift-mini/shift/length/not-short"
+    assert declared(backbone={"layers": 1}) == declared(backbone="distilbert/distilbert-base-uncased") == [own]
+    teacher = {"backbone": "google-bert/bert-base-uncased", "teacher": "colbert-ir/colbertv2.0"}
+    assert declared(**teacher) == [own, "msmarco-passage/train"]
+    assert declared(backbone="castorini/tct_colbert-msmarco") == [own, "msmarco-passage/train"]
+    assert declared(backbone={"layers": 1}, teacher="some/model") is None
 
 
 @pytest.mark.slow

@@ -34,10 +34,10 @@ PROVENANCE = {
 NASTY = "<b>x</b> & 100% |_$#{}~^\\ [a](http://x) *`!"
 
 
-def source(name, values, provenance=PROVENANCE, measure="RR@10", missing=0) -> Source:
+def source(name, values, provenance=PROVENANCE, measure="RR@10", missing=0, trained_on="no") -> Source:
     """A system's values: test set → values of q0, q1, …"""
     rows = [
-        (name, test_set, "", measure, f"q{i:02}", float(value), missing)
+        (name, test_set, "", measure, f"q{i:02}", float(value), missing, trained_on)
         for test_set, column in values.items()
         for i, value in enumerate(column)
     ]

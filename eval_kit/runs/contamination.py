@@ -1,0 +1,150 @@
+"""Contamination: whether a model was trained on the queries that it is scored on.
+
+The test queries of topic and wh are MS MARCO *training* queries, held back from those shifts' own training sets alone
+(ECIR 2023 §3.1). A model that was trained on all of MS MARCO's training queries has seen them.
+
+What a model was trained on is declared, never guessed: beside a run in ``<run>.training.json``
+(training.schema.json), which the grid and ``baselines search`` write, or in a submission's ``training_data``. Sources
+are ir_datasets ids where there are any: ``msmarco-passage/train``; ``msmarco-passage/shift/topic/not-c0`` for the
+training set of one model of a grid, ``msmarco-passage/shift/topic`` for those of all its models, each its own.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.files import atomic, schemas
+from eval_kit.release import Release, TestSet
+from eval_kit.runs.names import run_name
+from eval_kit.shifts import SHIFTS
+
+MARK = "†"
+TRAINING_QUERIES = "train"
+NAMES_OF_SPLITS = {"dev": r"dev", "dl19": r"dl(20)?19(?!\d)", "dl20": r"dl(20)?20(?!\d)"}
+"""What the name of a source holds, without punctuation, if it means these queries and not the training queries."""
+
+
+class TrainedOn(StrEnum):
+    """Whether a model was trained on some of a test set's queries."""
+
+    NO = "no"
+    UNKNOWN = "unknown"
+    YES = "yes"
+
+
+COLUMN = pl.Enum(TrainedOn)
+"""A column of :class:`TrainedOn`; its greatest value is the worst."""
+
+
+def trained_on(training_data: Sequence[str] | None, test_set: TestSet, release: Release) -> TrainedOn:
+    """Whether a model was trained on queries of a test set: the one rule.
+
+    A source that names the release's collection means its training queries, unless it names another split; one that
+    names a training set of the release means just these. In a release of another collection than MS MARCO a source
+    that names neither may be anything.
+
+    Args:
+        training_data: every source that the model was trained on, as declared; None where nobody declared it.
+        test_set: of the release.
+        release: that was scored on.
+    """
+    if training_data is None:
+        return TrainedOn.UNKNOWN
+    verdicts = [_trained_on(source, test_set, release) for source in training_data]
+    return worst([TrainedOn.NO, *verdicts])
+
+
+def worst(verdicts: Iterable[str]) -> TrainedOn:
+    """Of several figures, whether any is of a model that was trained on its queries, or may have been."""
+    return max(map(TrainedOn, verdicts), key=list(TrainedOn).index)
+
+
+def declared_beside(run: Path) -> list[str] | None:
+    """The training data that the file beside a run declares; None where there is none.
+
+    Raises:
+        UserError: a file that does not follow training.schema.json.
+    """
+    for file in (run, run.resolve()):
+        if (path := declaration(file)).is_file():
+            sources: list[str] = schemas.read("training", path)["training_data"]
+            return sources
+    return None
+
+
+def declare(run: Path, training_data: Sequence[str] | None) -> None:
+    """Declare beside a run what its model was trained on; None removes what an older run of that name declared.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    path = declaration(run)
+    if training_data is not None:
+        atomic.write_text(path, json.dumps({"training_data": list(training_data)}) + "\n")
+        return
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be removed: {error.strerror}") from error
+
+
+def declaration(run: Path) -> Path:
+    """The file that declares a run's training data."""
+    return run.with_name(f"{run_name(run)}.training.json")
+
+
+def training_set_id(release: Release, shift: str, held_out: str) -> str:
+    """The ir_datasets id of what the model without ``held_out`` is trained on (of ReSTrain: with it)."""
+    return f"{release.collection}/shift/{shift}/{SHIFTS[shift].training_name(held_out)}"
+
+
+def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
+    """What a table must say below it of the systems whose figures it shows: of those marked, and of the unknown."""
+    by_verdict: dict[TrainedOn, dict[str, None]] = {}
+    for system, verdict in systems:
+        by_verdict.setdefault(TrainedOn(verdict), {})[system] = None
+    said = {
+        TrainedOn.YES: f"{MARK} trained on queries that it is scored on, so that it is no test on unseen ones",
+        TrainedOn.UNKNOWN: "training data unknown, as nobody declared it; these queries may be part of it",
+    }
+    return [f"{text}: {', '.join(by_verdict[verdict])}" for verdict, text in said.items() if verdict in by_verdict]
+
+
+def mark(verdict: str) -> str:
+    """What stands behind the figures of such a model."""
+    return MARK if verdict == TrainedOn.YES else ""
+
+
+def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
+    name = source.strip().lower()
+    held_back = test_set.qrels == f"{test_set.shift}_test"  # training queries that a shift keeps for its test
+    training_sets = f"{release.collection}/shift/"
+    if name == "none":
+        return TrainedOn.NO
+    if name.startswith(training_sets):
+        return _in_training_set(name.removeprefix(training_sets), test_set, release) if held_back else TrainedOn.NO
+    letters = re.sub(r"[^a-z0-9]", "", name)
+    if re.sub(r"[^a-z0-9]", "", release.collection).removesuffix("passage") in letters:
+        splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
+        if "train" in letters or not splits:
+            splits.add(TRAINING_QUERIES)
+        return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
+    return TrainedOn.NO if release.manifest["kind"] == "published" else TrainedOn.UNKNOWN
+
+
+def _in_training_set(name: str, test_set: TestSet, release: Release) -> TrainedOn:
+    """A shift's training sets leave out its own test queries (:meth:`eval_kit.shifts.Shift.training`), not others'."""
+    shift, _, training_name = name.partition("/")
+    if shift == test_set.shift:
+        return TrainedOn.NO
+    tables = SHIFTS[shift].training_tables(release) if shift in SHIFTS else {}
+    parts = [part for part in tables if training_name in ("", SHIFTS[shift].training_name(part))]
+    for part in parts:
+        if not test_set.query_ids.isdisjoint(SHIFTS[shift].training(release, part).queries["query_id"]):
+            return TrainedOn.YES
+    return TrainedOn.NO if parts else TrainedOn.UNKNOWN

@@ -1,0 +1,232 @@
+"""Contamination: one rule, by query ids where a training set is named, and every output says what it gives."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from eval_kit import api
+from eval_kit.errors import UserError
+from eval_kit.exchange.compare import compare
+from eval_kit.exchange.entries import entries
+from eval_kit.exchange.sources import load, of_document
+from eval_kit.files import schemas
+from eval_kit.measures.score import score
+from eval_kit.pages.leaderboard import write_leaderboard
+from eval_kit.pages.report import write_report
+from eval_kit.protocols.grid_results import protocols
+from eval_kit.release import Release, TestSet
+from eval_kit.runs.contamination import MARK, declaration, declare, declared_beside, trained_on, training_set_id
+from eval_kit.shifts import SHIFTS
+from eval_kit.tables import comparison as comparison_tables
+from eval_kit.tables.scores import print_scores
+
+NOT_SEEN, NOT_DECLARED, SEEN = "no", "unknown", "yes"
+
+
+@pytest.mark.parametrize("source", ["msmarco-passage/train", "MS MARCO train", "MS-MARCO passage, triples.train.small"])
+def test_msmarcos_training_queries_are_topics_and_whs_tests(published_release: Release, source: str):
+    verdicts = {
+        name: trained_on([source], each, published_release) for name, each in published_release.test_sets.items()
+    }
+    seen = {name for name, verdict in verdicts.items() if verdict == SEEN}
+    assert seen == {name for name in verdicts if name.startswith(("topic.", "wh."))}
+    assert set(verdicts.values()) == {SEEN, NOT_SEEN}
+
+
+@pytest.mark.parametrize(
+    ("sources", "test_set", "expected"),
+    [
+        (None, "topic.c0", NOT_DECLARED),
+        (None, "dl19", NOT_DECLARED),
+        ([], "topic.c0", NOT_SEEN),
+        (["none"], "topic.c0", NOT_SEEN),
+        (["Natural Questions", "TriviaQA"], "topic.c0", NOT_SEEN),
+        (["Natural Questions", "MS MARCO"], "topic.c0", SEEN),
+        (["msmarco-passage/dev/small"], "topic.c0", NOT_SEEN),
+        (["msmarco-passage/dev/small"], "length.short", SEEN),
+        (["msmarco-passage/dev/small"], "chameleons.lesser.10", SEEN),
+        (["msmarco-passage/trec-dl-2019/judged"], "dl19", SEEN),
+        (["msmarco-passage/trec-dl-2019/judged"], "dl20", NOT_SEEN),
+        (["MS MARCO train and dev"], "dev", SEEN),
+        (["MS MARCO train and dev"], "wh.how", SEEN),
+        (["msmarco-passage/shift/topic/not-c0"], "topic.c1", NOT_SEEN),
+        (["msmarco-passage/shift/restrain/interpolate-200k"], "topic.c0", SEEN),
+        (["msmarco-passage/shift/restrain/interpolate-200k"], "dl19", NOT_SEEN),
+        (["msmarco-passage/shift/wh/not-how"], "topic.c0", NOT_DECLARED),  # this partial release lacks wh/train
+        (["msmarco-passage/shift/nothing"], "topic.c0", NOT_DECLARED),
+    ],
+)
+def test_a_declared_source_decides(published_release: Release, sources, test_set: str, expected: str):
+    assert trained_on(sources, published_release.test_sets[test_set], published_release) == expected
+
+
+def test_training_sets_that_a_source_names_are_compared_by_query_ids(mini_release: Release):
+    drawn = [each for each in mini_release.test_sets.values() if each.qrels == f"{each.shift}_test"]
+    assert {each.shift for each in drawn} == {"topic", "wh"}
+    for shift in SHIFTS.values():
+        for part in shift.parts(mini_release):
+            training = set(shift.training(mini_release, part).queries["query_id"])
+            for each in mini_release.test_sets.values():
+                verdict = trained_on([training_set_id(mini_release, shift.name, part)], each, mini_release)
+                assert (verdict == SEEN) == bool(training & each.query_ids), (shift.name, part, each.name)
+                assert verdict != NOT_DECLARED
+
+
+def test_sources_of_a_collection_of_ones_own_are_known_by_its_name_alone(mini_release: Release):
+    topic = mini_release.test_sets["topic.c0"]
+    assert trained_on(["ms-marco-shift-mini/train"], topic, mini_release) == SEEN
+    assert trained_on(["mini, train"], topic, mini_release) == NOT_DECLARED
+
+
+def drawn_from_training(release: Release) -> pl.Series:
+    """The test queries of topic and wh, which share some: a run of one shift alone would lack part of the other."""
+    tables = [release.table(shift, "test")["query_id"] for shift in ("topic", "wh")]
+    return pl.concat(tables).unique(maintain_order=True)
+
+
+def write_run(path: Path, queries) -> Path:
+    path.write_text("".join(f"{query} Q0 p1 1 {1 + int(query[-1:], 36) / 100} t\n" for query in queries))
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs of all topic test queries, of models that were trained on them, on none, and on what nobody declared."""
+    folder = tmp_path_factory.mktemp("runs")
+    queries = drawn_from_training(mini_release)
+    paths = {name: write_run(folder / f"{name}.trec", queries) for name in (SEEN, NOT_SEEN, NOT_DECLARED)}
+    declare(paths[SEEN], ["ms-marco-shift-mini/train"])
+    declare(paths[NOT_SEEN], [])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def grid(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Runs of two grids on topic; one model of the grid ``leaky`` was trained on everything."""
+    folder = tmp_path_factory.mktemp("grid")
+    queries = drawn_from_training(mini_release)
+    paths = []
+    for system in ("clean", "leaky"):
+        for part in SHIFTS["topic"].parts(mini_release):
+            paths.append(write_run(folder / f"{system}.topic.{part}.trec", queries))
+            whole = system == "leaky" and part == "c3"
+            own = training_set_id(mini_release, "topic", part)
+            declare(paths[-1], ["ms-marco-shift-mini/train"] if whole else [own])
+    return paths
+
+
+def printed(show) -> str:
+    console = Console(width=300, no_color=True)
+    with console.capture() as capture:
+        show(console)
+    return capture.get()
+
+
+def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
+    scores = score(list(runs.values()), mini_release)
+    document = scores.as_json()
+    schemas.validate("scores", document)
+    assert {entry["run"]: entry["trained_on"] for entry in document["measures"]} == {name: name for name in runs}
+    declared = {run["run"]: run["training_data"] for run in document["provenance"]["runs"]}
+    assert declared == {SEEN: ["ms-marco-shift-mini/train"], NOT_SEEN: [], NOT_DECLARED: None}
+    assert scores.to_polars().filter(pl.col("trained_on") == SEEN)["run"].unique().to_list() == [SEEN]
+    text = printed(lambda console: print_scores(scores, console))
+    assert f"yes{MARK}" in text
+    assert f"{MARK} trained on queries that it is scored on" in text
+    assert "training data unknown" in text
+    assert f"no{MARK}" not in text
+
+
+def test_scores_in_python_find_the_declaration_of_a_file(runs, mini_release: Release):
+    figures = api.score({"renamed": runs[SEEN]}, mini_release).figures
+    assert {figure.trained_on for figure in figures} == {SEEN}
+    in_memory = {query: {"p1": 1.0} for query in drawn_from_training(mini_release)}
+    assert {figure.trained_on for figure in api.score(in_memory, mini_release).figures} == {NOT_DECLARED}
+
+
+def test_a_comparison_says_it(runs, mini_release: Release, tmp_path: Path):
+    comparison = compare(load([runs[NOT_SEEN], runs[SEEN]], lambda: mini_release), resamples=20)
+    assert {row["system"]: row["trained_on"] for row in comparison.as_json()["comparison"]} == {
+        SEEN: SEEN,
+        NOT_SEEN: NOT_SEEN,
+    }
+    assert MARK in printed(lambda console: comparison_tables.show(comparison, console))
+    assert MARK in comparison_tables.markdown(comparison)
+    assert r"$^\dagger$" in comparison_tables.latex(comparison)
+    assert "trained_on" in comparison_tables.csv(comparison).splitlines()[0]
+    scores = score([runs[SEEN]], mini_release)
+    (tmp_path / "s.json").write_text(json.dumps(scores.as_json()))
+    scores.per_query().write_csv(tmp_path / "s.tsv", separator="\t")
+    assert of_document(tmp_path / "s.json").values["trained_on"].unique().to_list() == [SEEN]
+
+
+def test_a_protocol_and_its_report_say_it(grid, mini_release: Release, tmp_path: Path):
+    results = protocols(grid, mini_release)
+    rows = results.as_json()["protocols"]["topic"]
+    assert {row["system"]: row["trained_on"] for row in rows} == {"clean": NOT_SEEN, "leaky": SEEN}
+    text = printed(results.print)
+    assert (f"leaky{MARK}" in text, f"clean{MARK}" in text, "unknown" in text) == (True, False, False)
+    assert f"leaky{MARK}" in results.as_text("markdown")
+    assert r"leaky$^\dagger$" in results.as_text("latex")
+    write_report(results, mini_release, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"<p>{MARK} trained on queries that it is scored on" in page
+    for run in grid:
+        declaration(run).rename(tmp_path / run.name)
+    try:
+        unknown = protocols(grid, mini_release)
+        assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
+        assert "training data unknown" in printed(unknown.print)
+    finally:
+        for run in grid:
+            (tmp_path / run.name).rename(declaration(run))
+
+
+def test_a_leaderboard_goes_by_what_submissions_declare(runs, mini_release: Release, tmp_path: Path):
+    for system, source in (("seen", "ms-marco-shift-mini/train"), ("unseen", "none")):
+        folder = tmp_path / "submissions" / system
+        folder.mkdir(parents=True)
+        (folder / "run.trec").write_bytes(runs[NOT_DECLARED].read_bytes())
+        document = {
+            "system": system,
+            "team": "t",
+            "architecture": "dense",
+            "training_data": [source],
+            "licence": "MIT",
+            "release": {"version": mini_release.version, "digest": mini_release.digest},
+            "runs": [{"file": "run.trec"}],
+        }
+        (folder / "submission.json").write_text(json.dumps(document))
+    board = entries(tmp_path / "submissions", mini_release)
+    assert {entry.system: entry.trained_on for entry in board} == {"seen": SEEN, "unseen": NOT_SEEN}
+    write_leaderboard(board, tmp_path / "board.html")
+    page = (tmp_path / "board.html").read_text(encoding="utf-8")
+    assert page.count("<td>yes</td>") == page.count("<td>no</td>") > 0
+    comparison = compare(
+        load([tmp_path / "submissions" / name for name in ("seen", "unseen")], lambda: mini_release), resamples=20
+    )
+    assert {row["system"]: row["trained_on"] for row in comparison.rows.iter_rows(named=True)} == {
+        "seen": SEEN,
+        "unseen": NOT_SEEN,
+    }
+
+
+def test_a_declaration_is_read_strictly_and_removed_with_what_it_was_about(tmp_path: Path):
+    run = tmp_path / "a.b.trec.gz"
+    assert declared_beside(run) is None
+    declare(run, ["msmarco-passage/train"])
+    assert declaration(run) == tmp_path / "a.b.training.json"
+    assert declared_beside(run) == ["msmarco-passage/train"]
+    declaration(run).write_text('{"training_data": "msmarco-passage/train"}')
+    with pytest.raises(UserError, match=r"a\.b\.training\.json: not a valid training document: \$\.training_data"):
+        declared_beside(run)
+    declare(run, None)
+    assert not declaration(run).exists()
+
+
+def test_a_test_set_outside_the_shifts_can_be_judged(published_release: Release):
+    of_dev = TestSet("dev", "dev", ("AP",), published_release.table("resttest", "dev")["query_id"], "dev")
+    assert trained_on(["msmarco-passage/train"], of_dev, published_release) == NOT_SEEN
