@@ -67,16 +67,16 @@ def demo(
     if failed := watched(cells, runner, Console(stderr=True)):
         raise UserError(f"{failed[0].place.file}: {failed[0].reason}")
 
-    console.rule("3. the papers' table (as ECIR 2023, Table 2), and the report")
+    console.rule("3. the papers' table (as ECIR 2023, Table 2)")
     trained = results(folder / "grid" / "runs", release)
     trained.print(console)
-    report = folder / "report.html"
-    write_report(trained.protocols, release, report)
-    console.print(f"{report}", highlight=False)
 
-    console.rule("4. a typo in one word of each query: what BM25 loses")
-    runs = _mistyped_runs(release, folder / "typos")
-    console.print(tables.tables(changes_of(runs, release, allow_missing=True))[0])
+    console.rule("4. a typo in one word of each query: what BM25 loses; and the report")
+    changes = changes_of(_mistyped_runs(release, folder / "typos"), release, allow_missing=True)
+    console.print(tables.tables(changes)[0])
+    report = folder / "report.html"
+    write_report(trained.protocols, release, report, changes=changes)
+    console.print(f"{report}", highlight=False)
 
 
 def _mistyped_runs(release: Release, folder: Path) -> list[Path]:

@@ -125,10 +125,12 @@ def report(
     seed: int = 0,
     allow_missing: bool = False,
 ) -> Path:
-    """Write one self-contained HTML page about a grid: summary, tables, figures, queries.
+    """Write one self-contained HTML page about a grid, query variations, or both: summary, tables, figures, queries.
 
     Args:
-        runs: as for :func:`protocol`; so are ``release``, ``untrained``, ``seed`` and ``allow_missing``.
+        runs: as for :func:`protocol`; or, as their names tell, of variations: ``<system>.<base>.<variation>`` and
+            ``<system>`` for the original queries. ``release``, ``untrained``, ``seed`` and ``allow_missing`` are as for
+            :func:`protocol` too.
         out: the file to write.
         vectors: model or file for the figures about R, as for :func:`similarity`.
 
@@ -138,14 +140,12 @@ def report(
     Raises:
         UserError: as :func:`protocol`.
     """
-    from eval_kit.pages import report_data
-    from eval_kit.pages.report import write_report
-    from eval_kit.stats import vectors as vector_sources
+    from eval_kit.pages.report import encoded, results_of, write_report
 
     opened = _open(release)
-    results = protocol(runs, opened, untrained, seed, allow_missing)
-    query_vectors = vector_sources.get(vectors, report_data.queries_to_encode(results, opened)) if vectors else None
-    write_report(results, opened, Path(out), query_vectors)
+    with as_files(runs) as files, as_files(untrained) as untrained_files:
+        grid, changes = results_of(list(files), opened, list(untrained_files), seed, allow_missing)
+        write_report(grid, opened, Path(out), encoded(vectors, grid, opened), changes)
     return Path(out)
 
 

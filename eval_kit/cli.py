@@ -149,7 +149,10 @@ def protocol(
 
 @app.command()
 def report(
-    runs: GridRuns,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs of a grid, as for protocol; of variations; or of both."),
+    ],
     out: Page = Path("report.html"),
     system: Systems = None,
     shift: Shifts = None,
@@ -164,21 +167,17 @@ def report(
 ) -> None:
     """One self-contained HTML file: summary, tables, figures, per-query explorer, provenance."""
     from eval_kit.console import refuse_overwriting, status
-    from eval_kit.pages import report_data
-    from eval_kit.pages.report import write_report
-    from eval_kit.protocols.grid_results import protocols
+    from eval_kit.pages.report import encoded, results_of, write_report
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
-    from eval_kit.stats import vectors as vector_sources
 
     refuse_overwriting([*runs, *(untrained or [])], [out])
-    cells = named(runs, system or [], shift or [], held_out or [])
+    named_runs = named(runs, system or [], shift or [], held_out or []) if system or shift or held_out else runs
     opened = open_release(release)
     with status("reading runs") as on_run:
-        results = protocols(cells, opened, untrained or [], seed, allow_missing, on_run)
+        grid, changes = results_of(named_runs, opened, untrained or [], seed, allow_missing, on_run)
     with status("drawing figures"):
-        query_vectors = vector_sources.get(vectors, report_data.queries_to_encode(results, opened)) if vectors else None
-        write_report(results, opened, out, query_vectors)
+        write_report(grid, opened, out, encoded(vectors, grid, opened), changes)
     typer.echo(str(out))
 
 

@@ -1,4 +1,4 @@
-"""Every query of a grid with its In and Out, as data that the page's script sorts, searches and shows."""
+"""Queries with two values each, In and Out for one, as data that the page's script sorts, searches and shows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,51 +22,75 @@ def explorer(
     release: Release,
     r: pl.DataFrame | None,
 ) -> dict[str, Any]:
-    """The data of explorer.js, one row for each query, system and cluster; ``r`` adds the nearness of each.
-
-    Each of ``rows`` has the values of ``columns``: group, system, part and query are positions in the lists of these
-    names, and a rank of 0 says that nothing was found. ``total`` counts the rows before any were left out.
-    """
+    """The data of explorer.js, one row for each query, system and cluster; ``r`` adds the nearness of each."""
     measures = {shift: main_measure(results) for shift, results in grid.results.items()}
-    every = pl.concat(
+    rows = pl.concat(
         pairs[shift]
         .filter(pl.col("measure") == measure)
         .group_by("system", "part", "query_id", maintain_order=True)
         .agg(pl.col("inside", "out").mean(), pl.col("in_rank", "out_rank").median())
         .with_columns(group=pl.lit(group), shift=pl.lit(shift))
         for group, (shift, measure) in enumerate(measures.items())
-    )
-    rows = every.with_columns(size=(pl.col("inside") - pl.col("out")).abs())
-    rows = rows.sort("size", descending=True, maintain_order=True).head(MAX_ROWS)
-    columns = ["group", "system", "part", "query", "in", "out", "in_rank", "out_rank"]
+    ).rename({"inside": "in"})
     if r is not None:
         rows = rows.join(r, on=["shift", "part", "query_id"], how="left", maintain_order="left")
-        columns.append("r")
-    ids = rows["query_id"].unique(maintain_order=True)
-    shown = dict(texts(release, list(measures), ids).iter_rows())
     parts = [part for shift in measures if SHIFTS[shift].group != "size" for part in grid.clusters[shift]]
     for frame in pairs.values():
         parts += frame["part"].unique().sort().to_list()
-    parts = list(dict.fromkeys(parts))
-    rows = rows.with_columns(
+    return document(
+        rows,
+        {f"{SHIFTS[shift].title} ({measure})": cutoff(measure) for shift, measure in measures.items()},
+        systems,
+        list(dict.fromkeys(parts)),
+        texts(release, list(measures), rows["query_id"].unique()),
+    )
+
+
+def document(
+    rows: pl.DataFrame,
+    groups: Mapping[str, int | None],
+    systems: Sequence[str],
+    parts: Sequence[str],
+    texts: pl.DataFrame,
+) -> dict[str, Any]:
+    """What explorer.js reads.
+
+    Args:
+        rows: ``group`` (a position in ``groups``), ``system``, ``part``, ``query_id``, ``in``, ``out``, ``in_rank`` and
+            ``out_rank`` (infinite where nothing was found); perhaps ``r``, or ``wording``, the other text of the query.
+        groups: the cutoff of the ranks in each group of rows; None for none.
+        systems: all of them.
+        parts: likewise.
+        texts: ``query_id`` and ``text``.
+
+    Returns:
+        Each of ``rows`` has the values of ``columns``: group, system, part and query are positions in the lists of
+        these names, and a rank of 0 says that nothing was found. ``total`` counts the rows before any were left out.
+    """
+    shown = rows.with_columns(size=(pl.col("in") - pl.col("out")).abs())
+    shown = shown.sort("size", descending=True, maintain_order=True).head(MAX_ROWS)
+    ids = shown["query_id"].unique(maintain_order=True)
+    text_of = dict(texts.select("query_id", "text").iter_rows())
+    columns = ["group", "system", "part", "query", "in", "out", "in_rank", "out_rank"]
+    columns += [name for name in ("r", "wording") if name in rows.columns]
+    values = shown.with_columns(
         _position("system", systems),
         _position("part", parts),
         _position("query_id", ids).alias("query"),
-        pl.col("inside").map_elements(_rounded, pl.Float64).alias("in"),
-        pl.col("out").map_elements(_rounded, pl.Float64),
+        pl.col("in", "out").map_elements(_rounded, pl.Float64),
         pl.col("in_rank", "out_rank").replace(float("inf"), 0).round(1),
         pl.col("^r$").round_sig_figs(5),
     )
     return {
-        "groups": [f"{SHIFTS[shift].title} ({measure})" for shift, measure in measures.items()],
-        "cutoffs": [cutoff(measure) for measure in measures.values()],
+        "groups": list(groups),
+        "cutoffs": list(groups.values()),
         "systems": systems,
         "parts": parts,
-        "queries": [[query_id, shown.get(query_id) or ""] for query_id in ids],
-        "reach": rows["size"].max() or 1.0,
+        "queries": [[query_id, text_of.get(query_id) or ""] for query_id in ids],
+        "reach": shown["size"].max() or 1.0,
         "columns": columns,
-        "rows": rows.select(columns).rows(),
-        "total": every.height,
+        "rows": values.select(columns).rows(),
+        "total": rows.height,
     }
 
 

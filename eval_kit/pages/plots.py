@@ -232,6 +232,46 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
     return _picture(frame, parts, f"Figure 6: spread of {system}'s losses of {measure} by interval of R")
 
 
+def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str) -> Markup:
+    """How single queries change when they are worded otherwise: a box for each method and system.
+
+    Args:
+        spread: ``method``, ``system``, ``n``, and of the changes ``mean``, ``p5``, ``q1``, ``median``, ``q3``, ``p95``.
+        systems: in the order of their markers.
+        measure: of the changes.
+    """
+    methods = spread["method"].unique(maintain_order=True).to_list()
+    row_height, gap = 15, 9
+    group_height = row_height * len(systems) + gap
+    ends = spread.select("mean", "p5", "p95").unpivot()["value"].to_list()
+    ticks = _ticks(min([0.0, *ends]), max([0.0, *ends]), wider=True)
+    x_range = (ticks[0], ticks[-1]) if len(ticks) > 1 else (-1.0, 1.0)
+    left = 20 + 6.4 * max(map(len, methods))
+    frame = Frame(640, 52 + group_height * len(methods), x_range, (0, 1), left=left, top=4)
+    parts = [frame.x_axis([(at, _short(at)) for at in _ticks(*x_range)], f"change of {measure}, query by query")]
+    parts.append(_line(frame.x(0), frame.top, frame.x(0), frame.height - frame.bottom, "zero"))
+    for number, method in enumerate(methods):
+        middle = frame.top + group_height * (number + 0.5)
+        parts.append(_label(left - 8, middle + 4, method, anchor="end"))
+    series: dict[str, list[Markup]] = {system: [] for system in systems}
+    for row in spread.iter_rows(named=True):
+        number = systems.index(row["system"])
+        y = frame.top + group_height * methods.index(row["method"]) + gap / 2 + row_height * (number + 0.5)
+        x = {name: frame.x(row[name]) for name in ("p5", "q1", "median", "q3", "p95", "mean")}
+        tooltip = f"{row['system']}, {row['method']}: mean {row['mean']:+.4f}, median {row['median']:+.4f}, "
+        tooltip += f"quartiles {row['q1']:+.4f} and {row['q3']:+.4f}, n = {row['n']:,}"
+        box = [
+            element("title", tooltip.replace("-", "\u2212")),
+            _line(x["p5"], y, x["p95"], y, "range"),
+            element("rect", x=x["q1"], y=y - 5, width=max(1.0, x["q3"] - x["q1"]), height=10.0, class_="box"),
+            _line(x["median"], y - 5, x["median"], y + 5, "median"),
+            _marker(number, x["mean"], y),
+        ]
+        series[row["system"]].append(element("g", *box))
+    parts += [_series(number, series[system]) for number, system in enumerate(systems)]
+    return _picture(frame, parts, f"Change of {measure} of single queries by method of variation")
+
+
 def _interval_axis(frame: Frame, table: pl.DataFrame) -> Markup:
     """The edges of the intervals of R, as many as have room, evenly spaced."""
     edges = [*table["low"], table["high"][-1]]

@@ -1,6 +1,6 @@
-"""One self-contained HTML file about a grid: what each system loses, the papers' tables and figures, every query."""
+"""One self-contained HTML file about a grid, query variations, or both: losses, tables, figures, every query."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,64 +8,139 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
-from eval_kit.pages.report_data import Standing, lower_is_better, nearness, paired, standings
-from eval_kit.protocols.grid_results import Protocols
+from eval_kit.pages.report_data import Standing, lower_is_better, nearness, paired, queries_to_encode, standings
+from eval_kit.pages.wordings import wordings
+from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
+from eval_kit.protocols.wordings import Changes, changes_of
 from eval_kit.release import Release
+from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
-from eval_kit.stats.vectors import Vectors
+from eval_kit.stats.vectors import Vectors, get
 from eval_kit.tables import papers
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
 
 
+def results_of(
+    runs: Sequence[Path] | Mapping[Path, Cell],
+    release: Release,
+    untrained: Sequence[Path] = (),
+    seed: int = 0,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> tuple[Protocols | None, Changes | None]:
+    """Score the runs that a report is about.
+
+    Args:
+        runs: of a grid, of query variations, or both, as their names tell; with cells, all are of a grid.
+        release: whose test sets.
+        untrained: runs of systems that nothing was held out from.
+        seed: of the bootstrap.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        on_run: called with each run before it is read.
+
+    Returns:
+        What :func:`write_report` takes: the grid and the changes, or None for what no run is of.
+
+    Raises:
+        UserError: as :func:`eval_kit.protocols.grid_results.protocols` and
+            :func:`eval_kit.protocols.wordings.changes_of`.
+    """
+    of_grid: Sequence[Path] | Mapping[Path, Cell] = runs
+    worded_runs: list[Path] = []
+    if not isinstance(runs, Mapping):
+        divided, worded_runs = grid_and_worded([*runs, *untrained], release)
+        of_grid = [run for run in divided if run not in untrained]
+    grid = protocols(of_grid, release, untrained, seed, allow_missing, on_run) if of_grid else None
+    changes = None
+    if worded_runs:
+        changes = changes_of(worded_runs, release, seed=seed, allow_missing=allow_missing, on_run=on_run)
+    return grid, changes
+
+
 def write_report(
-    grid: Protocols,
+    grid: Protocols | None,
     release: Release,
     out: Path,
     vectors: Vectors | Mapping[str, Vectors] | None = None,
+    changes: Changes | None = None,
 ) -> None:
     """Write the report; the same arguments give the same bytes.
 
     Args:
-        grid: from :func:`eval_kit.protocols.grid_results.protocols`.
+        grid: from :func:`eval_kit.protocols.grid_results.protocols`; None for a report on query variations alone.
         release: that was scored on.
         out: the file to write.
         vectors: of the queries, for the figures about R; see :func:`eval_kit.pages.report_data.nearness`.
+        changes: from :func:`eval_kit.protocols.wordings.changes_of`, for a section on query variations.
 
     Raises:
-        UserError: vectors that lack a query, or a file that cannot be written.
+        UserError: neither a grid nor changes, vectors that lack a query, or a file that cannot be written.
     """
+    sources = [vectors] if isinstance(vectors, Vectors) else (vectors or {}).values()
+    parts: dict[str, Any] = {"shifts": [], "wordings": None, "systems": [], "subjects": [], "contaminated": []}
+    if grid is not None:
+        parts |= _of_grid(grid, release, vectors)
+    if changes is not None:
+        of_changes = wordings(changes, release)
+        parts["wordings"] = of_changes
+        parts["systems"] = list(dict.fromkeys([*parts["systems"], *of_changes.systems]))
+        parts["subjects"] = [*parts["subjects"], "query variations"]
+    provenances = [part.provenance for part in (grid, changes) if part is not None]
+    if not provenances:
+        raise UserError("a report needs runs of a grid or of query variations")
+    page = render(
+        "report.html.j2",
+        ["tables.js", "explorer.js"],
+        **parts,
+        provenance=provenances[0],
+        runs=_runs(provenances),
+        vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
+    )
+    atomic.write_text(out, page)
+
+
+def encoded(source: str | None, grid: Protocols | None, release: Release) -> Vectors | None:
+    """The vectors for the figures about R, from a model or file as :func:`eval_kit.stats.vectors.get` takes it.
+
+    Raises:
+        UserError: a source without a grid, or one that cannot be used.
+    """
+    if source is None:
+        return None
+    if grid is None:
+        raise UserError(f"--vectors {source}: none of the runs is of a grid, whose figures need vectors")
+    return get(source, queries_to_encode(grid, release))
+
+
+def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors] | None) -> dict[str, Any]:
+    """What the template needs of a grid."""
     grid = replace(grid, results={shift: grid.results[shift] for shift in SHIFTS if shift in grid.results})
     pairs = {shift: paired(grid.values, shift, release) for shift in grid.results}
     r = None if vectors is None else nearness(grid, release, vectors)
     systems = pl.concat(results["system"] for results in grid.results.values()).unique(maintain_order=True).to_list()
-    sources = [vectors] if isinstance(vectors, Vectors) else (vectors or {}).values()
     by_shift = {shift: standings(grid, shift, pairs[shift]) for shift in grid.results}
     every = [standing for of_shift in by_shift.values() for standing in of_shift]
-    page = render(
-        "report.html.j2",
-        ["tables.js", "explorer.js"],
-        systems=systems,
-        shifts=[SHIFTS[shift] for shift in grid.results],
-        summaries={shift: _summaries(grid.results[shift], of_shift) for shift, of_shift in by_shift.items()},
-        scale=span(end for standing in every for end in (standing.loss, standing.low, standing.high)),
-        tables={shift: _tables(grid, shift) for shift in grid.results},
-        matrices={shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
-        contaminated=grid.contaminated(),
-        every_loss=to_html(papers.every_loss(grid.results)),
-        figures=figures(grid, pairs, systems, release, r),
-        explorer=explorer(grid, pairs, systems, release, r),
-        provenance=grid.provenance,
-        runs=_runs(grid),
-        vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
-    )
-    atomic.write_text(out, page)
+    return {
+        "systems": systems,
+        "shifts": [SHIFTS[shift] for shift in grid.results],
+        "subjects": [SHIFTS[shift].title for shift in grid.results],
+        "summaries": {shift: _summaries(grid.results[shift], of_shift) for shift, of_shift in by_shift.items()},
+        "scale": span(end for standing in every for end in (standing.loss, standing.low, standing.high)),
+        "tables": {shift: _tables(grid, shift) for shift in grid.results},
+        "matrices": {shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
+        "contaminated": grid.contaminated(),
+        "every_loss": to_html(papers.every_loss(grid.results)),
+        "figures": figures(grid, pairs, systems, release, r),
+        "explorer": explorer(grid, pairs, systems, release, r),
+    }
 
 
 def _summaries(results: pl.DataFrame, of_shift: list[Standing]) -> list[tuple[Standing, list[dict[str, Any]]]]:
@@ -111,9 +186,11 @@ def _with_direction(table: Table, measure: str) -> Markup:
     return to_html(table)
 
 
-def _runs(grid: Protocols) -> Markup:
+def _runs(provenances: Sequence[Mapping[str, Any]]) -> Markup:
+    """Every run that was read, once."""
+    runs = {run["file"]: run for provenance in provenances for run in provenance["runs"]}
     rows = []
-    for run in grid.provenance["runs"]:
+    for run in runs.values():
         digest = Markup("<code>{}</code>").format(run["sha256"])
         rows.append([Path(run["run"]).name, f"{run['lines']:,}", f"{run['queries']:,}", digest])
     columns = [Column("Run"), Column("Lines", "number"), Column("Queries", "number"), Column("sha256")]

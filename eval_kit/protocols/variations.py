@@ -52,8 +52,7 @@ def changes(
         - ``effect_ratio`` = (system − pivot, varied) / (system − pivot, clean) and ``delta_ri``, the relative
           improvement over the pivot, clean − varied (Breuer et al., SIGIR 2020); null without a pivot.
     """
-    clean = values.filter(pl.col("variation").is_null()).drop("variation").rename({"value": "clean"})
-    pairs = values.join(clean, on=["system", "test_set", "measure", "query_id"], maintain_order="left")
+    pairs = paired(values)
     described = pl.DataFrame(
         [(variation.full_name, variation.group, variation.replica or 0) for variation in variations],
         {"variation": pl.String, "method": pl.String, "replica": pl.Int64},
@@ -68,6 +67,22 @@ def changes(
             keys = {"test_set": test_set, "method": method, "queries_are": queries_are}
             rows += [keys | row for row in _compared(part, pivot, seed)]
     return holm_corrected(pl.DataFrame(rows, infer_schema_length=None), ["test_set", "measure", "queries_are"])
+
+
+def paired(values: pl.DataFrame) -> pl.DataFrame:
+    """The value of each query on another wording beside that on the original one.
+
+    Args:
+        values: as :func:`changes` takes them.
+
+    Returns:
+        The rows of other wordings in their order, with a column ``clean``; those without a clean value are left out.
+    """
+    clean = values.filter(pl.col("variation").is_null()).drop("variation").rename({"value": "clean"})
+    keys = ["system", "test_set", "measure", "query_id"]
+    return values.filter(pl.col("variation").is_not_null()).join(
+        clean.select(*keys, "clean"), on=keys, maintain_order="left"
+    )
 
 
 def robustness(

@@ -19,10 +19,12 @@ from eval_kit.runs.names import WordedRun, original_of, run_name, worded
 class Changes:
     """What :func:`eval_kit.protocols.variations.changes` says of some runs, and what it rests on.
 
-    ``published`` is from :func:`eval_kit.protocols.reformulations.beside_published`.
+    ``values`` and ``variations`` are what it was given; ``published`` is from
+    :func:`eval_kit.protocols.reformulations.beside_published`.
     """
 
     values: pl.DataFrame
+    variations: Sequence[Variation]
     results: pl.DataFrame
     published: pl.DataFrame
     pivot: str | None
@@ -78,7 +80,7 @@ def changes_of(
     variations = list(dict.fromkeys(run.variation for run in worded_runs if run.variation))
     results = changes(values, variations, pivot, seed)
     published = beside_published(results, rankers or {})
-    return Changes(values, results, published, pivot, {**scores.provenance, "seed": seed, "pivot": pivot})
+    return Changes(values, variations, results, published, pivot, {**scores.provenance, "seed": seed, "pivot": pivot})
 
 
 def _varied(test_set: TestSet, variation: Variation, release: Release) -> TestSet:

@@ -111,29 +111,46 @@ def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
         In the order of the runs.
 
     Raises:
-        UserError: the release has no variations; two runs of one system and wording; a run of the original queries of
-            a system without any run of a variation, as its file name may have been meant to tell one.
+        UserError: the release has no variations; two runs of one system and wording; a run whose name could mean two
+            systems; a run of the original queries of a system without any run of a variation, as its file name may
+            have been meant to tell one.
     """
     if not release.variations:
         raise UserError(f"{release.folder}: has no query variations")
-    bases = dict.fromkeys(variation.base for variation in release.variations.values())
-    worded_runs: dict[str, WordedRun] = {}
+    files: dict[str, Path] = {}
     for run in runs:
-        name = run_name(run)
-        if name in worded_runs:
-            raise UserError(f"{run}: a second run of {name}")
-        named_for = [full_name for full_name in release.variations if name.endswith(f".{full_name}")]
-        ending = max(named_for, default="", key=len) or next((base for base in bases if name.endswith(f".{base}")), "")
-        system = name.removesuffix(f".{ending}")
-        worded_runs[name] = WordedRun(run, system, release.variations.get(ending))
-    varied = {run.system for run in worded_runs.values() if run.variation}
-    for worded_run in worded_runs.values():
-        if worded_run.system not in varied:
+        if run_name(run) in files:
+            raise UserError(f"{run}: a second run of {run_name(run)}")
+        files[run_name(run)] = run
+    varied = {name: read for name, run in files.items() if (read := _varied_run(run, release))}
+    systems: dict[str, set[str]] = {}
+    for worded_run in varied.values():
+        for name in _original_names(worded_run):
+            systems.setdefault(name, set()).add(worded_run.system)
+    for name, run in files.items():
+        if name not in varied and name not in systems:
             raise UserError(
-                f"{worded_run.path}: its name tells no variation; if it is of one, name it "
-                f"<system>.<base>.<variation>.trec, such as {worded_run.system}.{next(iter(release.variations))}.trec"
+                f"{run}: its name tells no variation; if it is of one, name it "
+                f"<system>.<base>.<variation>.trec, such as {name}.{next(iter(release.variations))}.trec"
             )
-    return list(worded_runs.values())
+        if len(meant := sorted(systems.get(name, ()))) > 1:
+            raise UserError(
+                f"{run}: could be of the original queries of {' or of '.join(meant)}; rename the runs of one of them"
+            )
+    return [varied.get(name) or WordedRun(run, next(iter(systems[name])), None) for name, run in files.items()]
+
+
+def grid_and_worded(runs: Sequence[Path], release: Release) -> tuple[list[Path], list[Path]]:
+    """Divide the runs for a report: those of a grid, and those that :func:`worded` takes.
+
+    A run of a grid's cell is in both where runs of variations need it as their original. What is neither a run of a
+    variation nor the original of one counts as a grid's.
+    """
+    varied = {run: worded_run for run in runs if (worded_run := _varied_run(run, release))}
+    names = {name for worded_run in varied.values() for name in _original_names(worded_run)}
+    rest = [run for run in runs if run not in varied]
+    originals = [run for run in rest if run_name(run) in names]
+    return [run for run in rest if run not in originals or cell_of(run)], [*originals, *varied]
 
 
 def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
@@ -142,8 +159,7 @@ def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
     Raises:
         UserError: there is none; with the file names expected.
     """
-    assert worded_run.variation
-    names = [f"{worded_run.system}.{worded_run.variation.base}", worded_run.system]
+    names = _original_names(worded_run)
     originals = {run_name(run.path): run for run in runs if run.variation is None}
     for name in names:
         if name in originals:
@@ -152,6 +168,22 @@ def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
         f"{worded_run.path}: no run of {worded_run.system} on the original queries is given to compare with; "
         f"expected {names[0]}.trec or {names[1]}.trec"
     )
+
+
+def _varied_run(run: Path, release: Release) -> WordedRun | None:
+    """The run as its name tells, or None for a run that is of no variation."""
+    name = run_name(run)
+    named_for = [full_name for full_name in release.variations if name.endswith(f".{full_name}")]
+    if not named_for:
+        return None
+    full_name = max(named_for, key=len)
+    return WordedRun(run, name.removesuffix(f".{full_name}"), release.variations[full_name])
+
+
+def _original_names(worded_run: WordedRun) -> list[str]:
+    """What the run of the same system on the original queries may be called, the more special name first."""
+    assert worded_run.variation
+    return [f"{worded_run.system}.{worded_run.variation.base}", worded_run.system]
 
 
 def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:

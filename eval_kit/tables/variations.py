@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -23,18 +24,26 @@ _PIVOT_NOTE = "ER, ΔRI: effect ratio and difference of the relative improvement
 
 
 def tables(changes: Changes) -> list[Table]:
-    """One table for each test set and measure, one row for each method and system; notes below the last.
+    """The tables of :func:`by_test_set` in a row, with :func:`notes` below the last."""
+    shown = list(chain.from_iterable(by_test_set(changes)))
+    return [*shown[:-1], replace(shown[-1], notes=notes(changes))]
 
-    ER and ΔRI are shown where there is a pivot.
+
+def by_test_set(changes: Changes) -> list[list[Table]]:
+    """The tables of each test set, one for each measure; then CIKM 2021's, where ours can stand beside it.
+
+    A row is a method and system. ER and ΔRI are shown where there is a pivot.
     """
-    results, pivot = changes.results, changes.pivot
-    shown = []
-    for (test_set, measure), rows in results.group_by("test_set", "measure", maintain_order=True):
-        shown.append(_table(rows, f"{test_set}, {measure}", parse(str(measure)), pivot))
-    if changes.published.height:
-        shown.append(_beside_published(changes.published))
-    notes = [*_NOTES, _PIVOT_NOTE.format(pivot)] if pivot else _NOTES
-    return [*shown[:-1], replace(shown[-1], notes=notes)]
+    shown: dict[str, list[Table]] = {}
+    for (test_set, measure), rows in changes.results.group_by("test_set", "measure", maintain_order=True):
+        table = _table(rows, f"{test_set}, {measure}", parse(str(measure)), changes.pivot)
+        shown.setdefault(str(test_set), []).append(table)
+    return [*shown.values(), *([[_beside_published(changes.published)]] if changes.published.height else [])]
+
+
+def notes(changes: Changes) -> list[str]:
+    """What the marks and the columns mean."""
+    return [*_NOTES, *([_PIVOT_NOTE.format(changes.pivot)] if changes.pivot else [])]
 
 
 def markdown(changes: Changes) -> str:

@@ -1,8 +1,7 @@
 "use strict";
-// The per-query explorer: rows live in the page as JSON and are put on it some at a time.
-(() => {
-  const box = document.getElementById("explorer");
-  const data = JSON.parse(document.getElementById("rows").textContent);
+// The per-query explorers: rows live in the page as JSON and are put on it some at a time.
+document.querySelectorAll(".explorer").forEach((box) => {
+  const data = JSON.parse(box.querySelector("script").textContent);
   const { groups, systems, parts, queries, cutoffs, reach, columns } = data;
   const STEP = 100;
   const body = box.querySelector("tbody");
@@ -37,7 +36,7 @@
       <rect class="bar ${value < 0 ? "gain" : "harm"}" x="${value < 0 ? 48 - width : 48}" y="3" width="${width}" height="8"/>
       <line class="zero" x1="48" x2="48" y1="0" y2="14"/></svg>`;
   };
-  const rank = (value, row) => (value === null ? "" : value === 0 ? `> ${cutoffs[row.group]}` : String(value));
+  const rank = (value, row) => (value === null ? "" : value === 0 ? (cutoffs[row.group] ? `> ${cutoffs[row.group]}` : "none") : String(value));
   const signed = (value) => (value < 0 ? "\u2212" : "") + Math.abs(value).toFixed(3);
 
   const show = (count) => {
@@ -49,6 +48,7 @@
       const id = query.appendChild(document.createElement("span"));
       id.className = "id";
       addMarked(id, row.id, sought);
+      if (columns.includes("wording")) addMarked(addCell(line, "", "wording"), row.wording, sought);
       addCell(line, signed(row.loss), "num withbar").insertAdjacentHTML("beforeend", bar(row.loss));
       addCell(line, row.in.toFixed(3));
       addCell(line, row.out.toFixed(3));
@@ -73,7 +73,7 @@
         row.group === Number(group.value) &&
         (system.value === "" || row.system === system.value) &&
         (part.value === "" || row.part === part.value) &&
-        (row.id.includes(sought) || row.text.toLowerCase().includes(sought)),
+        [row.id, row.text, row.wording ?? ""].some((text) => text.toLowerCase().includes(sought)),
     );
     body.replaceChildren();
     shown = 0;
@@ -106,4 +106,4 @@
     order = inOrder(rows, (row) => (key.endsWith("_rank") && row[key] === 0 ? Infinity : row[key]), direction);
     filter();
   });
-})();
+});

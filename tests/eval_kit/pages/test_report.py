@@ -14,6 +14,7 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 from planted_oracle import oracle_ranking
 
+import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
 from eval_kit.pages.markup import element
@@ -22,8 +23,10 @@ from eval_kit.pages.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.pages.report import write_report
 from eval_kit.pages.report_data import nearness, paired, queries_to_encode, standings
 from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.wordings import Changes, changes_of
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files
+from eval_kit.runs.names import grid_and_worded
 from eval_kit.stats.intervals import edges
 from eval_kit.stats.losses import correlations, relative_loss
 from eval_kit.stats.similarity import by_cluster
@@ -83,9 +86,35 @@ def grid(tmp_path_factory) -> Grid:
 
 
 @pytest.fixture(scope="module")
-def report(grid, tmp_path_factory) -> Path:
+def worded(grid, tmp_path_factory) -> list[Path]:
+    """Runs of dl19 and of two of its typos: the oracle is at rank 1 and falls to rank 3, the other has nothing."""
+    folder = tmp_path_factory.mktemp("worded")
+    relevant = dict(
+        grid.release.qrels("dl19").filter(relevance=3).group_by("query_id").agg(pl.first("passage_id")).iter_rows()
+    )
+    runs = []
+    for name in ("dl19", "dl19.typo.delete.1", "dl19.typo.insert.1"):
+        for system in ("oracle", EVIL):
+            lines = []
+            for query in grid.release.test_sets["dl19"].queries:
+                ranked = ["x", "y", "z"]
+                if system == "oracle":
+                    ranked[0 if name == "dl19" else 2] = relevant.get(query, "x")
+                lines += [f"{query} Q0 {passage} {rank} {-rank} t\n" for rank, passage in enumerate(ranked, start=1)]
+            runs.append(folder / f"{system}.{name}.trec")
+            runs[-1].write_text("".join(lines))
+    return runs
+
+
+@pytest.fixture(scope="module")
+def changes(grid, worded) -> Changes:
+    return changes_of(worded, grid.release)
+
+
+@pytest.fixture(scope="module")
+def report(grid, changes, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("written") / "report.html"
-    write_report(grid.found, grid.release, out, grid.vectors)
+    write_report(grid.found, grid.release, out, grid.vectors, changes)
     return out
 
 
@@ -116,9 +145,9 @@ def numbers(tab, selector: str) -> list[float]:
 # What is in the report
 
 
-def data_of(report: Path) -> dict:
-    """The page's data, each row as a dict."""
-    document = json.loads(re.search(r'id="rows">(.*?)</script>', report.read_text(), re.DOTALL)[1])
+def data_of(report: Path, explorer: str = "explorer") -> dict:
+    """The data of an explorer, each row as a dict."""
+    document = json.loads(re.search(rf'id="{explorer}-rows">(.*?)</script>', report.read_text(), re.DOTALL)[1])
     document["rows"] = [dict(zip(document["columns"], row, strict=True)) for row in document["rows"]]
     return document
 
@@ -128,8 +157,8 @@ def text_of(report: Path) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", "", report.read_text())).split())
 
 
-def test_the_report_is_one_small_file_and_the_same_every_time(grid, report, tmp_path):
-    write_report(grid.found, grid.release, tmp_path / "again.html", grid.vectors)
+def test_the_report_is_one_small_file_and_the_same_every_time(grid, changes, report, tmp_path):
+    write_report(grid.found, grid.release, tmp_path / "again.html", grid.vectors, changes)
     assert (tmp_path / "again.html").read_bytes() == report.read_bytes()
     assert report.stat().st_size < MAX_BYTES
     assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:)|url\(|@import|https?://(?!www\.w3\.org/2000/svg)""",
@@ -241,6 +270,46 @@ def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path
     assert "the 20 with the greatest difference" in (tmp_path / "r.html").read_text()
 
 
+def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, report):
+    document = data_of(report, "wordings")
+    assert document["groups"] == ["dl19 (nDCG@10)"]
+    assert document["parts"] == ["dl19.typo.delete.1", "dl19.typo.insert.1"]
+    assert document["total"] == len(document["rows"]) == 43 * 2 * 2
+    original = dict(grid.release.queries("dl19").iter_rows())
+    for row in document["rows"]:
+        query_id, text = document["queries"][row["query"]]
+        variation = grid.release.variations[document["parts"][row["part"]]]
+        assert text == original[query_id]
+        assert row["wording"] == dict(grid.release.wordings(variation).iter_rows())[query_id]
+        ranks = [1, 3] if document["systems"][row["system"]] == "oracle" and row["in"] else [0, 0]
+        assert [row["in_rank"], row["out_rank"]] == ranks
+
+
+def test_the_figure_of_variations_tells_the_mean_change_by_method(changes, report):
+    page = unescape(report.read_text())
+    for row in changes.results.filter(measure="nDCG@10", system="oracle").iter_rows(named=True):
+        change = f"{row['change']:+.4f}".replace("-", "\u2212")
+        assert f"oracle, {row['method']}: mean {change}, median" in page
+    assert page.count('aria-label="Change of nDCG@10 of single queries by method') == 1
+
+
+def test_a_report_on_variations_alone(grid, worded, tmp_path):
+    eval_kit.report(worded, tmp_path / "report.html", grid.release)
+    text = text_of(tmp_path / "report.html")
+    assert "2 systems on query variations" in text and "What another wording costs" in text
+    assert "Skip to the results" in text and "In − Out" not in text
+    with pytest.raises(UserError, match="none of the runs is of a grid"):
+        eval_kit.report(worded, tmp_path / "report.html", grid.release, vectors="bag.npy")
+
+
+def test_runs_of_a_grid_and_of_variations_are_told_apart_by_name(grid, worded):
+    cells = [Path("s.topic.c0.trec"), Path("s.topic.c1.trec")]
+    varied = [Path("s.topic.c0.dl19.typo.delete.1.trec"), *worded]
+    of_grid, of_variations = grid_and_worded([*cells, *varied], grid.release)
+    assert of_grid == cells
+    assert sorted(of_variations) == sorted([cells[0], *varied])
+
+
 def test_figure_3_tells_its_correlation_and_n(grid, report):
     points = []
     for shift in ("topic", "wh"):
@@ -344,6 +413,22 @@ def test_systems_differ_by_marker_and_not_by_colour_alone():
 
 
 # In the browser
+
+
+def test_queries_in_both_wordings_sort_and_filter_on_their_own(tab, report):
+    tab.open(report)
+    rows = "#wordings tbody tr"
+    assert len(tab.texts(rows)) == 100
+    tab.choose("#wordings [name=system]", "oracle")
+    assert set(tab.texts(f"{rows} td:last-child")) == {"oracle"}
+    assert set(tab.texts(f"{rows} td:nth-child(7)")) <= {"3", "> 10"}
+    tab.choose("#wordings [name=part]", "dl19.typo.insert.1")
+    assert len(tab.texts(rows)) == 43
+    wording = tab.texts(f"{rows} td.wording")[0]
+    tab.click("#wordings [name=search]")
+    tab.type(wording)
+    assert wording in tab.texts(f"{rows} td.wording")
+    assert len(tab.texts("#explorer tbody tr")) == 100
 
 
 def test_the_explorer_sorts_by_mouse_and_keyboard(tab, report):

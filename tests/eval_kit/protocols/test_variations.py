@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_kit.protocols.variations import against_pivot, changes, robustness
@@ -127,6 +127,7 @@ def test_shares_add_up_and_swapping_sides_turns_them_around(pairs):
     assert forth == robustness(-clean, -varied, lower_is_better=True)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_a_system_that_ignores_the_wording_loses_nothing(pairs):
     by_query = {f"q{i}": clean for i, (clean, _) in enumerate(pairs)}

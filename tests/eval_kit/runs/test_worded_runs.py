@@ -40,11 +40,21 @@ def test_names(mini_release: Release):
         ),
         (["bm25", "bm25.dl19.typo.delete.2"], "bm25.trec: its name tells no variation"),
         (["bm25", "bm25.dl19.typo.delete.1", "sub/bm25"], "a second run of bm25"),
+        (
+            ["a.dl19", "a.dl19.typo.delete.1", "a.dl19.dl19.typo.insert.1"],
+            r"a.dl19.trec: could be of the original queries of a or of a.dl19; rename the runs of one of them",
+        ),
     ],
 )
 def test_names_that_could_mean_two_things(names: list[str], message: str, mini_release: Release):
     with pytest.raises(UserError, match=message):
         worded(runs(*names), mini_release)
+
+
+def test_a_cell_of_a_grid_is_the_original_of_its_variations(mini_release: Release):
+    cell, varied = worded(runs("s.topic.c0", "s.topic.c0.dl19.typo.delete.1"), mini_release)
+    assert cell.system == varied.system == "s.topic.c0"
+    assert original_of(varied, [cell, varied]) is cell
 
 
 def test_no_original_to_compare_with(mini_release: Release):
@@ -108,6 +118,9 @@ def test_the_command(format: str, planted: dict[str, Path], mini_release: Releas
     )
     assert done.returncode == 0, done.stderr
     assert "typo.delete" in done.stdout and "steady" in done.stdout
-    lacking = command("eval_kit", "variations", chosen[0], "--release", mini_release.folder)
+
+
+def test_runs_without_a_variation(planted: dict[str, Path], mini_release: Release, command):
+    lacking = command("eval_kit", "variations", planted["exact.dl19"], "--release", mini_release.folder)
     assert (lacking.returncode, lacking.stderr.count("\n")) == (2, 1)
     assert "its name tells no variation" in lacking.stderr
