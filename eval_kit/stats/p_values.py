@@ -46,10 +46,9 @@ def of_tau(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     fewer = round((n * (n - 1) / 2 - abs(agreement)) / 2)
     if all(len(counts) == n for counts in ties) and (n <= _EXACT_KENDALL or fewer <= 1):
         return _chance_of_inversions(n, fewer)
-    pairs, triples, weighted = (
-        [float((counts * (counts - 1) * factor(counts)).sum()) for counts in ties]
-        for factor in (np.ones_like, lambda counts: counts - 2, lambda counts: 2 * counts + 5)
-    )
+    pairs = [float((counts * (counts - 1)).sum()) for counts in ties]
+    triples = [float((counts * (counts - 1) * (counts - 2)).sum()) for counts in ties]
+    weighted = [float((counts * (counts - 1) * (2 * counts + 5)).sum()) for counts in ties]
     ordered = n * (n - 1)
     variance = (ordered * (2 * n + 5) - sum(weighted)) / 18
     variance += pairs[0] * pairs[1] / (2 * ordered) + triples[0] * triples[1] / (9 * ordered * (n - 2))

@@ -6,7 +6,7 @@ from rich.text import Text
 from eval_kit.measures.definitions import parse
 from eval_kit.measures.score import Figure, Scores
 from eval_kit.runs import contamination
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Cell, Column, Row, Table
 
 
 def print_scores(scores: Scores, console: Console) -> None:
@@ -35,7 +35,7 @@ def _table(measures: tuple[str, ...], group: dict[tuple[str, str], list[Figure]]
     columns = [Column("test set", wrap="never"), Column("run", wrap="anywhere", min_width=8)]
     columns += [Column(name, "number", wrap="anywhere", min_width=7) for name in ("queries", *measures)]
     test_sets = list(dict.fromkeys(test_set for test_set, _ in group))
-    lines = []
+    lines: list[Row] = []
     for test_set, run in sorted(group, key=lambda row: test_sets.index(row[0])):
         figures = group[test_set, run]
         values = [parse(figure.measure).show(figure.value) for figure in figures]
