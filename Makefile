@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := .bootstrap/bin/uv
 READY := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-EXTRAS := --extra builder --extra baselines --extra dev
+EXTRAS := --extra builder --extra baselines --extra docs --extra dev
 
 UPSTREAM ?=
 PREVIOUS ?=
@@ -23,7 +23,7 @@ TAG ?=
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint format release baselines reproduce publish bench lock clean
+.PHONY: help demo test test-slow test-all lint format docs release baselines reproduce publish bench lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -60,6 +60,10 @@ lint: $(READY)  ## ruff (lint and format), mypy and the order of imports
 format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+docs: $(READY)  ## build the documentation into build/docs; a broken link or a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/docs/index.html"
 
 release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR, PREVIOUS=RELEASE)
 	@$(BIN)/python -m builder build --from published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)

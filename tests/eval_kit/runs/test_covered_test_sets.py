@@ -99,6 +99,18 @@ def test_one_in_a_hundred_may_be_missing(tmp_path):
         cover(tmp_path, ids("a", (3, 200)))
 
 
+def test_a_set_that_whole_sets_cover_by_chance_is_left_out(tmp_path):
+    """As a run over the topic test queries of a small release that happen to hold most queries of a wh cluster."""
+    members = {"c0": ids("a", (0, 50)), "c1": ids("a", (50, 100)), "how": ids("a", (40, 98)) + ids("b", (0, 5))}
+    sets = {name: TestSet(name, "shift", ("RR@10",), pl.Series(queries), "qrels") for name, queries in members.items()}
+    known = pl.Series(ids("a", (0, 100)) + ids("b", (0, 5)))
+    run = tmp_path / "run.trec"
+    coverage = covered(run, pl.Series(ids("a", (0, 100))), sets, known)
+    assert [test_set.name for test_set in coverage.test_sets] == ["c0", "c1"]
+    with pytest.raises(RunError, match="5 of the 63 queries of how are missing, 5 of them together at an end"):
+        covered(run, pl.Series(ids("a", (0, 98))), {"c0": sets["c0"], "how": sets["how"]}, known)
+
+
 @pytest.mark.parametrize(
     ("held", "lacking", "of", "name", "together"),
     [

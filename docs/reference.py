@@ -1,0 +1,149 @@
+"""Reference pages from the code: commands, Python, measures, shifts, protocols, schemas and test sets."""
+
+import inspect
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+import baselines.cli
+import builder.cli
+import builder.test_sets
+import eval_kit.cli
+from eval_kit import protocols
+from eval_kit.measures import definitions
+from eval_kit.release import Release, open_release
+from eval_kit.shifts import SHIFTS
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = {
+    "eval_kit": eval_kit.cli.app,
+    "python -m builder": builder.cli.app,
+    "python -m baselines": baselines.cli.app,
+}
+RESULTS = ("measures.score.Scores", "protocols.grid_results.Protocols", "protocols.similarity.Similarities")
+RESULTS = (*RESULTS, "exchange.compare.Comparison", "release.release.Release", "release.release.TestSet")
+HELP_WIDTH = 100
+
+
+def pages() -> dict[str, str]:
+    """Markdown of every page but the test sets', which need a release."""
+    return {
+        "commands": _commands(),
+        "api": _api(),
+        "measures": _measures(),
+        "shifts": _shifts(),
+        "protocols": _protocols(),
+        "schemas": _schemas(),
+    }
+
+
+def test_sets(release: Release) -> str:
+    """The page of the published release's test sets: sizes, measures, and the rule that each is made by.
+
+    Args:
+        release: built from all the lists at hand.
+    """
+    manifest = release.manifest
+    rules = {(table["config"], table["split"]): table["rule"] for table in manifest["tables"]}
+    lines = ["# Test sets", "", f"Those of the published release {release.version}, counted in the release itself."]
+    for config in dict.fromkeys(entry["config"] for entry in manifest["test_sets"]):
+        entries = [entry for entry in manifest["test_sets"] if entry["config"] == config]
+        rule = rules[config, entries[0]["split"]]
+        lines += ["", f"## {config}", "", f"Rule: {rule['text']} ({rule['source']}).", ""]
+        lines += ["| test set | queries | selected by | measures |", "| --- | ---: | --- | --- |"]
+        for entry in entries:
+            measures = ", ".join(f"`{measure}`" for measure in entry["measures"])
+            lines.append(f"| `{entry['name']}` | {entry['queries']:,} | {_selection(entry)} | {measures} |")
+    return "\n".join(lines) + "\n"
+
+
+def _selection(entry: dict[str, Any]) -> str:
+    table = f"`{entry['config']}/{entry['split']}`"
+    return (
+        f"{table} where {entry['column']} is {' or '.join(entry['values'])}" if "column" in entry else f"all of {table}"
+    )
+
+
+def _commands() -> str:
+    parts = ["# Commands", "The text of `--help`, command by command."]
+    for program, app in PROGRAMS.items():
+        for name, text in _helps(get_command(app), program):
+            level = "##" if name == program else "###"
+            parts.append(f"{level} {name}\n\n```text\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _helps(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, str]]:
+    context = typer.Context(command, info_name=name, parent=parent, terminal_width=HELP_WIDTH)
+    yield context.command_path, command.get_help(context)
+    for subcommand, child in getattr(command, "commands", {}).items():
+        yield from _helps(child, subcommand, context)
+
+
+def _api() -> str:
+    classes = "\n\n".join(f"::: eval_kit.{name}" for name in RESULTS)
+    return f"# Python\n\n::: eval_kit.api\n    options:\n      show_root_heading: false\n\n{classes}\n"
+
+
+def _measures() -> str:
+    parts = ["# Measures", inspect.getdoc(definitions) or ""]
+    for kind in definitions._KINDS.values():
+        facts = ["lower is better" if kind.lower_is_better else "higher is better", f"unit: {kind.unit.name}"]
+        facts.append("needs a cutoff, as in " if kind.needs_cutoff else "with or without a cutoff, as in ")
+        parts.append(f"## {kind.name}\n\n{inspect.getdoc(kind.values)}\n\n{'; '.join(facts)}`{kind.name}@10`.")
+    return "\n\n".join([*parts, "::: eval_kit.measures.definitions.holes", *_official()]) + "\n"
+
+
+def _official() -> list[str]:
+    """Which measures are the official ones of which test sets."""
+    rules = {
+        "topic, wh and length": builder.test_sets.SHIFT_MEASURES,
+        "dev-small and its ReSTTest buckets": builder.test_sets.DEV_MEASURES,
+        "TREC DL 2019 and 2020, DL-Typo": builder.test_sets.DL_MEASURES,
+        "Chameleons": builder.test_sets.CHAMELEON_MEASURES,
+        "DL-HARD": builder.test_sets.DL_HARD_MEASURES,
+        "other collections": builder.test_sets.OTHER_MEASURES,
+    }
+    rows = [f"| {name} | {', '.join(f'`{measure}`' for measure in measures)} |" for name, measures in rules.items()]
+    return ["## Official measures", "\n".join(["| test sets | measures |", "| --- | --- |", *rows])]
+
+
+def _shifts() -> str:
+    rows = ["| shift | | published table | measures |", "| --- | --- | --- | --- |"]
+    for shift in SHIFTS.values():
+        measures = ", ".join(shift.measures) or "those of the test set"
+        rows.append(f"| `{shift.name}` | {shift.title} | `{shift.published_table}` | {measures} |")
+    table = "\n".join(rows)
+    classes = "      members: [Shift, Clusters, WordClusters, Buckets, Regimes, Training]"
+    shifts = f"::: eval_kit.shifts\n    options:\n      show_root_heading: false\n{classes}"
+    algorithms = [f"### How {name} is rebuilt\n\n{_docstring_of(name)}" for name in (*SHIFTS, "chameleons")]
+    return "\n\n".join(["# Shifts", table, shifts, "## Algorithms", *algorithms]) + "\n"
+
+
+def _docstring_of(shift: str) -> str:
+    return f"::: builder.shifts.{shift}\n    options:\n      members: false\n      show_root_heading: false"
+
+
+def _protocols() -> str:
+    names = sorted(module.name for module in pkgutil.iter_modules(protocols.__path__))
+    return "\n\n".join(["# Protocols", *(f"::: eval_kit.protocols.{name}" for name in names)]) + "\n"
+
+
+def _schemas() -> str:
+    parts = ["# Schemas", "JSON Schemas (draft 2020-12) of every document that is exchanged."]
+    for path in sorted((ROOT / "schemas").glob("*.json")):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        parts.append(f"## {schema['title']}\n\n{schema['description']}\n\n`schemas/{path.name}`")
+        source = "\n".join(f"    {line}" for line in path.read_text(encoding="utf-8").splitlines())
+        parts.append(f'??? note "{path.name}"\n    ```json\n{source}\n    ```')
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(test_sets(open_release(sys.argv[1])), end="")

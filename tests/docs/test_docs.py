@@ -1,0 +1,48 @@
+"""The documentation: its notebook runs and shows what it says, its generated page is current, and the site builds."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "docs" / "tutorials" / "your-model.ipynb"
+
+
+@pytest.fixture
+def from_docs(monkeypatch):
+    """A module of ``docs/``, which is no package."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    return importlib.import_module
+
+
+def test_the_notebook_shows_what_its_cells_give(from_docs, mini_release, tmp_path, monkeypatch):
+    notebook = from_docs("notebook")
+    (tmp_path / "mini").symlink_to(mini_release.folder)
+    monkeypatch.chdir(tmp_path)
+    cells = notebook.shown(NOTEBOOK)
+    for (code, shown), given in zip(cells, notebook.run([code for code, _ in cells]), strict=True):
+        assert given == shown, code
+    assert "mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"```python\n{cells[-1][0]}\n```\n\n```text\n{cells[-1][1]}```" in notebook.markdown(NOTEBOOK)
+
+
+def test_the_page_of_test_sets_is_current(from_docs, published_release):
+    page = (ROOT / "docs" / "reference" / "test-sets.md").read_text(encoding="utf-8")
+    run = "run: python docs/reference.py RELEASE > docs/reference/test-sets.md"
+    assert from_docs("reference").test_sets(published_release) == page, run
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert 'src="http' not in text and "fonts.googleapis" not in text, page
