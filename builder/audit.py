@@ -1,5 +1,8 @@
 """What leaks between training and test, for every train/test pair of a release.
 
+Query variations are compared too, with all training queries: a spell-checker or a generator may turn a test query into
+one that was trained on.
+
 Four things are looked for, each counted in *test queries* of which training holds at least one:
 
 * equal: a training query with the same id or, to the letter, the same text;
@@ -22,16 +25,19 @@ import polars as pl
 from builder.encode import encode
 from builder.encoders import by_name, public_name
 from builder.near_duplicates import THRESHOLDS, Rows, characters, nearest, words
+from builder.release import VARIATIONS
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
-from eval_kit.release import Release
+from eval_kit.release import Release, Variation
 from eval_kit.shifts import CLUSTERED, SHIFTS, TREC_DL
 from eval_kit.tables.table import Column, Table
 
 EXAMPLES = 5
 ROUNDING = 1e-9
 STAND_IN = "other test queries"
+WHOLE = ("dl_typo", "dlhard")
+"""Test sets that belong to no shift."""
 DEFAULT = "characters"
 SPARSE = {"characters": characters, "words": words}
 """Encoders that count the texts' own words or characters; all others are :mod:`builder.encoders`'."""
@@ -46,14 +52,15 @@ class Pair:
         train: query ids, each once.
         test: query ids, each once.
         train_qrels: splits of the release's qrels that hold the training judgements.
-        test_qrels: the split that holds the test judgements.
+        test_qrels: the split that holds the test judgements; None for other wordings of a test set's queries, of which
+            only texts are compared: near-duplicates and passages would be those of the test set.
     """
 
     name: str
     train: pl.Series
     test: pl.Series
     train_qrels: Sequence[str]
-    test_qrels: str
+    test_qrels: str | None
 
 
 def audit(
@@ -84,8 +91,8 @@ def audit(
     if not to_compare:
         raise UserError(f"{release.folder}: holds no two sets of queries to compare")
     queries = _queries(release, to_compare)
-    vectors, described = _vectors(queries["text"].drop_nulls(), encoder, cache)
-    trained = sum(_with_text(queries, pair.train).height for pair in to_compare)
+    vectors, described = _vectors(queries.drop_nulls("row")["text"], encoder, cache)
+    trained = sum(_with_text(queries, pair.train).height for pair in to_compare if pair.test_qrels)
     compared = []
     with counting("comparing queries", "queries", trained) as advance:
         for pair in to_compare:
@@ -125,7 +132,8 @@ def pairs(release: Release) -> Iterator[Pair]:
     Topic, wh and length: for each held-out cluster, the training queries of the other clusters against the cluster's
     test queries; without training queries in the release, the test queries of the other clusters. ReSTTest: the
     training queries outside a bucket against the bucket's queries of each test split. ReSTrain: each set against each
-    TREC DL year. Chameleons: all training queries against dev.
+    TREC DL year. Chameleons: all training queries against dev. DL-Typo, DL-HARD and the wordings of each method of
+    variation, all replicas together: all training queries; without any, the test queries of the topic and wh clusters.
     """
     have = release.configs
     for shift in CLUSTERED:
@@ -144,6 +152,14 @@ def pairs(release: Release) -> Iterator[Pair]:
     if "chameleons" in have and trains:
         train = pl.concat(table.select("query_id") for table in trains)
         yield _pair(release, "chameleons", train, release.table("chameleons", "dev"), ["train"], "dev")
+    suffix = "" if trains else f", {STAND_IN}"
+    trains = trains or [release.table(config, "test") for config in ("topic", "wh") if "test" in have.get(config, [])]
+    if trains:
+        train = pl.concat(table.select("query_id") for table in trains)
+        for name in WHOLE:
+            if test_set := release.test_sets.get(name):
+                yield _pair(release, f"{name}{suffix}", train, test_set.queries.to_frame(), ["train"], test_set.qrels)
+        yield from _worded(release, train["query_id"].unique().sort(), suffix)
 
 
 def normalised(text: str) -> str:
@@ -171,6 +187,22 @@ def _held_out(release: Release, shift: str) -> Iterator[Pair]:
             yield _pair(release, title, outside, test_set.queries.to_frame(), qrels, test_set.qrels)
 
 
+def _worded(release: Release, train: pl.Series, suffix: str) -> Iterator[Pair]:
+    methods: dict[str, list[Variation]] = {}
+    for variation in release.variations.values():
+        methods.setdefault(f"{variation.base}.{variation.group}", []).append(variation)
+    for method, replicas in methods.items():
+        base = release.test_sets[replicas[0].base].queries
+        worded = pl.concat(_wordings(release, variation)["query_id"] for variation in replicas)
+        yield Pair(f"{method}{suffix}", train.filter(~train.is_in(base.implode())), worded, [], None)
+
+
+def _wordings(release: Release, variation: Variation) -> pl.DataFrame:
+    """``query_id`` and ``text``; the ids, which are the test set's too, with the variation's name."""
+    named = pl.concat_str("query_id", pl.lit(f" ({variation.full_name})"))
+    return release.wordings(variation).select(named.alias("query_id"), "text")
+
+
 def _whole_splits(release: Release) -> Iterator[str]:
     for entry in release.manifest["test_sets"]:
         if entry["config"] == "resttest" and "column" not in entry:
@@ -190,14 +222,23 @@ def _pair(
 
 
 def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
-    """``query_id``, ``text``, ``normal`` and ``row`` (of the vectors) of every query of the pairs; null if unknown."""
-    tables = [release.table(table["config"], table["split"]) for table in release.manifest["tables"]]
+    """``query_id``, ``text``, ``normal`` and ``row`` (of the vectors) of every query of the pairs; null if unknown.
+
+    Queries of which only texts are compared have no row.
+    """
+    tables = [
+        release.table(table["config"], table["split"])
+        for table in release.manifest["tables"]
+        if table["config"] != VARIATIONS
+    ]
     with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
+    with_text += [_wordings(release, variation) for variation in release.variations.values()]
     ids = [*(pair.train for pair in to_compare), *(pair.test for pair in to_compare)]
     texts = pl.concat(with_text).drop_nulls().sort("text").unique("query_id", keep="first")
     distinct = pl.concat(ids).unique().sort().to_frame()
     queries = distinct.join(texts, on="query_id", how="left", maintain_order="left")
-    known = pl.col("text").is_not_null()
+    with_vectors = pl.concat([pl.concat([pair.train, pair.test]) for pair in to_compare if pair.test_qrels])
+    known = pl.col("text").is_not_null() & pl.col("query_id").is_in(with_vectors.unique().implode())
     return queries.with_columns(
         normal=pl.Series([None if text is None else normalised(text) for text in queries["text"]], dtype=pl.String),
         row=pl.when(known).then(known.cum_sum().cast(pl.Int64) - 1),
@@ -237,7 +278,7 @@ def _texts(queries: pl.DataFrame, pair: Pair) -> Iterator[dict[str, Any]]:
 def _near(queries: pl.DataFrame, vectors: Rows, pair: Pair, near: float, advance: Any) -> dict[str, Any]:
     """Examples are those that are not the same query after normalisation, the nearest first."""
     train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
-    if not (train.height and test.height):
+    if not (pair.test_qrels and train.height and test.height):
         return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
     cosines, rows = nearest(vectors[test["row"].to_numpy()], vectors[train["row"].to_numpy()], advance)
     neighbours = train[rows]
@@ -253,6 +294,8 @@ def _near(queries: pl.DataFrame, vectors: Rows, pair: Pair, near: float, advance
 
 
 def _passages(release: Release, pair: Pair) -> Iterator[dict[str, Any]]:
+    if pair.test_qrels is None:
+        return
     qrels = release.qrels(pair.test_qrels)
     judged = qrels.join(pair.test.to_frame(), on="query_id", how="semi")
     empty = pl.DataFrame(schema={"train_query_id": pl.String, "passage_id": pl.String})

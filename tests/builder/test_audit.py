@@ -2,7 +2,7 @@
 
 import json
 import string
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from builder.audit import DEFAULT, audit, normalised, pairs
 from builder.release import Draft, Rule, Table, TestSet, write
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
-from eval_kit.release import Release, open_release
+from eval_kit.release import Release, Variation, open_release
 
 CLUSTERS = pl.Enum(["c0", "c1"])
 BY_HAND = Rule("made by hand", "tests/builder/test_audit.py")
@@ -156,7 +156,7 @@ def test_every_pair_of_a_whole_release(mini_release: Release) -> None:
     found = {pair.name: pair for pair in pairs(mini_release)}
     clusters = {"topic": 5, "wh": 3, "length": 2}
     restrain = len(mini_release.configs["restrain"])
-    assert len(found) == sum(clusters.values()) + 5 * 3 + restrain * 2 + 1
+    assert len(found) == sum(clusters.values()) + 5 * 3 + restrain * 2 + 1 + 5
     train = mini_release.table("topic", "train")
     pair = found["topic.c3 held out"]
     assert set(pair.train) == set(train.filter(pl.col("cluster") != "c3")["query_id"])
@@ -166,6 +166,31 @@ def test_every_pair_of_a_whole_release(mini_release: Release) -> None:
     assert not set(buckets[0].train) & set(
         mini_release.table("resttest", "train").filter(pl.col("bucket") == "b1")["query_id"]
     )
+
+
+def with_variation(base: Draft, texts: dict[str, str]) -> Draft:
+    """A draft whose topic.c1 queries are worded otherwise, in two replicas, the first without a change."""
+    tables, variations = list(base.tables), []
+    for replica, of_replica in enumerate(({one: TEST[one][0] for one in texts}, texts), start=1):
+        frame = pl.DataFrame({"query_id": list(of_replica), "text": list(of_replica.values())})
+        tables.append(Table("variations", f"typo_{replica}", frame, BY_HAND))
+        variations.append(Variation("topic.c1", "typo", None, replica, f"typo_{replica}", None, "by hand", "none"))
+    return replace(base, tables=tables, variations=variations)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_other_wordings_are_compared_by_their_texts_alone(tmp_path: Path, planted: Release, train: bool) -> None:
+    texts = {"1": "who was the first emperor of rome" if not train else "Why is the sky blue?", "2": "nothing like it"}
+    write(with_variation(draft(train), texts), tmp_path / "worded" / "ms-marco-shift")
+    document = audit(open_release(tmp_path / "worded" / "ms-marco-shift"))
+    found = leaks(document, "topic.c1.typo" if train else "topic.c1.typo, other test queries")
+    assert concerned(found["normalised", None]) == (
+        {"1 (topic.c1.typo.1)", "2 (topic.c1.typo.1)", "1 (topic.c1.typo.2)"} if train else {"1 (topic.c1.typo.2)"}
+    )
+    assert found["equal", None]["queries"] == (2 if train else 1) and found["equal", None]["of"] == 4
+    assert found["near", None]["share"] is None and len(found) == 3
+    if train:
+        assert document["pairs"][:2] == audit(planted)["pairs"], "the test sets' own pairs do not change"
 
 
 # --- the texts
