@@ -156,9 +156,9 @@ def pairs(release: Release) -> Iterator[Pair]:
     trains = trains or [release.table(config, "test") for config in ("topic", "wh") if "test" in have.get(config, [])]
     if trains:
         train = pl.concat(table.select("query_id") for table in trains)
-        for name in WHOLE:
-            if test_set := release.test_sets.get(name):
-                yield _pair(release, f"{name}{suffix}", train, test_set.queries.to_frame(), ["train"], test_set.qrels)
+        for test_set in (release.test_sets[name] for name in WHOLE if name in release.test_sets):
+            queries = test_set.queries.to_frame()
+            yield _pair(release, f"{test_set.name}{suffix}", train, queries, ["train"], test_set.qrels)
         yield from _worded(release, train["query_id"].unique().sort(), suffix)
 
 
