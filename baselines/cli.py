@@ -80,7 +80,10 @@ def run_grid(
         ray.connect()
     cells = []
     for name, systems in chosen.items():
-        cells += grid.cells(systems, opened, out, shift or config.shifts(name), seed or (0,))
+        plan = config.plan(name)
+        cells += grid.cells(
+            systems, opened, out, shift or plan.shifts, seed or (0,), control=plan.control, variations=plan.variations
+        )
     if len({cell.place for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
     if runner is Runner.ray:
