@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,6 +52,8 @@ ARXIV_TRAINING = {"topic": "topics"}
 """arXiv 2022's names of our shifts, where they differ (Table 5)."""
 ARXIV_MEASURES = {"R(rel=2)@1000": "R@1000"}
 """Its names of our measures."""
+SPLADE_WEIGHTS = {"query": 24, "passage": 130}
+"""ECIR 2023 §5.1: the weights of SPLADE that are not zero, on average."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
 
@@ -118,12 +120,15 @@ class Results:
     Attributes:
         protocols: of every complete grid of a system on a shift.
         benchmarks: from :func:`eval_kit.protocols.benchmarks.benchmarks`.
+        sparsity: ``system``, ``shift``, ``cells``, ``query`` and ``passage``: how many weights are not zero, of the
+            systems that have sparse vectors, on average.
         kind: of the release; only figures on the published one can be compared.
         incomplete: for each grid that lacks a run, what it lacks.
     """
 
     protocols: Protocols
     benchmarks: pl.DataFrame
+    sparsity: pl.DataFrame
     kind: str
     incomplete: list[str]
 
@@ -157,13 +162,16 @@ class Results:
         """Plain JSON values."""
         rows = [row.as_json() for row in self.comparisons]
         rest = {"comparable": self.comparable, "incomplete": self.incomplete}
-        return {"comparisons": rows} | rest | self.protocols.as_json() | {"benchmarks": self.benchmarks.to_dicts()}
+        more = {"benchmarks": self.benchmarks.to_dicts(), "sparsity": self.sparsity.to_dicts()}
+        return {"comparisons": rows} | rest | self.protocols.as_json() | more
 
     def print(self, console: Console) -> None:
         """The papers' tables from our runs; then, where they are comparable, ours beside theirs."""
         self.protocols.print(console)
         if (self.benchmarks["training"] == CONTROL.name).any():
             terminal.show(benchmarks.layout(self.benchmarks), console)
+        if self.sparsity.height:
+            console.print(_sparsity_table(self.sparsity))
         tables: dict[tuple[str, str], list[Comparison]] = {}
         for row in self.comparisons:
             tables.setdefault((row.shift, row.source), []).append(row)
@@ -193,7 +201,8 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     groups: dict[tuple[str, str], list[Path]] = {}
     for run, cell in named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
-    refuse_unequal_batches(groups)
+    done = records(runs)
+    refuse_unequal_batches(groups, done)
     incomplete = []
     for key, members in list(groups.items()):
         try:
@@ -209,14 +218,27 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if control:
         of_control = values_of(score(list(control), release, allow_missing), control)
     on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
-    return Results(of_grids, on_benchmarks, release.manifest["kind"], incomplete)
+    return Results(of_grids, on_benchmarks, _sparsity(done.values()), release.manifest["kind"], incomplete)
 
 
-def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> None:
+def records(runs: Iterable[Path]) -> dict[Path, dict[str, Any]]:
+    """The ``done.json`` of each run's cell, as far as the grid that holds the folder of runs has it."""
+    found: dict[Path, dict[str, Any]] = {}
+    for run in runs:
+        for done in run.parent.parent.glob("*/done.json"):
+            if (done.parent / run.name).exists() and run.samefile(done.parent / run.name):
+                found[run] = json.loads(done.read_text(encoding="utf-8"))
+    return found
+
+
+def refuse_unequal_batches(
+    groups: Mapping[tuple[str, str], Sequence[Path]], done: Mapping[Path, Mapping[str, Any]]
+) -> None:
     """Refuse to average cells that were trained in different batches, as far as the grid that holds the runs says so.
 
     Args:
-        groups: shift and system → their runs, in the folder ``runs`` of a grid.
+        groups: shift and system → their runs.
+        done: from :func:`records`.
 
     Raises:
         UserError: naming the system, the shift and the batches.
@@ -224,10 +246,8 @@ def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> 
     for (shift, system), runs in groups.items():
         batches: dict[int, Path] = {}
         for run in runs:
-            for done in run.parent.parent.glob("*/done.json"):
-                if (done.parent / run.name).exists() and run.samefile(done.parent / run.name):
-                    training = json.loads(done.read_text(encoding="utf-8"))["training"]
-                    batches.setdefault(training.get("batch_size", 0), run)
+            if run in done:
+                batches.setdefault(done[run]["training"].get("batch_size", 0), run)
         if len(batches) > 1:
             sizes = ", ".join(f"{run.name} in batches of {size}" for size, run in sorted(batches.items()))
             raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
@@ -316,6 +336,30 @@ def _protocols(
     for run, system in untrained.items():
         rows.setdefault(system, {}).update(figures.untrained[run_name(run)])
     return dataclasses.replace(figures, untrained=rows)
+
+
+def _sparsity(done: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    rows = []
+    for record in done:
+        if sparsity := record.get("sparsity"):
+            rows.append((record["place"]["system"], record["place"]["shift"], sparsity["query"], sparsity["passage"]))
+    columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}
+    cells = pl.DataFrame(rows, columns, orient="row")
+    return cells.group_by("system", "shift", maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("cells"), pl.col("query", "passage").mean()
+    )
+
+
+def _sparsity_table(sparsity: pl.DataFrame) -> Table:
+    """ECIR 2023 §5.1 in a table: SPLADE's mean over its models, and the paper's figures."""
+    columns = [Column("system", "heading"), Column("shift")]
+    columns += [Column(name, "number") for name in ("cells", "a query", "a passage")]
+    lines: list[list[str]] = []
+    for row in sparsity.iter_rows(named=True):
+        lines.append([row["system"], row["shift"], str(row["cells"]), f"{row['query']:.0f}", f"{row['passage']:.0f}"])
+    paper = [f"{SPLADE_WEIGHTS[name]}" for name in ("query", "passage")]
+    lines.append(["splade", "ECIR 2023 §5.1", "", *paper])
+    return Table(columns, [lines], "weights that are not zero")
 
 
 def _beside(rows: Sequence[Comparison]) -> Table:

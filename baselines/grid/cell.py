@@ -18,6 +18,7 @@ from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.runs.contamination import training_set_id
 from eval_kit.shifts import CONTROL, TRAINED_FOR
+from eval_kit.stats.vectors import FILE_ENDINGS, IDS_ENDING
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,16 @@ class Cell:
         return {name: self.folder / f"{self.run.stem}.{name}.trec" for name in self.variations}
 
     @property
+    def query_vectors(self) -> tuple[Path, Path]:
+        """The vectors that a bi-encoder makes of queries, and the queries' ids (:mod:`eval_kit.stats.vectors`)."""
+        return self.run.with_suffix(FILE_ENDINGS[0]), self.run.with_suffix(IDS_ENDING)
+
+    @property
+    def sparsity(self) -> Path:
+        """How many weights of a SPLADE model are not zero."""
+        return self.folder / "sparsity.json"
+
+    @property
     def published(self) -> Path:
         """The finished run among those of the whole grid."""
         return self.root / ("control" if self.place.shift == CONTROL.name else "runs") / self.place.file
@@ -78,7 +89,8 @@ class Cell:
     def outputs(self) -> dict[Path, Path]:
         """Each file that the finished cell has for the whole grid, and where it stands there."""
         variations = {run: self.root / "variations" / run.name for run in self.runs_of_variations.values()}
-        return {self.run: self.published, **variations}
+        vectors = {file: self.published.with_name(file.name) for file in self.query_vectors if file.is_file()}
+        return {self.run: self.published, **variations, **vectors}
 
     @property
     def searched(self) -> bool:

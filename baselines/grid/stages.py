@@ -13,6 +13,7 @@ from filelock import FileLock
 from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.documents import conclude, conclusion, describe, write_card
+from baselines.grid.encodings import keep_encodings
 from baselines.grid.journal import Journal, Report, lock
 from baselines.training import torchrun
 from eval_kit.errors import UserError, in_one_sentence
@@ -132,6 +133,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
         retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
         index(cell, journal, lambda: retriever.index(passages(cell.release), systems.index_folder(cell)))
         with journal.stage("searching") as report:
+            keep_encodings(cell, retriever)
             search(cell, retriever, report)
     with journal.stage("scoring"):
         scores = score([cell.run], cell.release, allow_missing=True)  # our own run is whole
