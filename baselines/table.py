@@ -213,7 +213,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
     of_grids = _protocols(groups, release, seed, allow_missing)
-    control = {run: cell for run in sorted(folder.parent.glob("control/*.trec*")) if (cell := control_of(run))}
+    control = {run: model for run in sorted(folder.parent.glob("control/*.trec*")) if (model := control_of(run))}
     of_control = of_grids.values.clear()
     if control:
         of_control = values_of(score(list(control), release, allow_missing), control)
