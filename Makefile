@@ -74,12 +74,12 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@mkdir -p dist
 	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
-baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) on RELEASE, beside the papers' figures
+baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) on RELEASE, beside the papers' figures, and its report
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
-	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)"
+	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
 reproduce: $(READY)  ## score the real runs in SHARED and compare with the expected figures; exit status 1 if one differs
 	@rm -rf build/reproduce && mkdir -p build

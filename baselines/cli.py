@@ -80,7 +80,10 @@ def run_grid(
         ray.connect()
     cells = []
     for name, systems in chosen.items():
-        cells += grid.cells(systems, opened, out, shift or config.shifts(name), seed or (0,))
+        plan = config.plan(name)
+        cells += grid.cells(
+            systems, opened, out, shift or plan.shifts, seed or (0,), control=plan.control, variations=plan.variations
+        )
     if len({cell.place for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
     if runner is Runner.ray:
@@ -125,6 +128,9 @@ def table(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write eval_kit's report, an HTML file, about the grid.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
@@ -133,6 +139,7 @@ def table(
     """In, Out and Rel Loss of a grid, beside the papers' own figures."""
     from baselines.table import results
     from eval_kit.console import refuse_overwriting, screen, status, write_json
+    from eval_kit.pages.report import write_report
     from eval_kit.release import open_release
     from eval_kit.release.reference import ids
 
@@ -141,9 +148,12 @@ def table(
     ours = None
     if paper is None or runs is not None:
         folder = runs or Path("runs")
-        refuse_overwriting(list(folder.glob("*.trec*")), [json_file])
+        refuse_overwriting(list(folder.glob("*.trec*")), [json_file, report])
+        opened = open_release(release)
         with status("reading runs"):
-            ours = results(folder, open_release(release), seed, allow_missing)
+            ours = results(folder, opened, seed, allow_missing)
+        if report is not None:
+            write_report(ours.protocols, opened, report)
     if paper is not None:
         _show_published(paper, ours, json_file)
     elif ours is not None and not write_json(ours.as_json(), json_file):

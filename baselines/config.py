@@ -1,6 +1,7 @@
 """Configs: how every system of a grid is trained and searched, as data."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,17 +47,27 @@ def chosen(config: str | Path, systems: Sequence[str] | None) -> dict[str, dict[
     return {name: options[name] for name in systems or options}
 
 
-def shifts(config: str | Path) -> list[str]:
-    """The shifts that such a config is for; empty if it does not say.
+@dataclass(frozen=True)
+class Plan:
+    """What a config is for, besides its systems: arguments of :func:`baselines.grid.grid.cells`."""
+
+    shifts: Sequence[str]
+    control: bool
+    variations: Sequence[str]
+
+
+def plan(config: str | Path) -> Plan:
+    """What such a config is for; no shifts and no variations if it does not say.
 
     Raises:
         UserError: as :func:`load`.
     """
     document, origin = _document(config)
     checked(document, origin)
-    named: list[str] = document.get("shifts", [])
-    check_names(named, f"{origin}: $.shifts:")
-    return named
+    shifts = document.get("shifts", [])
+    check_names(shifts, f"{origin}: $.shifts:")
+    variations = document.get("variations", [])
+    return Plan(shifts, document.get("control", False), ["all"] if variations == "all" else variations)
 
 
 def _document(config: str | Path) -> tuple[Any, str]:

@@ -2,21 +2,25 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
 from rich.console import Console
 
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.measures.score import score
+from eval_kit.protocols import benchmarks
+from eval_kit.protocols.grid_results import Protocols, protocols, values_of
 from eval_kit.release import Release
 from eval_kit.release.reference import load, printed, published
-from eval_kit.runs.names import cell_of, grid, named, run_name
-from eval_kit.shifts import SHIFTS
+from eval_kit.runs.names import cell_of, control_of, grid, named, run_name
+from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
 from eval_kit.tables import published as published_table
+from eval_kit.tables import terminal
 from eval_kit.tables.table import Cell, Column, Table
 
 CIKM_SYSTEMS = {
@@ -44,6 +48,12 @@ CIKM_VARIANT_SYSTEMS = {"cikm2022-table8": "dr-advance", "cikm2022-table9": "dr-
 """What these tables call the models of :data:`CIKM_VARIANTS`."""
 CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
+ARXIV_TRAINING = {"topic": "topics"}
+"""arXiv 2022's names of our shifts, where they differ (Table 5)."""
+ARXIV_MEASURES = {"R(rel=2)@1000": "R@1000"}
+"""Its names of our measures."""
+SPLADE_WEIGHTS = {"query": 24, "passage": 130}
+"""ECIR 2023 §5.1: the weights of SPLADE that are not zero, on average."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
 
@@ -109,18 +119,23 @@ class Results:
 
     Attributes:
         protocols: of every complete grid of a system on a shift.
+        benchmarks: from :func:`eval_kit.protocols.benchmarks.benchmarks`.
+        sparsity: ``system``, ``shift``, ``cells``, ``query`` and ``passage``: how many weights are not zero, of the
+            systems that have sparse vectors, on average.
         kind: of the release; only figures on the published one can be compared.
         incomplete: for each grid that lacks a run, what it lacks.
     """
 
     protocols: Protocols
+    benchmarks: pl.DataFrame
+    sparsity: pl.DataFrame
     kind: str
     incomplete: list[str]
 
     @property
     def comparisons(self) -> list[Comparison]:
         """With the latest table of each shift and those of variants; empty where the release is not the papers'."""
-        ids = dict.fromkeys([*(shift.published_table for shift in SHIFTS.values()), *CIKM_VARIANT_SYSTEMS])
+        ids = dict.fromkeys([*(shift.published_table for shift in TRAINED_FOR.values()), *CIKM_VARIANT_SYSTEMS])
         return [comparison for id in ids for comparison in self.compared(id).values()]
 
     @property
@@ -133,7 +148,7 @@ class Results:
 
     def compared(self, id: str) -> dict[published_table.Key, Comparison]:
         """Our figures that a published table prints too, in its order; none where it is not comparable."""
-        own = own_figures(self.protocols) if self.kind == "published" else {}
+        own = own_figures(self.protocols) | benchmark_figures(self.benchmarks) if self.kind == "published" else {}
         comparisons = {}
         for cell in published(id):
             if (figure := own.get(published_table.key(cell))) is not None:
@@ -147,11 +162,16 @@ class Results:
         """Plain JSON values."""
         rows = [row.as_json() for row in self.comparisons]
         rest = {"comparable": self.comparable, "incomplete": self.incomplete}
-        return {"comparisons": rows} | rest | self.protocols.as_json()
+        more = {"benchmarks": self.benchmarks.to_dicts(), "sparsity": self.sparsity.to_dicts()}
+        return {"comparisons": rows} | rest | self.protocols.as_json() | more
 
     def print(self, console: Console) -> None:
         """The papers' tables from our runs; then, where they are comparable, ours beside theirs."""
         self.protocols.print(console)
+        if (self.benchmarks["training"] == CONTROL.name).any():
+            terminal.show(benchmarks.layout(self.benchmarks), console)
+        if self.sparsity.height:
+            console.print(_sparsity_table(self.sparsity))
         tables: dict[tuple[str, str], list[Comparison]] = {}
         for row in self.comparisons:
             tables.setdefault((row.shift, row.source), []).append(row)
@@ -166,7 +186,8 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
     Args:
-        folder: of runs named ``<system>.<shift>.<held-out>.trec``; files of other names are not looked at.
+        folder: of runs named ``<system>.<shift>.<held-out>.trec``; files of other names are not looked at. The
+            folder ``control`` beside it may hold runs of models trained on everything, ``<system>.all.none.trec``.
         release: what the runs were made on.
         seed: of the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
@@ -180,7 +201,8 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     groups: dict[tuple[str, str], list[Path]] = {}
     for run, cell in named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
-    refuse_unequal_batches(groups)
+    done = records(runs)
+    refuse_unequal_batches(groups, done)
     incomplete = []
     for key, members in list(groups.items()):
         try:
@@ -190,14 +212,33 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
             del groups[key]
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
-    return Results(_protocols(groups, release, seed, allow_missing), release.manifest["kind"], incomplete)
+    of_grids = _protocols(groups, release, seed, allow_missing)
+    control = {run: model for run in sorted(folder.parent.glob("control/*.trec*")) if (model := control_of(run))}
+    of_control = of_grids.values.clear()
+    if control:
+        of_control = values_of(score(list(control), release, allow_missing), control)
+    on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
+    return Results(of_grids, on_benchmarks, _sparsity(done.values()), release.manifest["kind"], incomplete)
 
 
-def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> None:
+def records(runs: Iterable[Path]) -> dict[Path, dict[str, Any]]:
+    """The ``done.json`` of each run's cell, as far as the grid that holds the folder of runs has it."""
+    found: dict[Path, dict[str, Any]] = {}
+    for run in runs:
+        for done in run.parent.parent.glob("*/done.json"):
+            if (done.parent / run.name).exists() and run.samefile(done.parent / run.name):
+                found[run] = json.loads(done.read_text(encoding="utf-8"))
+    return found
+
+
+def refuse_unequal_batches(
+    groups: Mapping[tuple[str, str], Sequence[Path]], done: Mapping[Path, Mapping[str, Any]]
+) -> None:
     """Refuse to average cells that were trained in different batches, as far as the grid that holds the runs says so.
 
     Args:
-        groups: shift and system → their runs, in the folder ``runs`` of a grid.
+        groups: shift and system → their runs.
+        done: from :func:`records`.
 
     Raises:
         UserError: naming the system, the shift and the batches.
@@ -205,10 +246,8 @@ def refuse_unequal_batches(groups: Mapping[tuple[str, str], Sequence[Path]]) -> 
     for (shift, system), runs in groups.items():
         batches: dict[int, Path] = {}
         for run in runs:
-            for done in run.parent.parent.glob("*/done.json"):
-                if (done.parent / run.name).exists() and run.samefile(done.parent / run.name):
-                    training = json.loads(done.read_text(encoding="utf-8"))["training"]
-                    batches.setdefault(training.get("batch_size", 0), run)
+            if run in done:
+                batches.setdefault(done[run]["training"].get("batch_size", 0), run)
         if len(batches) > 1:
             sizes = ", ".join(f"{run.name} in batches of {size}" for size, run in sorted(batches.items()))
             raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
@@ -257,6 +296,17 @@ def own_figures(protocols_found: Protocols) -> dict[published_table.Key, OwnFigu
     return figures
 
 
+def benchmark_figures(results: pl.DataFrame) -> dict[published_table.Key, OwnFigure]:
+    """Means from :func:`eval_kit.protocols.benchmarks.benchmarks` by the key that they have in arXiv 2022, Table 5."""
+    figures: dict[published_table.Key, OwnFigure] = {}
+    for row in results.iter_rows(named=True):
+        training = ARXIV_TRAINING.get(row["training"], row["training"])
+        measure = ARXIV_MEASURES.get(row["measure"], row["measure"])
+        at = published_table.Key(row["system"], training, row["test_set"], measure, "value")
+        figures[at] = OwnFigure(row["training"], row["test_set"], row["system"], measure, "value", row["value"])
+    return figures
+
+
 def _key(shift: str, part: str, system: str, measure: str, figure: str) -> published_table.Key:
     """ECIR 2023 has our names; CIKM 2022 its own, and the two TREC DL years together."""
     if SHIFTS[shift].clustered:
@@ -288,11 +338,35 @@ def _protocols(
     return dataclasses.replace(figures, untrained=rows)
 
 
+def _sparsity(done: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    rows = []
+    for record in done:
+        if sparsity := record.get("sparsity"):
+            rows.append((record["place"]["system"], record["place"]["shift"], sparsity["query"], sparsity["passage"]))
+    columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}
+    cells = pl.DataFrame(rows, columns, orient="row")
+    return cells.group_by("system", "shift", maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("cells"), pl.col("query", "passage").mean()
+    )
+
+
+def _sparsity_table(sparsity: pl.DataFrame) -> Table:
+    """ECIR 2023 §5.1 in a table: SPLADE's mean over its models, and the paper's figures."""
+    columns = [Column("system", "heading"), Column("shift")]
+    columns += [Column(name, "number") for name in ("cells", "a query", "a passage")]
+    lines: list[list[str]] = []
+    for row in sparsity.iter_rows(named=True):
+        lines.append([row["system"], row["shift"], str(row["cells"]), f"{row['query']:.0f}", f"{row['passage']:.0f}"])
+    paper = [f"{SPLADE_WEIGHTS[name]}" for name in ("query", "passage")]
+    lines.append(["splade", "ECIR 2023 §5.1", "", *paper])
+    return Table(columns, [lines], "weights that are not zero")
+
+
 def _beside(rows: Sequence[Comparison]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
     kinds = {row.figure for row in rows}
     figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
-    reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
+    reference = load(TRAINED_FOR[rows[0].shift].published_table)["paper"]
     columns = [Column(name, wrap="never") for name in ("system", "part", "measure")]
     for figure in figures:
         columns += [Column(name, "number", wrap="never") for name in (figure, "paper", "difference", "")]

@@ -132,7 +132,7 @@ def report(
             ``<system>`` for the original queries. ``release``, ``untrained``, ``seed`` and ``allow_missing`` are as for
             :func:`protocol` too.
         out: the file to write.
-        vectors: model or file for the figures about R, as for :func:`similarity`.
+        vectors: model or file for the figures about R, as for :func:`similarity`; else what stands beside the runs.
 
     Returns:
         The file.

@@ -160,7 +160,8 @@ def report(
     untrained: Untrained = None,
     release: Release = None,
     vectors: Annotated[
-        str | None, typer.Option(help="For the figures about R: a model or a file, as for similarity.")
+        str | None,
+        typer.Option(help="For the figures about R: a model or a file, as for similarity; else those beside RUN."),
     ] = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,

@@ -22,6 +22,8 @@ WH_TERMS = {
 }
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
 REGIMES = ("interpolate", "extrapolate")
+BENCHMARKS = ("dev", *TREC_DL)
+"""Test sets that every model of a grid searches besides its shift's own (arXiv:2205.02870v1, Table 5)."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,10 @@ class Shift(ABC):
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
         """Config and split of the queries that each model of a grid searches."""
 
+    def searched_tables(self, release: Release) -> list[tuple[str, str]]:
+        """Config and split of all queries that each model of a grid searches: :meth:`test_tables` and benchmarks."""
+        return list(dict.fromkeys([*self.test_tables(release), *_benchmark_tables(release)]))
+
     @abstractmethod
     def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
         """Say of each value what it stands for: the one rule of In and Out.
@@ -150,8 +156,8 @@ class Shift(ABC):
     def training(self, release: Release, held_out: str, strict: bool = False) -> Training:
         """The queries that the model without ``held_out`` may train on, and why others may not.
 
-        Left out are, by query id, the held-out part, the test sets that the model is scored on, and validation, as the
-        papers do (ECIR 2023 §3.2 and §4; CIKM 2022 §4.1), and nothing else: a training query with the text of a test
+        Left out are, by query id, the held-out part, the queries that the model searches, and validation, as the papers
+        do (ECIR 2023 §3.2 and §4; CIKM 2022 §4.1), and nothing else: a training query with the text of a test
         query stays, as CIKM 2022 §2 counts it as interpolation.
 
         Args:
@@ -163,7 +169,7 @@ class Shift(ABC):
         table = release.table(config, split)
         reasons = {
             "held-out part": self.in_part(table, held_out),
-            "test sets": _union(release, self.test_tables(release)),
+            "test sets": _union(release, self.searched_tables(release)),
             "validation": _union(release, [("validation", "validation")]),
         }
         if strict:
@@ -292,6 +298,43 @@ class Regimes(Shift):
         return table.clear()
 
 
+class Everything(Shift):
+    """The control of arXiv:2205.02870v1, Table 5: nothing is held out, which is called the part ``none``.
+
+    A model trains on the largest table of training queries that the release has: ReSTTest's, where it is there, which
+    holds all of MS MARCO's.
+    """
+
+    @override
+    def parts(self, release: Release) -> list[str]:
+        return ["none"]
+
+    @override
+    def test_sets(self, release: Release) -> list[str]:
+        return [name for name in BENCHMARKS if name in release.test_sets]
+
+    @override
+    def test_tables(self, release: Release) -> list[tuple[str, str]]:
+        return _benchmark_tables(release)
+
+    @override
+    def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
+        rows = {
+            (table["config"], table["split"]): table["rows"]
+            for table in release.manifest["tables"]
+            if table["config"] in SHIFTS and table["split"] == "train"
+        }
+        return {"none": max(rows, key=lambda table: rows[table])} if rows else {}
+
+    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+        """None: nothing is held out."""
+        return table.clear()
+
+    def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
+        """None: there is neither In nor Out."""
+        return values.clear().with_columns(part=pl.lit(""), is_out=pl.lit(False))
+
+
 _ALL = (
     Clusters(
         name="topic",
@@ -341,6 +384,16 @@ _ALL = (
 
 SHIFTS: dict[str, Shift] = {shift.name: shift for shift in _ALL}
 """Every shift by name, in the order in which results are shown."""
+CONTROL = Everything(
+    name="all",
+    title="all training queries",
+    phrase="with nothing held out",
+    published_table="arxiv2022-table5",
+    bibtex="Lupart2023MsShift",
+)
+"""What the models of shifts are compared with on :data:`BENCHMARKS`; not a shift, and so not in :data:`SHIFTS`."""
+TRAINED_FOR: dict[str, Shift] = {**SHIFTS, CONTROL.name: CONTROL}
+"""What a cell of a grid can be trained for, by name."""
 CLUSTERED = tuple(shift.name for shift in _ALL if shift.clustered)
 """Names of the shifts of clusters: MS-Shift's."""
 
@@ -359,6 +412,12 @@ def check_names(names: Iterable[str], origin: str = "--shift") -> None:
 def clustered_in(release: Release, split: str) -> list[Shift]:
     """The shifts of clusters of which the release holds a split."""
     return [shift for shift in _ALL if shift.clustered and split in release.configs.get(shift.name, [])]
+
+
+def _benchmark_tables(release: Release) -> list[tuple[str, str]]:
+    """Config and split of the :data:`BENCHMARKS` that the release has."""
+    entries = [entry for entry in release.manifest["test_sets"] if entry["name"] in BENCHMARKS]
+    return list(dict.fromkeys((entry["config"], entry["split"]) for entry in entries))
 
 
 def _test_tables(release: Release) -> list[tuple[str, str]]:

@@ -17,24 +17,27 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.runs.contamination import training_set_id
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import CONTROL, TRAINED_FOR
+from eval_kit.stats.vectors import FILE_ENDINGS, IDS_ENDING
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A system that is trained on a shift without one part of it (for ReSTrain: on that part).
+    """A system that is trained on a shift without one part of it (for ReSTrain: on that part; or on everything).
 
     Attributes:
         place: system, shift, held-out part and seed; it names the run.
         release: whose queries, judgements and negatives are used.
         options: of this system, from a checked config (:mod:`baselines.config`).
         root: folder of the grid; the cell's own lies below it, named by its digest.
+        variations: full names of those that are searched too; they decide nothing about the model.
     """
 
     place: names.Cell
     release: Release
     options: Mapping[str, Any]
     root: Path
+    variations: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -63,14 +66,41 @@ class Cell:
         return self.folder / self.place.file
 
     @property
+    def runs_of_variations(self) -> dict[str, Path]:
+        """The run of each variation, by the variation's full name."""
+        return {name: self.folder / f"{self.run.stem}.{name}.trec" for name in self.variations}
+
+    @property
+    def query_vectors(self) -> tuple[Path, Path]:
+        """The vectors that a bi-encoder makes of queries, and the queries' ids (:mod:`eval_kit.stats.vectors`)."""
+        return self.run.with_suffix(FILE_ENDINGS[0]), self.run.with_suffix(IDS_ENDING)
+
+    @property
+    def sparsity(self) -> Path:
+        """How many weights of a SPLADE model are not zero."""
+        return self.folder / "sparsity.json"
+
+    @property
     def published(self) -> Path:
         """The finished run among those of the whole grid."""
-        return self.root / "runs" / self.place.file
+        return self.root / ("control" if self.place.shift == CONTROL.name else "runs") / self.place.file
+
+    @property
+    def outputs(self) -> dict[Path, Path]:
+        """Each file that the finished cell has for the whole grid, and where it stands there."""
+        variations = {run: self.root / "variations" / run.name for run in self.runs_of_variations.values()}
+        vectors = {file: self.published.with_name(file.name) for file in self.query_vectors if file.is_file()}
+        return {self.run: self.published, **variations, **vectors}
+
+    @property
+    def searched(self) -> bool:
+        """Whether every run is complete."""
+        return all(run.is_file() for run in (self.run, *self.runs_of_variations.values()))
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do."""
-        return (self.folder / "done.json").is_file() and self.run.is_file()
+        return (self.folder / "done.json").is_file() and self.searched
 
     def test_queries(self) -> pl.DataFrame:
         """``query_id`` and ``text`` of the queries that the cell's run must hold, each once, in the release's order.
@@ -78,11 +108,18 @@ class Cell:
         Raises:
             UserError: the release lacks the shift's test queries.
         """
-        tables = SHIFTS[self.place.shift].test_tables(self.release)
-        if not tables:
+        trained_for = TRAINED_FOR[self.place.shift]
+        if not trained_for.test_tables(self.release):
             raise UserError(f"{self.release.folder}: holds no queries to test {self.place.shift} on")
+        tables = trained_for.searched_tables(self.release)
         texts = [self.release.table(*table).select("query_id", "text") for table in tables]
         return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
+
+    def searches(self) -> dict[Path, pl.DataFrame]:
+        """``query_id`` and ``text`` of the queries of every run, by the run."""
+        variations = self.release.variations
+        worded = {run: self.release.wordings(variations[name]) for name, run in self.runs_of_variations.items()}
+        return {self.run: self.test_queries(), **worded}
 
     def training_data(self) -> list[str] | None:
         """The queries that the model was trained on, its backbone and its teacher included.

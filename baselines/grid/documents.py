@@ -71,6 +71,8 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
             "lines": source["lines"],
             "queries": source["queries"],
         },
+        "sparsity": json.loads(cell.sparsity.read_text(encoding="utf-8")) if cell.sparsity.is_file() else None,
+        "variations": {name: file_sha256(run) for name, run in cell.runs_of_variations.items()},
         "figures": [
             {"test_set": figure.test_set, "measure": figure.measure, "value": figure.value, "queries": figure.queries}
             for figure in scores.figures

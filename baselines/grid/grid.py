@@ -10,10 +10,12 @@ from baselines.grid.cell import Cell
 from baselines.grid.documents import describe
 from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, publish
+from baselines.search import varied
+from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -27,6 +29,8 @@ def cells(
     root: Path,
     shifts: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
+    control: bool = False,
+    variations: Sequence[str] = (),
 ) -> list[Cell]:
     """The cells of a grid: topic 5, wh 3, length 2, ReSTTest 5 and ReSTrain two for each size, for each system.
 
@@ -36,15 +40,23 @@ def cells(
         root: the grid's folder.
         shifts: which; all that the release holds if none is named.
         seeds: of training; each makes cells of its own.
+        control: whether each trained system is also trained on all queries, for :mod:`eval_kit.protocols.benchmarks`.
+        variations: what :func:`baselines.search.varied` takes as names; each cell searches those of its test sets.
 
     Raises:
-        UserError: the release does not hold a shift.
+        UserError: the release does not hold a shift or a variation.
     """
-    chosen = shifts or [shift for shift in SHIFTS if shift in release.configs]
+    chosen = list(shifts or [shift for shift in SHIFTS if shift in release.configs])
+    worded = [release.variations[name] for name in varied(release, variations, [])]
     grid = []
-    for seed, shift in itertools.product(seeds, chosen):
-        for part, system in itertools.product(SHIFTS[shift].parts(release), options):
-            grid.append(Cell(names.Cell(system, shift, part, seed), release, options[system], root))
+    for seed, name in itertools.product(seeds, [*chosen, *([CONTROL.name] if control else [])]):
+        shift = TRAINED_FOR[name]
+        test_sets = {*shift.test_sets(release), *BENCHMARKS}
+        searched = tuple(variation.full_name for variation in worded if variation.base in test_sets)
+        for part, system in itertools.product(shift.parts(release), options):
+            if shift is not CONTROL or is_trained(system):
+                cell_name = names.Cell(system, name, part, seed)
+                grid.append(Cell(cell_name, release, options[system], root, searched))
     return grid
 
 

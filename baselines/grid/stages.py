@@ -13,6 +13,7 @@ from filelock import FileLock
 from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.documents import conclude, conclusion, describe, write_card
+from baselines.grid.encodings import keep_encodings
 from baselines.grid.journal import Journal, Report, lock
 from baselines.training import torchrun
 from eval_kit.errors import UserError, in_one_sentence
@@ -87,46 +88,52 @@ def index(cell: Cell, journal: Journal, make: Callable[[], None]) -> None:
 
 
 def search(cell: Cell, retriever: Retriever, report: Report) -> None:
-    """Write the cell's run, in parts that a killed search need not do again.
+    """Write the cell's runs, in parts that a killed search need not do again.
 
     The parts are the same however often it was killed: a query's neighbours in a batch can touch its last digits.
     """
-    queries = cell.test_queries()
-    folder = cell.folder / "parts"
-    parts = []
-    for start in range(0, queries.height, QUERIES_AT_ONCE):
-        parts.append(folder / f"{start:09d}.trec")
-        if not parts[-1].is_file():
+    searches = {run: queries for run, queries in cell.searches().items() if not run.is_file()}
+    steps = sum(queries.height for queries in searches.values())
+    step = 0
+    for run, queries in searches.items():
+        parts = []
+        for start in range(0, queries.height, QUERIES_AT_ONCE):
             part = queries[start : start + QUERIES_AT_ONCE]
-            hits = retriever.search(part, systems.index_folder(cell), cell.options["depth"])
-            writer.write(lines(hits), parts[-1], tag=cell.place.system)
-        report({"step": min(start + QUERIES_AT_ONCE, queries.height), "steps": queries.height})
-    _join(parts, cell.run)
-    shutil.rmtree(folder)
+            parts.append(cell.folder / "parts" / f"{run.stem}.{start:09d}.trec")
+            if not parts[-1].is_file():
+                hits = retriever.search(part, systems.index_folder(cell), cell.options["depth"])
+                writer.write(lines(hits), parts[-1], tag=cell.place.system)
+            step += part.height
+            report({"step": step, "steps": steps})
+        _join(parts, run)
+    shutil.rmtree(cell.folder / "parts")
 
 
 def publish(cell: Cell) -> None:
-    """Link the finished run to the grid's ``runs`` folder (copy it, where the file system has no links).
+    """Link what the finished cell has for the whole grid to its folders (copy it, where there are no links).
 
-    Beside it stands what its model was trained on.
+    Beside each run stands what its model was trained on.
     """
-    cell.published.parent.mkdir(exist_ok=True)
-    contamination.declare(cell.published, cell.training_data())
-    if cell.published.exists() and cell.published.samefile(cell.run):
-        return
-    with atomic.whole(cell.published) as part:
-        try:
-            part.hardlink_to(cell.run)
-        except OSError:
-            shutil.copyfile(cell.run, part)
+    for own, published in cell.outputs.items():
+        published.parent.mkdir(exist_ok=True)
+        if own.suffix == cell.run.suffix:
+            contamination.declare(published, cell.training_data())
+        if published.exists() and published.samefile(own):
+            continue
+        with atomic.whole(published) as part:
+            try:
+                part.hardlink_to(own)
+            except OSError:
+                shutil.copyfile(own, part)
 
 
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     train(cell, journal, processes)
-    if not cell.run.is_file():
+    if not cell.searched:
         retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
         index(cell, journal, lambda: retriever.index(passages(cell.release), systems.index_folder(cell)))
         with journal.stage("searching") as report:
+            keep_encodings(cell, retriever)
             search(cell, retriever, report)
     with journal.stage("scoring"):
         scores = score([cell.run], cell.release, allow_missing=True)  # our own run is whole

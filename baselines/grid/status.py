@@ -10,7 +10,7 @@ from baselines.grid.journal import STAGES, in_use, read
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs import names
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import TRAINED_FOR
 from eval_kit.tables.table import Cell, Column, Row, Table
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
@@ -123,4 +123,4 @@ def _progress(standing: Standing) -> str:
 
 
 def _order(standing: Standing) -> tuple[int, names.Cell]:
-    return list(SHIFTS).index(standing.place.shift), standing.place
+    return list(TRAINED_FOR).index(standing.place.shift), standing.place

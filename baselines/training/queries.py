@@ -16,7 +16,7 @@ import polars as pl
 from baselines.grid.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.shifts import SHIFTS, Training
+from eval_kit.shifts import TRAINED_FOR, Training
 from search.passages import collection_key, passages
 from search.texts import PassageTexts, is_written, write
 
@@ -212,7 +212,7 @@ def allowed(cell: Cell) -> Training:
         UserError: the shift has no such part, or the release no training queries of it.
     """
     name, release = cell.place, cell.release
-    shift = SHIFTS[name.shift]
+    shift = TRAINED_FOR[name.shift]
     shift.check_part(release, name.held_out, name.file)
     if name.held_out not in shift.training_tables(release):
         raise UserError(f"{release.folder}: holds no training queries of the {name.shift} shift")

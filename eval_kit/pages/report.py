@@ -14,10 +14,11 @@ from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
-from eval_kit.pages.report_data import Standing, lower_is_better, nearness, paired, queries_to_encode, standings
+from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
 from eval_kit.pages.wordings import wordings
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
+from eval_kit.protocols.nearness import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.wordings import Changes, changes_of
 from eval_kit.release import Release
 from eval_kit.runs.names import Cell, grid_and_worded
@@ -78,12 +79,15 @@ def write_report(
         grid: from :func:`eval_kit.protocols.grid_results.protocols`; None for a report on query variations alone.
         release: that was scored on.
         out: the file to write.
-        vectors: of the queries, for the figures about R; see :func:`eval_kit.pages.report_data.nearness`.
+        vectors: of the queries, for the figures about R; see :func:`eval_kit.protocols.nearness.nearness`. If not
+            given, those that stand beside the runs.
         changes: from :func:`eval_kit.protocols.wordings.changes_of`, for a section on query variations.
 
     Raises:
         UserError: neither a grid nor changes, vectors that lack a query, or a file that cannot be written.
     """
+    if vectors is None and grid is not None:
+        vectors = vectors_beside(grid, release)
     sources = [vectors] if isinstance(vectors, Vectors) else (vectors or {}).values()
     parts: dict[str, Any] = {"shifts": [], "wordings": None, "systems": [], "subjects": [], "contaminated": []}
     if grid is not None:
@@ -124,7 +128,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     """What the template needs of a grid."""
     grid = replace(grid, results={shift: grid.results[shift] for shift in SHIFTS if shift in grid.results})
     pairs = {shift: paired(grid.values, shift, release) for shift in grid.results}
-    r = None if vectors is None else nearness(grid, release, vectors)
+    r = nearness(grid, release, vectors) if vectors else None
     systems = pl.concat(results["system"] for results in grid.results.values()).unique(maintain_order=True).to_list()
     by_shift = {shift: standings(grid, shift, pairs[shift]) for shift in grid.results}
     every = [standing for of_shift in by_shift.values() for standing in of_shift]

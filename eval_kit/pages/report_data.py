@@ -1,19 +1,16 @@
-"""What a report shows of a grid: In and Out of each query, one loss a system and shift, and nearness to training."""
+"""What a report shows of a grid: In and Out of each query, and one loss a system and shift."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
-from eval_kit.shifts import CLUSTERED, SHIFTS
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import Floats, relative_losses
-from eval_kit.stats.similarity import to_training
-from eval_kit.stats.vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -102,48 +99,6 @@ def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
     ordered = pairs.sort("seed", "part", "query_id")
     shape = (ordered["seed"].n_unique(), -1)
     return ordered["inside"].to_numpy().reshape(shape), ordered["out"].to_numpy().reshape(shape)
-
-
-def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> pl.DataFrame:
-    """R(q, train) of every test query of the topic, wh and length shifts of a grid (ECIR 2023 §5.2).
-
-    Args:
-        grid: whose shifts.
-        release: for the queries; it must hold the shifts' train splits.
-        vectors: of one model for all; or by test set, as ``topic.c0``, of the model trained without that cluster.
-
-    Returns:
-        ``shift``, ``part`` (the cluster), ``query_id``, ``r``.
-
-    Raises:
-        UserError: no such shift among the runs, no vectors for a test set, or a query without a vector.
-    """
-    frames = []
-    for shift in grid.results:
-        for cluster in grid.clusters[shift] if SHIFTS[shift].clustered else ():
-            name = f"{shift}.{cluster}"
-            of_model = vectors if isinstance(vectors, Vectors) else vectors.get(name)
-            if of_model is None:
-                known = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
-                raise UserError(f"no vectors of the model trained without {name}; given are {known}")
-            r = to_training(release, shift, cluster, of_model)
-            frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
-    if not frames:
-        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(CLUSTERED)} shift")
-    return pl.concat(frames)
-
-
-def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
-    """``query_id`` and ``text`` of all queries that :func:`nearness` needs vectors of, each once."""
-    frames = [
-        release.table(shift, split).select("query_id", "text")
-        for shift in grid.results
-        if SHIFTS[shift].clustered
-        for split in ("test", "train")
-    ]
-    if not frames:
-        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(CLUSTERED)} shift")
-    return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
 
 
 def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.DataFrame:

@@ -133,7 +133,7 @@ def protocols(
     grid(cells.values(), release)
     test_sets = with_average_precision(release)
     scores = score([*runs, *untrained], release, allow_missing, on_run, test_sets, declared)
-    values = _values(scores, cells)
+    values = values_of(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
     clusters: dict[str, list[str]] = {}
@@ -162,11 +162,12 @@ def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: 
     return in_grid.group_by(keys, maintain_order=True).agg(pl.col("trained_on").max())
 
 
-def _values(scores: Scores, cells: dict[Path, Cell]) -> pl.DataFrame:
+def values_of(scores: Scores, cells: Mapping[Path, Cell]) -> pl.DataFrame:
+    """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
     return scores.per_query().join(_by_run(cells), on="run", how="inner", maintain_order="left")
 
 
-def _by_run(cells: dict[Path, Cell]) -> pl.DataFrame:
+def _by_run(cells: Mapping[Path, Cell]) -> pl.DataFrame:
     """The cell of each run, by the run's name and by its path: ``run``, ``system``, ``shift``, ``held_out``, ``seed``.
 
     Two runs of one name are known by their paths, so that the rest match nothing.

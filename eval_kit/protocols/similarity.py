@@ -11,6 +11,7 @@ from rich.console import Console
 from eval_kit.errors import UserError
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
+from eval_kit.protocols.nearness import nearness, vectors_beside
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS, clustered_in
 from eval_kit.stats import vectors as vector_sources
@@ -64,7 +65,8 @@ class Similarities:
 
     Attributes:
         clusters: ``shift``, ``cluster``, ``queries`` (the splits compared), ``n``, ``others``, ``jaccard`` and, with
-            vectors, ``cosine``.
+            vectors, ``cosine``; with vectors beside the runs, ``r``: the mean of R(q, train) over the cluster's test
+            queries, for the model that never saw it (ECIR 2023 §5.2, equation 1).
         figure_3: None without runs.
         release: digest.
     """
@@ -95,7 +97,7 @@ class Similarities:
         columns = [Column(name, "text" if name in words else "number") for name in self.clusters.columns]
         lines = []
         for row in self.clusters.iter_rows():
-            lines.append([f"{value:.4f}" if isinstance(value, float) else str(value) for value in row])
+            lines.append([_shown(value) for value in row])
         console.print(Table(columns, [lines]))
         if self.figure_3:
             self.figure_3.print(console)
@@ -126,11 +128,20 @@ def similarities(
             for split in cluster_splits(release, shift)
         )
         query_vectors = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
-    return Similarities(
-        whole_clusters(release, shifts, query_vectors),
-        figure_3(protocols(runs, release, allow_missing=allow_missing), release) if runs else None,
-        release.digest,
-    )
+    clusters = whole_clusters(release, shifts, query_vectors)
+    if not runs:
+        return Similarities(clusters, None, release.digest)
+    grid = protocols(runs, release, allow_missing=allow_missing)
+    if beside := vectors_beside(grid, release):
+        r = nearness(grid, release, beside).group_by("shift", cluster="part").agg(pl.col("r").mean())
+        clusters = clusters.join(r, on=["shift", "cluster"], how="left", maintain_order="left")
+    return Similarities(clusters, figure_3(grid, release), release.digest)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic, schemas
 from eval_kit.release import Release, TestSet
 from eval_kit.runs.names import run_name
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import CONTROL, SHIFTS
 
 MARK = "†"
 TRAINING_QUERIES = "train"
@@ -100,6 +100,8 @@ def declaration(run: Path) -> Path:
 
 def training_set_id(release: Release, shift: str, held_out: str) -> str:
     """The ir_datasets id of what the model without ``held_out`` is trained on (of ReSTrain: with it)."""
+    if shift == CONTROL.name:
+        return f"{release.collection}/train"
     return f"{release.collection}/shift/{shift}/{SHIFTS[shift].training_name(held_out)}"
 
 

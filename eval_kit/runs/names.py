@@ -7,9 +7,10 @@ from pathlib import Path
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation
-from eval_kit.shifts import SHIFTS, check_names
+from eval_kit.shifts import CONTROL, SHIFTS, check_names
 
 _NAME = re.compile(rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>\d+))?")
+_CONTROL = re.compile(rf"(?P<system>.+)\.{CONTROL.name}\.none(?:\.seed(?P<seed>\d+))?")
 
 
 @dataclass(frozen=True, order=True)
@@ -40,6 +41,12 @@ def cell_of(run: Path) -> Cell | None:
     """The cell that a run's file name tells of, or None for a run outside a grid."""
     match = _NAME.fullmatch(run_name(run))
     return Cell(match["system"], match["shift"], match["held_out"], int(match["seed"] or 0)) if match else None
+
+
+def control_of(run: Path) -> Cell | None:
+    """The cell of a model that was trained on everything, ``<system>.all.none.trec``; None for any other run."""
+    match = _CONTROL.fullmatch(run_name(run))
+    return Cell(match["system"], CONTROL.name, "none", int(match["seed"] or 0)) if match else None
 
 
 def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[Cell]]:

@@ -139,13 +139,22 @@ def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) ->
     Raises:
         UserError: the release has no such tables or cluster, a query has no vector, or the dimensions differ.
     """
+    test, training = test_and_training(release, shift, cluster)
+    r = mean_dot(vectors.of(test["query_id"]), vectors.of(training["query_id"]))
+    return test.select("cluster", "query_id").with_columns(r=pl.Series(r), training=pl.lit(training.height))
+
+
+def test_and_training(release: Release, shift: str, cluster: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The queries that :func:`to_training` compares: ``query_id``, ``text`` and ``cluster``, each query once.
+
+    Raises:
+        UserError: the release has no such tables or cluster.
+    """
     test = _clusters(release, shift, ["test"]).get(cluster)
     training = [queries for name, queries in _clusters(release, shift, ["train"]).items() if name != cluster]
     if test is None or not training:
         raise UserError(f"{shift}: has no cluster {cluster} with test queries and training queries outside it")
-    seen = pl.concat(training)["query_id"].unique(maintain_order=True)
-    r = mean_dot(vectors.of(test["query_id"]), vectors.of(seen))
-    return test.select("cluster", "query_id").with_columns(r=pl.Series(r), training=pl.lit(len(seen)))
+    return test, pl.concat(training).unique("query_id", keep="first", maintain_order=True)
 
 
 def _clusters(release: Release, shift: str, splits: Sequence[str]) -> dict[str, pl.DataFrame]:

@@ -49,7 +49,7 @@ def test_paper_is_as_ecir_2023_section_4_says() -> None:
     assert paper["splade"]["flops_warmup"] * paper["splade"]["steps"] == 50_000
     assert paper["monobert"]["warmup"] * paper["monobert"]["steps"] == pytest.approx(10_000, rel=1e-3)
     assert paper["colbert"]["schedule"] == "constant"
-    assert config.shifts("paper") == ["topic", "wh", "length"]
+    assert config.plan("paper") == config.Plan(["topic", "wh", "length"], control=True, variations=[])
     for options in (paper["biencoder"], paper["splade"]):  # the paper's best came at about 40k: 40k and patience < 100k
         assert 40_000 + options["evaluate_every"] * options["patience"] < options["steps"]
     assert (paper["splade"]["pooling"], paper["splade"]["share"]) == ("max", 128 // 4)  # its 4 GPUs
@@ -69,7 +69,7 @@ def test_paper_cikm2022_is_as_its_section_5_says() -> None:
     assert options["monobert"]["tune"] is options["bm25"]["tune"] is True
     assert options["splade"]["pooling"] == "sum"
     assert (options["colbert"]["similarity"], options["colbert"]["in_batch_negatives"]) == ("l2", False)
-    assert config.shifts("paper-cikm2022") == ["resttest", "restrain"]
+    assert config.plan("paper-cikm2022") == config.Plan(["resttest", "restrain"], control=False, variations=[])
     assert {one["epochs"] for system, one in options.items() if system != "bm25"} == {50}
 
 
@@ -136,6 +136,16 @@ def test_the_variants_of_tables_8_and_9_are_those_that_are_compared() -> None:
     for name in ("roberta", "ernie2", "condenser", "cocondenser-wiki", "cocondenser-marco"):
         assert variants[f"biencoder-{name}"] == base_options | {"backbone": variants[f"biencoder-{name}"]["backbone"]}
     assert variants["biencoder-rand"] == {**base_options, "random_weights": True}
+
+
+def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for written, variations in (("all", ["all"]), (["dl19.typo"], ["dl19.typo"])):
+        path.write_text(json.dumps({"variations": written, "systems": {"bm25": BM25}}))
+        assert config.plan(path) == config.Plan([], control=False, variations=variations)
+    path.write_text(json.dumps({"variations": "dl19.typo", "systems": {"bm25": BM25}}))
+    with pytest.raises(UserError, match=r"config.json: \$\.variations"):
+        config.plan(path)
 
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ def test_restrain_holds_nothing_out() -> None:
     assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
 
 
+def test_the_control_holds_nothing_out() -> None:
+    text = ModelCard(render(facts(shift="all", held_out="none"))).text
+    assert "trained on all training queries" in text and "held out" not in text and "Out" not in text
+    assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
+
+
 def test_mini_models_say_so() -> None:
     release = {**FACTS["release"], "kind": "mini"}
     card = ModelCard(render(facts(release=release, backbone=None, figures=[])))

@@ -92,7 +92,7 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
     written = command(*arguments, "--json", tmp_path / "table.json")
     assert written.returncode == 0, written.stderr
     document = json.loads((tmp_path / "table.json").read_text())
-    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2 + 3
+    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2 + 3 + 2  # of arXiv Table 5: length's models on dev
     assert {"protocols", "provenance", "incomplete", "comparable"} <= set(document)
 
 
@@ -172,3 +172,27 @@ def test_every_model_of_a_matrix_is_found_in_arxiv_table_2(published_release: Re
     diagonal = [comparison.ours for at, comparison in matrix.items() if at.training == f"not-{at.test_set[-2:]}"]
     assert diagonal == pytest.approx([0.1] * 5, abs=1e-3)
     assert figures.compared("arxiv2022-table5") == {}
+
+
+def test_models_of_a_shift_beside_the_one_trained_on_everything(
+    command: Run, published_release: Release, tmp_path: Path
+):
+    for held_out, share in (("short", 0.2), ("long", 0.3)):
+        test_sets = {"length.short": share, "length.long": share, "dl19": share}
+        write_run(tmp_path / "runs", f"splade.length.{held_out}.trec", published_release, test_sets)
+    write_run(tmp_path / "control", "splade.all.none.trec", published_release, {"dev": 0.5, "dl19": 0.5})
+    found = results(tmp_path / "runs", published_release)
+    ours = {(at.training, at.test_set, at.measure): row for at, row in found.compared("arxiv2022-table5").items()}
+    assert len(ours) == 2 * 4
+    dev = [ours[training, "dev", "RR@10"] for training in ("length", "all")]
+    assert [row.ours for row in dev] == pytest.approx([0.25, 0.5], abs=1e-3)
+    assert [row.paper for row in dev] == [0.314, 0.344]
+    [row] = found.benchmarks.filter(measure="RR@10", test_set="dev", training="length").to_dicts()
+    assert (row["models"], row["queries"], row["rel_loss"]) == (2, 6980, pytest.approx(0.5, abs=1e-3))
+    assert row["rel_loss_low"] < 0.5 < row["rel_loss_high"]
+    arguments = ["baselines", "table", "--runs", tmp_path / "runs", "--release", published_release.folder]
+    lines = [line.split() for line in command(*arguments).stdout.splitlines()]
+    assert ["splade", "length", "0.250", "50.0%"] in [line[:4] for line in lines]
+    assert ["all", "0.500"] in [line[:2] for line in lines]
+    shown = command(*arguments, "--paper", "arxiv2022-table5").stdout
+    assert "ours 0.250" in " ".join(shown.split())

@@ -18,11 +18,14 @@ from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
 from baselines.runners import local
+from baselines.training.queries import allowed
 from builder import mini as planted
 from builder import release as releases
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
+from eval_kit.files.digests import file_sha256
 from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release, open_release
 from eval_kit.runs import contamination
 from tests.baselines.grids import TIMEOUT, small_release, until
@@ -85,6 +88,41 @@ def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
     sizes = {"topic": 5, "wh": 3, "length": 2, "resttest": 5, "restrain": 6}
     assert count == {(s, shift, seed): n for s in options for shift, n in sizes.items() for seed in (0, 1)}
     assert len({cell.folder for cell in grid}) == len({cell.run.name for cell in grid}) == len(grid)
+
+
+def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_release: Release, tmp_path: Path):
+    options = {"bm25": {"depth": 10}, "splade": {"depth": 10}, "biencoder": {"depth": 10}}
+    grid = cells(options, mini_release, tmp_path, shifts=["wh", "length"], control=True)
+    control = [cell.place.file for cell in grid if cell.place.shift == "all"]
+    assert control == ["splade.all.none.trec", "biencoder.all.none.trec"]
+    assert len(grid) == 3 * (3 + 2) + 2
+    training = allowed(grid[-1])
+    trained = {shift: set(mini_release.table(shift, "train")["query_id"]) for shift in ("topic", "wh", "length")}
+    tested = set(grid[-1].test_queries()["query_id"]) | set(mini_release.table("validation", "validation")["query_id"])
+    assert set.union(*trained.values()) - tested <= set(training.queries["query_id"])
+    assert training.excluded == {"held-out part": 0, "test sets": 0, "validation": 0}
+    assert tested.isdisjoint(training.queries["query_id"])
+
+
+def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_path: Path):
+    plain, varied = (
+        cells(BM25, release, tmp_path, shifts=["wh"], variations=names)[0] for names in ([], ["dl19.typo.swap_key"])
+    )
+    assert varied.variations == ("dl19.typo.swap_key.1",)
+    assert plain.folder == varied.folder
+    assert run_cell(plain) == Outcome(plain.place, "done")
+    assert plain.finished and not varied.finished
+    before = plain.run.stat().st_mtime_ns
+    assert run_cell(varied) == Outcome(varied.place, "done")
+    assert plain.run.stat().st_mtime_ns == before
+    worded = tmp_path / "variations" / "bm25.wh.wha.dl19.typo.swap_key.1.trec"
+    assert worded.samefile(next(iter(varied.runs_of_variations.values())))
+    done = json.loads((varied.folder / "done.json").read_text())
+    assert done["variations"] == {"dl19.typo.swap_key.1": file_sha256(worded)}
+    changes = changes_of([plain.published, worded], release, allow_missing=True).results
+    assert changes.select("test_set", "system", "queries").unique().rows() == [("dl19", "bm25.wh.wha", 43)]
+    with pytest.raises(UserError, match="has no variation 'dl21'"):
+        cells(BM25, release, tmp_path, variations=["dl21"])
 
 
 def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: Release, tmp_path: Path):
@@ -156,7 +194,8 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     done = json.loads((cell.folder / "done.json").read_text())
     schemas.validate("cell", done)
     assert done["place"] == {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}
-    assert done["run"]["queries"] == len(cell.test_queries()) == 50
+    benchmarks = [len(release.test_sets[name].queries) for name in ("dev", "dl19", "dl20")]
+    assert done["run"]["queries"] == len(cell.test_queries()) == sum(benchmarks) == 50 + 43 + 54
     assert done["index_bytes"] > 10_000
     assert cell.published.samefile(cell.run)
     assert contamination.declared_beside(cell.published) == []

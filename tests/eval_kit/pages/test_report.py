@@ -21,8 +21,9 @@ from eval_kit.pages.markup import element
 from eval_kit.pages.page import TEMPLATES, render
 from eval_kit.pages.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.pages.report import write_report
-from eval_kit.pages.report_data import nearness, paired, queries_to_encode, standings
+from eval_kit.pages.report_data import paired, standings
 from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.nearness import nearness, queries_to_encode
 from eval_kit.protocols.wordings import Changes, changes_of
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files

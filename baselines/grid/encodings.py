@@ -1,0 +1,44 @@
+"""What a grid keeps of how its models encode: query vectors for R (ECIR 2023 §5.2), and SPLADE's sparsity (§5.1)."""
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from baselines import systems
+from baselines.architectures.dense import Dense
+from baselines.architectures.sparse import Sparse
+from baselines.grid.cell import Cell
+from eval_kit.files import atomic
+from eval_kit.shifts import TRAINED_FOR
+from eval_kit.stats.similarity import test_and_training
+from search import shards
+from search.retriever import Retriever
+
+
+def keep_encodings(cell: Cell, retriever: Retriever) -> None:
+    """Write what is worth keeping, unless it is there, of a retriever whose passages are indexed."""
+    if isinstance(retriever, Dense) and TRAINED_FOR[cell.place.shift].clustered and not cell.query_vectors[0].is_file():
+        _keep_vectors(cell, retriever)
+    if isinstance(retriever, Sparse) and not cell.sparsity.is_file():
+        _keep_sparsity(cell, retriever)
+
+
+def _keep_vectors(cell: Cell, retriever: Dense) -> None:
+    """Vectors of the held-out cluster's test queries and of the other clusters' training queries, float32."""
+    queries = pl.concat(test_and_training(cell.release, cell.place.shift, cell.place.held_out)).unique(
+        "query_id", keep="first", maintain_order=True
+    )
+    vectors, ids = cell.query_vectors
+    atomic.write_text(ids, "".join(f"{query}\n" for query in queries["query_id"]))
+    with atomic.whole(vectors) as part, part.open("wb") as file:
+        np.save(file, retriever.encode_queries(queries["text"].to_list()))
+
+
+def _keep_sparsity(cell: Cell, retriever: Sparse) -> None:
+    """The mean number of weights that are not zero, of the test queries and of the passages."""
+    encoded: Any = retriever.encode_queries(cell.test_queries()["text"].to_list())
+    passages = shards.read(systems.index_folder(cell))
+    means = {"query": encoded.nnz / encoded.shape[0], "passage": int(passages.offsets[-1]) / len(passages)}
+    atomic.write_text(cell.sparsity, json.dumps(means) + "\n")

@@ -1,0 +1,121 @@
+"""What leaving a part out of training costs on ordinary benchmarks (arXiv:2205.02870v1 §4.3, Table 5)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import polars as pl
+
+from eval_kit.measures.definitions import parse
+from eval_kit.shifts import BENCHMARKS, CONTROL, TRAINED_FOR
+from eval_kit.stats.losses import holm, paired_t_test, relative_losses
+from eval_kit.tables.table import Cell, Column, Row, Table, loss
+
+SHOWN = {"dev": ("RR@10", "R@1000"), **dict.fromkeys(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000"))}
+"""The measures of the paper's table, which does not say what grades of TREC DL count as relevant to recall."""
+_SCHEMA = {
+    **dict.fromkeys(("test_set", "measure", "system", "training"), pl.String()),
+    **dict.fromkeys(("models", "queries"), pl.Int64()),
+    **dict.fromkeys(("value", "rel_loss", "rel_loss_low", "rel_loss_high", "p", "p_holm", "d"), pl.Float64()),
+}
+
+
+def benchmarks(values: pl.DataFrame, control: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
+    """The mean over each shift's models on dev and TREC DL, beside the model that was trained on everything.
+
+    ReSTrain is left out, as its models are trained on sets of several sizes; so is a shift whose models do not all
+    cover a test set.
+
+    Args:
+        values: per query, of complete grids: ``system``, ``shift``, ``held_out``, ``seed``, ``test_set``, ``measure``,
+            ``query_id``, ``value``.
+        control: the same of models trained on everything; a system may be missing.
+        seed: of the bootstrap.
+
+    Returns:
+        One row for each test set, measure, system and ``training`` (a shift, or ``all``): ``models`` (seeds counted),
+        ``queries``, ``value``; and against the control of that system ``rel_loss`` = (all − shift) / all with
+        ``rel_loss_low`` and ``rel_loss_high`` (95 % paired bootstrap over queries), ``p`` of the paired t-test,
+        ``p_holm``, corrected over the systems and shifts of a test set and measure, and ``d`` (Cohen's d_z); each null
+        without a control.
+    """
+    trained = pl.concat([values, control.select(values.columns)])
+    models = trained.group_by("system", "shift").agg(all_models=pl.struct("held_out", "seed").n_unique())
+    means = (
+        trained.filter(pl.col("test_set").is_in(BENCHMARKS))
+        .group_by("test_set", "measure", "system", "shift", "query_id", maintain_order=True)
+        .agg(pl.col("value").mean(), models=pl.struct("held_out", "seed").n_unique())
+        .join(models, on=["system", "shift"], maintain_order="left")
+        .filter(pl.col("models") == pl.col("all_models"), pl.col("shift") != "restrain")
+        .sort(_in_order("test_set", BENCHMARKS), _in_order("shift", TRAINED_FOR), maintain_order=True)
+    )
+    rows: list[dict[str, Any]] = []
+    for (test_set, measure), group in means.group_by("test_set", "measure", maintain_order=True):
+        rows += [{"test_set": test_set, "measure": measure, **row} for row in _of_measure(group, seed)]
+    return pl.DataFrame(rows, _SCHEMA)
+
+
+def layout(results: pl.DataFrame) -> Table:
+    """arXiv:2205.02870v1, Table 5: one row for each system and training, one column a measure, and its loss.
+
+    Args:
+        results: from :func:`benchmarks`.
+    """
+    by_cell = {(row["system"], row["training"], row["test_set"], row["measure"]): row for row in results.to_dicts()}
+    shown = [
+        (test_set, measure)
+        for test_set, measures in SHOWN.items()
+        for measure in measures
+        if results.filter(test_set=test_set, measure=measure).height
+    ]
+    columns = [Column("system", "heading"), Column("trained on", "label")]
+    for test_set, measure in shown:
+        columns += [Column(measure, "number", group=test_set), Column("loss", "number", group=test_set)]
+    groups: list[list[Row]] = []
+    for system in results["system"].unique(maintain_order=True):
+        rows: list[Row] = []
+        for training in results.filter(system=system)["training"].unique(maintain_order=True):
+            figures = [by_cell.get((system, training, *column)) for column in shown]
+            cells = [cell for row, (_, measure) in zip(figures, shown, strict=True) for cell in _cells(row, measure)]
+            rows.append([None if rows else system, training, *cells])
+        groups.append(rows)
+    notes = (
+        "mean over the models of a shift; all: one model trained on all training queries; loss: (all − shift) / all",
+        "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and shifts of a measure",
+    )
+    return Table(columns, groups, "what leaving a part out costs on ordinary benchmarks", notes=notes)
+
+
+def _of_measure(means: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
+    """A row for each system and training; ``means`` are of one test set and measure."""
+    by_model = {
+        (str(system), str(shift)): part.sort("query_id")
+        for (system, shift), part in means.group_by("system", "shift", maintain_order=True)
+    }
+    pairs = {
+        (system, shift): (by_model[system, CONTROL.name]["value"].to_numpy(), part["value"].to_numpy())
+        for (system, shift), part in by_model.items()
+        if shift != CONTROL.name and (system, CONTROL.name) in by_model
+    }
+    losses = relative_losses(pairs, seed=seed)
+    tests = {key: paired_t_test(*pair) for key, pair in pairs.items()}
+    p_holm = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    for key, part in by_model.items():
+        row = dict(zip(("system", "training"), key, strict=True)) | {"models": part["models"][0]}
+        row |= {"queries": part.height, "value": part["value"].mean()}
+        if key in pairs:
+            estimate, test = losses[key].rel_loss, tests[key]
+            row |= {"rel_loss": estimate.value, "rel_loss_low": estimate.low, "rel_loss_high": estimate.high}
+            row |= {"p": test.p, "p_holm": p_holm[key], "d": test.d}
+        yield row
+
+
+def _in_order(column: str, names: Iterable[str]) -> pl.Expr:
+    return pl.col(column).cast(pl.Enum(list(names)))
+
+
+def _cells(row: dict[str, Any] | None, measure: str) -> list[Cell | str]:
+    if row is None:
+        return ["", ""]
+    significant = row["p_holm"] is not None and row["p_holm"] < 0.05
+    shown = "" if row["rel_loss"] is None else Cell(loss(row["rel_loss"]), mark="" if significant else "°")
+    return [parse(measure).show_as_cikm_2022(row["value"]), shown]
