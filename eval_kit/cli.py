@@ -237,18 +237,23 @@ def slices(
 @app.command()
 def chameleons(
     runs: DevRuns,
+    out: Annotated[Path | None, typer.Option(help="Write the tables and Figures 1 to 4 to this HTML file.")] = None,
     release: Release = None,
     json_file: JsonFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Obstinate queries (CIKM 2021): Tables 1 to 6 and equation 1 of one's own runs, beside the published rankers."""
-    from eval_kit.console import screen, write_json
+    """Obstinate queries: CIKM 2021's Tables 1 to 6 and Figures 1 to 4 of one's own runs, beside the paper's."""
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.pages.chameleons import write_page
     from eval_kit.protocols.chameleons import results
     from eval_kit.release import open_release
     from eval_kit.tables import terminal
     from eval_kit.tables.chameleons import tables
 
+    refuse_overwriting(runs, [out, json_file])
     figures = results(runs, open_release(release), allow_missing)
+    if out is not None:
+        write_page(figures, out)
     if write_json(figures.as_json(), json_file):
         return
     console = screen()

@@ -6,6 +6,7 @@ Systems differ by colour *and* by marker, so that no reader needs to tell colour
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,14 @@ _BINS = 40
 
 LONGEST_BAR = 1.0
 """Losses beyond 100 % are drawn as 100 %, or one ASL loss of 1000 % would flatten all other bars."""
+
+
+class Point(NamedTuple):
+    """A point of a series, with a marker if it has a tooltip."""
+
+    x: float
+    y: float
+    tooltip: str = ""
 
 
 @dataclass(frozen=True)
@@ -270,6 +279,39 @@ def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str)
         series[row["system"]].append(element("g", *box))
     parts += [_series(number, series[system]) for number, system in enumerate(systems)]
     return _picture(frame, parts, f"Change of {measure} of single queries by method of variation")
+
+
+def points(
+    series: Mapping[str, Sequence[Point]], x_title: str, y_title: str, title: str, linked: bool = True
+) -> Markup:
+    """Any number of series on two linear scales from zero.
+
+    Args:
+        series: by name, in the order of their markers.
+        x_title: of the axis.
+        y_title: likewise.
+        title: of the picture, for those who do not see it.
+        linked: whether to draw lines from point to point.
+    """
+    every = [point for of_series in series.values() for point in of_series]
+    at_x = _ticks(0, max(point.x for point in every) or 1, wider=True)
+    at_y = _ticks(0, max(point.y for point in every) or 1, wider=True)
+    frame = Frame(520, 320, (0, at_x[-1]), (0, at_y[-1]))
+    parts = [
+        frame.grid([(at, f"{at:g}") for at in at_y], y_title),
+        frame.x_axis([(at, f"{at:,g}") for at in at_x], x_title),
+    ]
+    for number, of_series in enumerate(series.values()):
+        marks = []
+        if linked:
+            line = " ".join(f"{frame.x(point.x):.1f},{frame.y(point.y):.1f}" for point in of_series)
+            marks.append(element("polyline", points=line, class_="link"))
+        for point in of_series:
+            if point.tooltip:
+                mark = _marker(number, frame.x(point.x), frame.y(point.y))
+                marks.append(element("g", element("title", point.tooltip), mark))
+        parts.append(_series(number, marks))
+    return _picture(frame, parts, title)
 
 
 def _interval_axis(frame: Frame, table: pl.DataFrame) -> Markup:

@@ -1,7 +1,7 @@
 """MS MARCO Chameleons: how runs do on the queries that other rankers fail on (CIKM 2021)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.score import score
+from eval_kit.protocols.chameleon_figures import against_all, in_pairs, long_tails
 from eval_kit.protocols.obstinacy import agreement, worst
 from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import published
@@ -27,6 +28,7 @@ class Chameleons:
     Attributes:
         averages: Table 1, from :func:`averages`.
         worst: Table 2, from :func:`eval_kit.protocols.obstinacy.worst`.
+        precision: ``query_id`` and a column of average precision for each run.
         agreement: equation 1, from :func:`eval_kit.protocols.obstinacy.agreement`.
         sets: Tables 3, 5 and 6, from :func:`properties`.
         performance: Table 4 at every level, from :func:`chameleons`.
@@ -37,6 +39,7 @@ class Chameleons:
 
     averages: pl.DataFrame
     worst: pl.DataFrame
+    precision: pl.DataFrame
     agreement: pl.DataFrame
     sets: pl.DataFrame
     performance: pl.DataFrame
@@ -48,7 +51,11 @@ class Chameleons:
         """Plain JSON values."""
         names = ("averages", "worst", "agreement", "sets", "standing")
         frames = {name: getattr(self, name).to_dicts() for name in names}
-        return {"chameleons": self.performance.to_dicts(), **frames, "provenance": self.provenance}
+        figures: dict[str, Any] = {"figure_4": in_pairs(self.performance).to_dicts()}
+        if self.precision.height:
+            figures["figure_1"] = long_tails(self.precision)
+            figures["figure_3"] = against_all(self.averages, self.performance).to_dicts()
+        return {"chameleons": self.performance.to_dicts(), **frames, **figures, "provenance": self.provenance}
 
 
 def results(runs: Sequence[Path], release: Release, allow_missing: bool = False) -> Chameleons:
@@ -64,20 +71,54 @@ def results(runs: Sequence[Path], release: Release, allow_missing: bool = False)
     """
     everything = all_queries(release)
     scores = score(runs, release, allow_missing, test_sets={**release.test_sets, everything.name: everything})
-    values = scores.per_query()
+    return _of_values(scores.per_query(), release, scores.provenance)
+
+
+def with_average_precision(release: Release) -> dict[str, TestSet]:
+    """The release's test sets; if it holds Chameleons, dev is scored by average precision too."""
+    test_sets = dict(release.test_sets)
+    for split in {test_set.qrels for test_set in test_sets.values() if test_set.shift == "chameleons"}:
+        dev = test_sets[split]
+        test_sets[split] = replace(dev, measures=tuple(dict.fromkeys((*dev.measures, *SUMMARY_MEASURES))))
+    return test_sets
+
+
+def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any]) -> Chameleons | None:
+    """The same of grids whose runs cover dev: each system's mean over its models of a shift, as one run.
+
+    Args:
+        values: of the test sets of :func:`with_average_precision`, with the columns of :mod:`eval_kit.protocols.in_out`
+            and ``shift``.
+        release: that was scored on.
+        provenance: of the scores.
+
+    Returns:
+        None where the release holds no Chameleons, or no run covers them.
+    """
+    on_dev = values.filter(pl.col("test_set").str.starts_with("chameleons.") | (pl.col("test_set") == "dev"))
+    if on_dev.filter(pl.col("measure") == "AP").is_empty():
+        return None
+    run = pl.concat_str("system", pl.lit("."), "shift").alias("run")
+    keys = [run, "test_set", "measure", "query_id"]
+    return _of_values(on_dev.group_by(keys, maintain_order=True).agg(pl.col("value").mean()), release, provenance)
+
+
+def _of_values(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any]) -> Chameleons:
     performance = chameleons(values)
-    dev = values.filter(pl.col("test_set") == everything.name, pl.col("measure").is_in(SUMMARY_MEASURES))
+    split = all_queries(release).qrels
+    dev = values.filter(pl.col("test_set") == split, pl.col("measure").is_in(SUMMARY_MEASURES))
     precision = dev.filter(pl.col("measure") == "AP").pivot("run", index="query_id", values="value")
     comparable = release.manifest["kind"] == "published"
     return Chameleons(
         averages(dev),
         worst(precision) if precision.height else pl.DataFrame(),
+        precision,
         agreement(precision) if precision.height else pl.DataFrame(),
         properties(release),
         performance,
         standing(performance) if comparable else pl.DataFrame(),
         comparable,
-        scores.provenance,
+        provenance,
     )
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from eval_kit.errors import UserError, printable
 from eval_kit.measures.score import Declared, Scores, score
 from eval_kit.protocols import in_out
+from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
@@ -130,7 +131,8 @@ def protocols(
     """
     cells = dict(runs) if isinstance(runs, Mapping) else named(runs)
     grid(cells.values(), release)
-    scores = score([*runs, *untrained], release, allow_missing, on_run, declared=declared)
+    test_sets = with_average_precision(release)
+    scores = score([*runs, *untrained], release, allow_missing, on_run, test_sets, declared)
     values = _values(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}

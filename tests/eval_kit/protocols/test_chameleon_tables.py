@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
+from eval_kit.pages.chameleons import write_page
 from eval_kit.protocols.chameleons import chameleons, properties, results
 from eval_kit.release import Release
 from eval_kit.release.reference import published
@@ -97,6 +98,46 @@ def test_tables_3_5_and_6_of_the_published_sets(published_release: Release) -> N
             assert sets[cell["test_set"]][column] == pytest.approx(cell["value"], abs=0.01), cell
     lesser = sets["chameleons.lesser.50"]
     assert (round(lesser["relevant"], 2), round(lesser["words"], 2)) == (1.09, 6.46)  # printed 6.45
+
+
+def test_the_figures_are_those_of_the_tables(published_release: Release, runs: dict[str, Path]) -> None:
+    figures = results(list(runs.values()), published_release)
+    document = figures.as_json()
+    averages = {row["run"]: row for row in document["averages"] if row["measure"] == "AP"}
+    worst = {(row["run"], row["level"]): row["value"] for row in document["worst"]}
+    for name in runs:
+        tail = document["figure_1"][name]
+        assert len(tail) == 6_980 and tail == sorted(tail, reverse=True)
+        assert np.mean(tail) == pytest.approx(averages[name]["mean"])
+        assert np.mean(tail[-698:]) == pytest.approx(worst[name, 10])
+    means = {
+        (row["run"], row["set"], row["level"]): row["value"] for row in document["chameleons"] if row["measure"] == "AP"
+    }
+    assert len(document["figure_3"]) == len(means) == 2 * 3 * 5
+    for row in document["figure_3"]:
+        assert row["all"] == averages[row["run"]]["mean"]
+        assert row["value"] == means[row["run"], row["set"], row["level"]]
+    assert {row["set"] for row in document["figure_4"]} == set(SIZES)
+    for row in document["figure_4"]:
+        for which in ("first", "second"):
+            assert row[f"{which}_value"] == means[row[which], row["set"], 50]
+
+
+def test_a_page_draws_the_figures_and_holds_the_tables(
+    published_release: Release, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    whole = results(list(runs.values()), published_release)
+    write_page(whole, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    captions = ["Figure 1 of CIKM 2021", "Figure 2 of CIKM 2021", "Figure 3 of CIKM 2021", "Figure 4 of CIKM 2021"]
+    assert [page.count(caption) for caption in captions] == [1, 1, 1, 1]
+    agreed = {row["level"]: row["agreement"] for row in whole.agreement.iter_rows(named=True)}
+    for level, value in agreed.items():
+        assert f"<title>strong and weak, {level} %: {value:.3f}</title>" in page
+    assert '<td class="num">0.0017</td>' in page  # published: ANCE on its own worst 10 %
+    write_page(results([runs["weak"]], published_release), tmp_path / "one.html")
+    alone = (tmp_path / "one.html").read_text(encoding="utf-8")
+    assert [alone.count(caption) for caption in captions] == [1, 0, 1, 0]
 
 
 def test_a_run_of_the_sets_alone(published_release: Release, runs: dict[str, Path], tmp_path: Path) -> None:
