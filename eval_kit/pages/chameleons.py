@@ -64,7 +64,7 @@ def _figure_1(results: Chameleons) -> Figure:
     for run, values in long_tails(results.precision).items():
         step = max(1, len(values) // DRAWN_QUERIES)
         series[run] = [Point(rank, value) for rank, value in list(enumerate(values, start=1))[::step]]
-    title = "Figure 1: average precision of every query"
+    title = "Chameleons, Figure 1: average precision of every query"
     return Figure(
         "Figure 1 of CIKM 2021: the average precision of every query, sorted for each run.",
         plots.points(series, "queries, sorted by average precision", "AP", title),
@@ -79,7 +79,7 @@ def _figure_2(results: Chameleons) -> Figure:
         tooltip = f"{first} and {second}, {level} %: {value:.3f}"
         series.setdefault(f"{first} and {second}", []).append(Point(level, value, tooltip))
     drawn = dict(list(series.items())[:PAIRS])
-    title = "Figure 2: agreement of two runs on their most obstinate queries"
+    title = "Chameleons, Figure 2: agreement of two runs on their most obstinate queries"
     return Figure(
         "Figure 2 of CIKM 2021 (equation 1): of the most obstinate queries of either run, the share that is of both"
         f"{_first_of(len(series))}.",
@@ -93,7 +93,7 @@ def _figure_3(results: Chameleons) -> Figure:
     for run, name, level, everything, value in against_all(results.averages, results.performance).iter_rows():
         tooltip = f"{run} on {name}, {level} %: {value:.4f}; on all {everything:.4f}"
         series.setdefault(run, []).append(Point(everything, value, tooltip))
-    title = "Figure 3: mean average precision on the sets against all queries"
+    title = "Chameleons, Figure 3: mean average precision on the sets against all queries"
     return Figure(
         "Figure 3 of CIKM 2021: mean average precision on each Chameleons set against that on all queries.",
         plots.points(series, "MAP on all queries", "MAP on the sets", title, linked=False),
@@ -107,7 +107,7 @@ def _figure_4(results: Chameleons) -> Figure:
         tooltip = f"{name}, {level} %: {first} {x:.4f}, {second} {y:.4f}"
         series.setdefault(f"{first} (→) and {second} (↑)", []).append(Point(x, y, tooltip))
     drawn = dict(list(series.items())[:PAIRS])
-    title = "Figure 4: two runs on the three sets"
+    title = "Chameleons, Figure 4: two runs on the three sets"
     return Figure(
         "Figure 4 of CIKM 2021: mean average precision of two runs on the three sets at 50 %, easier sets further up"
         f"{_first_of(len(series))}.",

@@ -22,6 +22,7 @@ from eval_kit.pages.page import TEMPLATES, render
 from eval_kit.pages.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.pages.report import write_report
 from eval_kit.pages.report_data import nearness, paired, queries_to_encode, standings
+from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.wordings import Changes, changes_of
 from eval_kit.release import Release, open_release
@@ -168,6 +169,22 @@ def test_the_report_is_one_small_file_and_the_same_every_time(grid, changes, rep
 def test_values_are_those_of_the_grid_alone(grid):
     assert set(grid.values["system"]) == {"oracle", EVIL}
     assert grid.values["shift"].null_count() == 0
+
+
+def test_obstinate_queries_are_of_each_systems_mean_over_its_models_of_a_shift(grid, report):
+    obstinate = chameleons.of_grid(grid.values, grid.release, grid.found.provenance)
+    systems = ("oracle", EVIL)
+    assert set(obstinate.precision.columns) == {
+        "query_id", *(f"{system}.{shift}" for system in systems for shift in ("length", "resttest"))
+    }  # fmt: skip
+    on_dev = grid.values.filter(pl.col("test_set") == "dev", pl.col("measure") == "AP", pl.col("system") == "oracle")
+    by_query = on_dev.filter(pl.col("shift") == "resttest").group_by("query_id").agg(pl.len(), pl.col("value").mean())
+    assert set(by_query["len"]) == {5}
+    joined = obstinate.precision.join(by_query, on="query_id")
+    assert joined["oracle.resttest"].to_list() == pytest.approx(joined["value"].to_list())
+    page = report.read_text()
+    assert [page.count(f"Figure {number} of CIKM 2021") for number in (1, 2, 3, 4)] == [1] * 4
+    assert "(published)" not in page, "a mini release has sets of its own"
 
 
 def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid):
