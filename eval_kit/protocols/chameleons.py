@@ -84,11 +84,10 @@ def with_average_precision(release: Release) -> dict[str, TestSet]:
 
 
 def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any]) -> Chameleons | None:
-    """The same of grids whose runs cover dev: each system's mean over its models of a shift, as one run.
+    """The same of grids whose runs cover dev: each system's mean over all its models that search it, as one run.
 
     Args:
-        values: of the test sets of :func:`with_average_precision`, with the columns of :mod:`eval_kit.protocols.in_out`
-            and ``shift``.
+        values: of the test sets of :func:`with_average_precision`; columns as in :mod:`eval_kit.protocols.in_out`.
         release: that was scored on.
         provenance: of the scores.
 
@@ -98,8 +97,7 @@ def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any
     on_dev = values.filter(pl.col("test_set").str.starts_with("chameleons.") | (pl.col("test_set") == "dev"))
     if on_dev.filter(pl.col("measure") == "AP").is_empty():
         return None
-    run = pl.concat_str("system", pl.lit("."), "shift").alias("run")
-    keys = [run, "test_set", "measure", "query_id"]
+    keys = [pl.col("system").alias("run"), "test_set", "measure", "query_id"]
     return _of_values(on_dev.group_by(keys, maintain_order=True).agg(pl.col("value").mean()), release, provenance)
 
 
