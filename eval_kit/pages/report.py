@@ -10,12 +10,14 @@ from markupsafe import Markup
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.pages.chameleons import section
 from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
 from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
 from eval_kit.pages.wordings import wordings
+from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.nearness import nearness, queries_to_encode, vectors_beside
@@ -89,7 +91,14 @@ def write_report(
     if vectors is None and grid is not None:
         vectors = vectors_beside(grid, release)
     sources = [vectors] if isinstance(vectors, Vectors) else (vectors or {}).values()
-    parts: dict[str, Any] = {"shifts": [], "wordings": None, "systems": [], "subjects": [], "contaminated": []}
+    parts: dict[str, Any] = {
+        "shifts": [],
+        "wordings": None,
+        "chameleons": None,
+        "systems": [],
+        "subjects": [],
+        "contaminated": [],
+    }
     if grid is not None:
         parts |= _of_grid(grid, release, vectors)
     if changes is not None:
@@ -132,6 +141,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     systems = pl.concat(results["system"] for results in grid.results.values()).unique(maintain_order=True).to_list()
     by_shift = {shift: standings(grid, shift, pairs[shift]) for shift in grid.results}
     every = [standing for of_shift in by_shift.values() for standing in of_shift]
+    obstinate = chameleons.of_grid(grid.values, release, grid.provenance)
     return {
         "systems": systems,
         "shifts": [SHIFTS[shift] for shift in grid.results],
@@ -141,6 +151,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         "tables": {shift: _tables(grid, shift) for shift in grid.results},
         "matrices": {shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
         "contaminated": grid.contaminated(),
+        "chameleons": section(obstinate) if obstinate else None,
         "every_loss": to_html(papers.every_loss(grid.results)),
         "figures": figures(grid, pairs, systems, release, r),
         "explorer": explorer(grid, pairs, systems, release, r),
