@@ -95,8 +95,9 @@ def _measures() -> str:
     parts = ["# Measures", inspect.getdoc(definitions) or ""]
     for kind in definitions._KINDS.values():
         facts = ["lower is better" if kind.lower_is_better else "higher is better", f"unit: {kind.unit.name}"]
-        facts.append("needs a cutoff, as in " if kind.needs_cutoff else "with or without a cutoff, as in ")
-        parts.append(f"## {kind.name}\n\n{inspect.getdoc(kind.values)}\n\n{'; '.join(facts)}`{kind.name}@10`.")
+        facts.append("needs a cutoff" if kind.needs_cutoff else "with or without a cutoff")
+        example = f"`{kind.name}@10`{f', `{kind.name}(rel=2)@10`' if kind.takes_grade else ''}"
+        parts.append(f"## {kind.name}\n\n{inspect.getdoc(kind.values)}\n\n{example}: {'; '.join(facts)}.")
     return "\n\n".join([*parts, "::: eval_kit.measures.definitions.holes", *_official()]) + "\n"
 
 

@@ -183,18 +183,18 @@ def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool, lowest_gra
 
 
 def _reciprocal_rank(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """1 / rank of the first relevant passage within the cutoff, else 0."""
+    """``1 / rank`` of the first relevant passage; 0 where none is within the cutoff (trec_eval's recip_rank)."""
     return _within(_relevant(judged, measure), measure).group_by("query_id").agg(value=1 / pl.col("rank").min())
 
 
 def _recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """The share of the relevant passages that are within the cutoff."""
+    """``|relevant, rank ≤ k| / |relevant|``: the share of the relevant passages within the cutoff (trec_eval's recall)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
     return _relevant(judged, measure).group_by("query_id").agg(value=within.mean())
 
 
 def _precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """The relevant passages within the cutoff k, divided by k (trec_eval's P)."""
+    """``|relevant, rank ≤ k| / k``: the relevant passages within the cutoff, divided by it (trec_eval's P)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
     return _relevant(judged, measure).group_by("query_id").agg(value=within.sum() / measure.cutoff)
 
@@ -206,21 +206,21 @@ def _success(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 
 
 def _judged(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """The share of the passages within the cutoff that somebody judged, at any grade (ir_measures' Judged)."""
+    """``|judged, rank ≤ k| / min(k, |retrieved|)``: the share that somebody judged, at any grade (ir_measures' Judged)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
     shown = pl.col("retrieved").first().clip(upper_bound=measure.cutoff)
     return judged.group_by("query_id").agg(value=within.sum() / shown)
 
 
 def _capped_recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """The relevant passages within the cutoff k, relative to how many could be there: min(k, all) (BEIR, App. G)."""
+    """``|relevant, rank ≤ k| / min(k, |relevant|)``: recall relative to what could be there (BEIR, App. G)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False).sum()
     possible = pl.min_horizontal(pl.len(), pl.lit(measure.cutoff))
     return _relevant(judged, measure).group_by("query_id").agg(value=within / possible)
 
 
 def _average_precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """Precision at each relevant passage found within the cutoff, averaged over all relevant passages."""
+    """``Σ P@rank / |relevant|``, the sum over the relevant passages within the cutoff (trec_eval's map and map_cut)."""
     relevant = _relevant(judged, measure)
     total = relevant.group_by("query_id").agg(total=pl.len())
     precision = pl.col("rank").rank("ordinal").over("query_id") / pl.col("rank")
@@ -235,7 +235,7 @@ def _average_precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 
 
 def _ndcg(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """Discounted gain (grade / log2(rank + 1)) within the cutoff, relative to the ideal order's (trec_eval's ndcg)."""
+    """``Σ grade / log2(rank + 1)`` within the cutoff, divided by the same sum in the ideal order (trec_eval's ndcg)."""
     graded = judged.filter(pl.col("relevance") > 0)
     ideal_rank = pl.col("relevance").rank("ordinal", descending=True).over("query_id")
     ideal = _gain(_within(graded.with_columns(rank=ideal_rank), measure), "ideal")
@@ -247,7 +247,7 @@ def _ndcg(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 
 
 def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """Non-relevant passages above each relevant one, at most the cutoff, averaged over the relevant passages.
+    """``Σ min(k, |non-relevant above|) / |relevant|``, the sum over all relevant passages: how much one reads in vain.
 
     A relevant passage that the run lacks counts as the cutoff (Alex, Hall and Metzler 2022; "a 100 bounded ASL",
     ECIR 2023 §4, footnote 5). Lower is better.
