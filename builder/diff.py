@@ -1,7 +1,8 @@
 """What changed between two releases: which queries entered, left, or moved, table by table."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -12,8 +13,8 @@ from eval_kit.release import Release
 class TableDiff:
     """The difference of one table.
 
-    A row is known by its id columns; *moved* means that its other columns differ. A test set that came, went, or
-    is defined anew is reported as a split of the config ``test_sets``.
+    A row is known by its id columns; *moved* means that its other columns differ. A test set or variation that came,
+    went, or is defined anew is reported as a split of the config ``test_sets`` or ``variations``.
     """
 
     config: str
@@ -34,8 +35,10 @@ class TableDiff:
 
 
 def diff(old: Release, new: Release) -> list[TableDiff]:
-    """The tables and test sets that differ, in the manifests' order; equal content digests are not read."""
-    return [*_tables(old, new), *_test_sets(old, new)]
+    """The tables, test sets and variations that differ, in the manifests' order; equal content digests are not read."""
+    test_sets = ({entry["name"]: entry for entry in release.manifest["test_sets"]} for release in (old, new))
+    variations = ({name: asdict(variation) for name, variation in release.variations.items()} for release in (old, new))
+    return [*_tables(old, new), *_entries("test_sets", *test_sets), *_entries("variations", *variations)]
 
 
 def _tables(old: Release, new: Release) -> Iterator[TableDiff]:
@@ -53,17 +56,18 @@ def _tables(old: Release, new: Release) -> Iterator[TableDiff]:
             yield TableDiff(config, split, whole="the labels' numbers changed")
 
 
-def _test_sets(old: Release, new: Release) -> Iterator[TableDiff]:
-    before = {test_set["name"]: test_set for test_set in old.manifest["test_sets"]}
-    after = {test_set["name"]: test_set for test_set in new.manifest["test_sets"]}
+def _entries(
+    kind: str, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> Iterator[TableDiff]:
+    """Entries of the manifest, by name; their counts are those of their tables."""
     for name in dict.fromkeys([*before, *after]):
         if name not in after or name not in before:
-            yield TableDiff("test_sets", name, whole="entered" if name in after else "left")
+            yield TableDiff(kind, name, whole="entered" if name in after else "left")
         else:
             keys = sorted({*before[name], *after[name]} - {"queries"})
             changed = [key for key in keys if before[name].get(key) != after[name].get(key)]
             if changed:
-                yield TableDiff("test_sets", name, whole=f"changed its {', '.join(changed)}")
+                yield TableDiff(kind, name, whole=f"changed its {', '.join(changed)}")
 
 
 def _rows(config: str, split: str, old: pl.DataFrame, new: pl.DataFrame) -> TableDiff:

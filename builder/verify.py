@@ -66,7 +66,9 @@ def _rules(release: Release) -> Iterator[Check]:
         yield Check("the validation queries are outside every shift", _validation_inside(release))
     if restrain := release.configs.get("restrain"):
         yield Check("interpolate and extrapolate share no query", _regimes_overlap(release, restrain))
-    for variation in release.variations.values():
+    named = Check("every variation words the queries of a test set", _fault(lambda: release.variations))
+    yield named
+    for variation in () if named.fault else release.variations.values():
         yield Check(f"{variation.full_name} words queries of {variation.base}", _miswordings(release, variation))
     if negatives.CONFIG in release.configs:
         yield Check("negatives are passages of the collection that nobody judged relevant", negatives.fault(release))
@@ -150,8 +152,6 @@ def _train_and_test_overlap(release: Release, shift: str) -> str:
 
 
 def _miswordings(release: Release, variation: Variation) -> str:
-    if variation.base not in release.test_sets:
-        return f"there is no test set {variation.base}"
     wordings, base = release.wordings(variation), release.test_sets[variation.base]
     extra = wordings.filter(~pl.col("query_id").is_in(base.queries.implode()))
     empty = wordings.filter(pl.col("text").str.strip_chars().fill_null("") == "")

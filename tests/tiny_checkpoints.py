@@ -1,7 +1,9 @@
 """Checkpoints of each architecture with two layers of random weights, made once a session."""
 
 import functools
+import string
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -71,3 +73,38 @@ def tiny(name: str) -> Path:
     }
     kinds[name](config).save_pretrained(folder)
     return folder
+
+
+def bag_of_word_pieces(texts: Iterable[str], folder: Path) -> Path:
+    """A bi-encoder whose vectors are means of a random vector for each word piece, after one look at its neighbours.
+
+    Its vocabulary is real: every word of the texts, and the letters that all other words fall apart into.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast, set_seed
+
+    words = sorted({word for text in texts for word in text.lower().split()})
+    letters = string.ascii_lowercase + string.digits
+    pieces = [*letters, *(f"##{letter}" for letter in letters)]
+    vocabulary = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces, *words]))
+    bare = folder / "bare"
+    bare.mkdir(parents=True)
+    (bare / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    BertTokenizerFast(vocab=str(bare / "vocab.txt")).save_pretrained(bare)
+    set_seed(13)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=256,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=128,
+    )
+    model = BertModel(config)
+    with torch.no_grad():
+        model.embeddings.position_embeddings.weight.zero_()
+        model.embeddings.token_type_embeddings.weight.zero_()
+    model.save_pretrained(bare)
+    SentenceTransformer(str(bare)).save(str(folder / "dense"))
+    return folder / "dense"

@@ -96,17 +96,20 @@ class Wordings:
     lack: int = 0
 
     def check(self, base: pl.Series) -> None:
-        """Check that the queries are the base's, but for those known to be lacking.
+        """Check that the queries are the base's, but for those known to be lacking, and have texts.
 
         Args:
             base: query ids of the base.
 
         Raises:
-            UserError: an extra id, or other than the known number of missing ones.
+            UserError: an empty text, an extra id, or other than the known number of missing ones.
         """
         queries, file = self.table.frame["query_id"], self.table.rule.inputs[0]
         extra = queries.filter(~queries.is_in(base.implode()))
         missing = base.filter(~base.is_in(queries.implode()))
+        empty = queries.filter(self.table.frame["text"].str.strip_chars() == "")
+        if len(empty):
+            raise UserError(f"{file}: query {empty[0]} has an empty text")
         if len(extra):
             raise UserError(f"{file}: query {extra[0]} is not in {self.variation.base}, whose queries it varies")
         if len(missing) != self.lack:

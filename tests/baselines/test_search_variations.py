@@ -1,14 +1,21 @@
-"""Every wording is searched in one index; on mini's planted typos BM25 loses."""
+"""Every wording is searched in one index; on mini's planted typos BM25 and a word-piece bi-encoder lose.
+
+That a run which ignores the wording loses nothing is in tests/eval_kit/runs/test_worded_runs.py.
+"""
 
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from tiny_checkpoints import bag_of_word_pieces
 
-from baselines.search import varied
+from baselines import architectures
+from baselines.search import make_runs, varied
 from eval_kit.errors import UserError
 from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release
+from search.passages import passages
 
 
 @pytest.mark.slow
@@ -32,6 +39,18 @@ def test_bm25_loses_by_typos(mini_release: Release, tmp_path: Path, command):
     results = changes_of(runs, mini_release, allow_missing=True).results.filter(measure="nDCG@10")
     assert results.height == 5
     assert (results["rel_loss_low"] > 0).all() and (results["robustness_index"] < 0).all()
+
+
+def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path: Path):
+    texts = mini_release.table("passages", "passages")["text"]
+    retriever = architectures.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
+    wordings = varied(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
+    runs = {tmp_path / f"pieces.{name}.trec": queries for name, queries in wordings.items()}
+    make_runs(retriever, passages(mini_release), runs, tmp_path / "index", Console(quiet=True), depth=100)
+    results = changes_of(list(runs), mini_release).results.filter(measure="nDCG@10")
+    assert results.height == 5
+    assert (results["rel_loss"] > 0.25).all() and (results["rel_loss_low"] > 0).all()
+    assert (results["robustness_index"] < 0).all()
 
 
 def test_names_of_variations(mini_release: Release):

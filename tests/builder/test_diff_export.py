@@ -18,7 +18,7 @@ from builder.diff import TableDiff, diff
 from builder.export import export
 from builder.release import Draft, Table
 from eval_kit.errors import UserError
-from eval_kit.release import Release, open_release
+from eval_kit.release import Release, Variation, open_release
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -124,6 +124,29 @@ def test_test_sets_are_content(write: Callable[[Draft], Release], command: Run) 
     assert diff(one, fewer) == [TableDiff("test_sets", "length.long", whole="left")]
     done = command("builder", "diff", one.folder, fewer.folder)
     assert (done.returncode, done.stdout) == (1, "test_sets/length.long: left\n")
+
+
+def test_variations_are_content(write: Callable[[Draft], Release]) -> None:
+    frame = pl.DataFrame({"query_id": ["1", "10"], "text": ["waht is a cat", "cafe pirces"]})
+    typos = Variation("length.short", "typo", None, 1, "typos", None, "by hand", "none stated")
+
+    def worded(variation: Variation, frame: pl.DataFrame) -> Release:
+        draft = small_draft()
+        table = Table("variations", "typos", frame, BY_HAND)
+        return write(replace(draft, tables=[*draft.tables, table], variations=[variation]))
+
+    one = worded(typos, frame)
+    other = worded(
+        replace(typos, licence="Apache-2.0", invalid=frozenset({"10"})), frame.with_columns(text=pl.lit("x"))
+    )
+    assert diff(one, other) == [
+        TableDiff("variations", "typos", moved=["1", "10"]),
+        TableDiff("variations", "length.short.typo.1", whole="changed its invalid, licence"),
+    ]
+    assert [(change.split, change.whole) for change in diff(one, write(small_draft()))] == [
+        ("typos", "left"),
+        ("length.short.typo.1", "left"),
+    ]
 
 
 def rows(path: Path, **options: str) -> list[list[str]]:

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from drafts import QUERIES, small_draft
+from drafts import BY_HAND, QUERIES, small_draft
 
 from builder import mini as planted
 from builder import release as releases
+from builder.release import Draft, Table
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest, table_digest
-from eval_kit.release import MANIFEST, Release, ReleaseError, open_release
+from eval_kit.release import MANIFEST, Release, ReleaseError, Variation, open_release
 
 OTHER_TEXTS = ["what is  a dog", *QUERIES["text"][1:]]
 
@@ -206,6 +207,40 @@ def test_verify_finds_broken_rules(out: Path) -> None:
     }
     releases.write(small_draft(qrels={"query-id": ["1"], "corpus-id": ["7"], "score": [1]}), out)
     assert [one.fault for one in verify(out) if one.fault] == ["2 are not, first 10", "1 are not, first 2"]
+
+
+def worded(texts: dict[str, str], base: str = "length.short", invalid: frozenset[str] | None = None) -> Draft:
+    """A small draft with typos of one of its test sets."""
+    frame = pl.DataFrame({"query_id": list(texts), "text": list(texts.values())})
+    variation = Variation(base, "typo", None, None, "typos", invalid, "by hand", "none stated")
+    draft = small_draft()
+    return replace(draft, tables=[*draft.tables, Table("variations", "typos", frame, BY_HAND)], variations=[variation])
+
+
+@pytest.mark.parametrize(
+    ("draft", "fault"),
+    [
+        (worded({"1": "waht is a cat", "2": "how"}), "1 queries are not in length.short, first 2"),
+        (worded({"1": "waht is a cat", "10": " "}), "1 queries have no text, first 10"),
+        (worded({"1": "waht is a cat"}, invalid=frozenset({"10"})), "1 invalid queries have no wording, first 10"),
+        (worded({"1": "waht"}, base="dev"), "words the queries of dev, which is no test set of this release"),
+    ],
+)
+def test_verify_finds_bad_variations(out: Path, draft: Draft, fault: str) -> None:
+    releases.write(draft, out)
+    (found,) = [one.fault for one in verify(out) if one.fault]
+    assert found.endswith(fault)
+
+
+def test_a_variation_of_no_test_set_is_one_sentence(
+    out: Path, tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    releases.write(worded({"1": "waht"}, base="dev"), out)
+    run = tmp_path / "bm25.dev.typo.trec"
+    run.write_text("1 Q0 7 1 1.0 t\n")
+    done = command("eval_kit", "variations", run, "--release", out)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "variations/typos words the queries of dev, which is no test set" in done.stderr
 
 
 def test_command_line(out: Path, command: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -180,6 +180,7 @@ def test_export(everything: Release, tmp_path: Path):
     [
         (lambda frame: frame.head(42), "lacks 1 of the 43 queries of dl19, first 1133167; 0 were expected"),
         (lambda frame: frame.vstack(frame.head(1).with_columns(query_id=pl.lit("7"))), "query 7 is not in dl19"),
+        (lambda frame: frame.with_columns(text=pl.lit(" ")), "query 19335 has an empty text"),
     ],
 )
 def test_missing_and_extra_ids_are_refused(everything: Release, change, message: str):
