@@ -1,14 +1,13 @@
 """Configs: how every system of a grid is trained and searched, as data."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
+from eval_kit.files import strict_json
 from eval_kit.files.schemas import faults_of
-from eval_kit.files.text import read_utf8
 from eval_kit.shifts import check_names
 
 if TYPE_CHECKING:
@@ -64,10 +63,7 @@ def _document(config: str | Path) -> tuple[Any, str]:
     path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
     if not path.is_file():
         raise UserError(f"{config}: no such config; there are {', '.join(names())}, or name a JSON file")
-    try:
-        return json.loads(read_utf8(path)), str(path)
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}") from error
+    return strict_json.read(path), str(path)
 
 
 def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:

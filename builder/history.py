@@ -7,7 +7,7 @@ from typing import Any
 
 from builder.diff import diff
 from eval_kit.errors import UserError
-from eval_kit.files import atomic
+from eval_kit.files import atomic, schemas
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release
 
@@ -24,10 +24,9 @@ def read(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        validate("history", document)
-    except (OSError, ValueError, UserError) as error:
-        raise UserError(f"{path}: {error}; write it again with 'python -m builder card --previous'") from error
+        document = schemas.read("history", path)
+    except UserError as error:
+        raise UserError(f"{error}; write it again with 'python -m builder card --previous'") from error
     steps: list[dict[str, Any]] = document["versions"]
     return steps
 

@@ -4,7 +4,6 @@ Reports are no part of the content digest. So each JSON report names the release
 outlived its content is noticed; a picture goes with the JSON report of the same run.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from builder import history
 from eval_kit.errors import UserError
+from eval_kit.files import strict_json
 from eval_kit.files.schemas import validate
 
 AUDIT = "reports/audit.json"
@@ -75,9 +75,9 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not readable JSON: {error}; make the report again") from error
+        document = strict_json.read(path)
+    except UserError as error:
+        raise UserError(f"{error}; make the report again") from error
     if not isinstance(document, dict):
         raise UserError(f"{path}: is not a report; make the report again")
     return document

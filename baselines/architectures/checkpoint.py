@@ -6,13 +6,13 @@ what is missing; here that is refused.
 
 import functools
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
+from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256
 
 TIMEOUT_SECONDS = 10.0
@@ -151,10 +151,7 @@ def _json(model: str, name: str, revision: str | None) -> dict[str, Any]:
     path = _file(model, name, revision)
     if path is None:
         return {}
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path}: not readable JSON: {error}") from error
+    document = strict_json.read(path)
     return document if isinstance(document, dict) else {}
 
 

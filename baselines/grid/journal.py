@@ -9,7 +9,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.files.text import read_utf8
 
 STAGES = ("training", "indexing", "searching", "scoring")
 SECONDS_BETWEEN_REPORTS = 1.0
@@ -74,10 +76,16 @@ class Journal:
 
 def read(folder: Path) -> dict[str, Any]:
     """``state``, ``attempts``, ``seconds``, ``facts``, ``progress`` and, of a failed cell, ``reason`` (else None)."""
+    path = folder / "state.json"
+    nothing = {"state": "waiting", "attempts": 0, "seconds": {}, "facts": {}, "progress": {}, "reason": None}
+    if not path.exists():
+        return nothing
     try:
-        document: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {"state": "waiting", "attempts": 0, "seconds": {}, "facts": {}, "progress": {}, "reason": None}
+        document = json.loads(read_utf8(path))  # a loss may be NaN
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or set(document) != set(nothing):
+        raise UserError(f"{path}: is not the state of a cell; remove {folder} to do the cell again")
     return document
 
 

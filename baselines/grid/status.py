@@ -1,6 +1,5 @@
 """What the cells of a grid are at, from their folders alone: while it runs, after it, and on another machine."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any
 
 from baselines.grid.journal import STAGES, in_use, read
 from eval_kit.errors import UserError
+from eval_kit.files import strict_json
 from eval_kit.runs import names
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Cell, Column, Row, Table
@@ -53,8 +53,11 @@ class Standing:
 
 def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
-    described = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
-    name = names.Cell(**described["place"])
+    described = strict_json.read(folder / "cell.json")
+    try:
+        name, digest = names.Cell(**described["place"]), described["digest"]
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / 'cell.json'}: does not describe a cell; remove {folder}") from error
     journal = read(folder)
     state = journal["state"]
     if state in STAGES and not in_use(folder):
@@ -64,7 +67,7 @@ def of_cell(folder: Path) -> Standing:
     training = journal["facts"].get("training", {})
     return Standing(
         place=name,
-        digest=described["digest"],
+        digest=digest,
         state=state,
         attempts=journal["attempts"],
         seconds=journal["seconds"],

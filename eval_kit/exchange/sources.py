@@ -4,7 +4,6 @@ Runs and submissions are scored here. A scores document holds means only; the va
 table that ``--per-query`` wrote beside it (``x.tsv`` for ``x.json``), which must give exactly those means.
 """
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,8 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange import submission
-from eval_kit.files.schemas import validate
+from eval_kit.files import schemas
+from eval_kit.files.text import LARGEST_TABLE, read_utf8
 from eval_kit.measures.score import Figure, Scores, score, with_measures
 from eval_kit.release import Release
 from eval_kit.runs import contamination
@@ -153,16 +153,7 @@ def of_document(path: Path) -> Source:
         UserError: a document that does not follow its schema, a table that is not there, or one that does not give
             the document's means.
     """
-    try:
-        document = json.loads(path.read_bytes().decode("utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON: {error}") from error
-    try:
-        validate("scores", document)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+    document = schemas.read("scores", path)
     table = path.with_suffix(".tsv")
     if not table.is_file():
         raise UserError(
@@ -250,14 +241,16 @@ def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Re
 
 def _read_per_query(path: Path) -> pl.DataFrame:
     """The table that ``eval_kit score --per-query`` writes."""
+    text = read_utf8(path, LARGEST_TABLE)
+    header = text.partition("\n")[0].split("\t")  # first: polars unpacks what begins like zlib
+    if header != list(_PER_QUERY):
+        raise UserError(f"{path}: is not the table that --per-query writes: {', '.join(_PER_QUERY)}, all of them given")
     try:
-        frame = pl.read_csv(path, separator="\t", schema=_PER_QUERY)
-        with path.open(encoding="utf-8") as file:
-            header = file.readline().rstrip("\n").split("\t")
-    except (OSError, UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        frame = pl.read_csv(text.encode(), separator="\t", schema=_PER_QUERY)
+    except pl.exceptions.PolarsError as error:
         raise UserError(f"{path}: is not the table that --per-query writes: {str(error).splitlines()[0]}") from error
     whole = not any(frame.null_count().row(0)) if frame.height else True
-    if header != list(_PER_QUERY) or not whole or not frame["value"].is_finite().all():
+    if not whole or not frame["value"].is_finite().all():
         raise UserError(f"{path}: is not the table that --per-query writes: {', '.join(_PER_QUERY)}, all of them given")
     if not all(name.isprintable() for column in ("run", "test_set", "measure") for name in frame[column].unique()):
         raise UserError(f"{path}: a name in it holds control characters")

@@ -77,19 +77,19 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _integer(text: str) -> int:
     value = int(text) if len(text) <= len(str(-_LARGEST_NUMBER)) else _LARGEST_NUMBER
     if not -_LARGEST_NUMBER <= value < _LARGEST_NUMBER:
-        raise ValueError(f"the number {text[:40]} is too large")
+        raise ValueError(f"it holds {text[:40]}, a number beyond 64 bits")
     return value
 
 
 def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"the number {text[:40]} is too large")
+        _refuse(text)
     return value
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"it holds {text[:40]}, not a finite number")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer, parse_float=_float, parse_constant=_refuse)

@@ -10,6 +10,8 @@ LONGEST_LINE = 16 << 20
 """Bytes: the longest documents of BEIR's datasets have some hundred thousand."""
 LARGEST_DOCUMENT = 64 << 20
 """Bytes of a file that is read whole: a config, a manifest, a table of scores."""
+LARGEST_TABLE = 4 << 30
+"""Bytes of a table of per-query values."""
 _DIGITS = 9
 
 

@@ -23,6 +23,7 @@ from rich.console import Console
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
+from eval_kit.files import strict_json
 from eval_kit.files.text import read_utf8
 from eval_kit.runs.reader import Faults
 from eval_kit.stats.losses import RESAMPLES, correlations
@@ -226,12 +227,7 @@ def _fault_of_model(system: str, training: str, seen: set[tuple[str, str]]) -> s
 
 
 def _read_json(path: Path, text: str) -> list[tuple[str, str, float, str, float]]:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is not JSON: {error}") from error
+    document = strict_json.parse(text, str(path))
     if not isinstance(document, list) or not document:
         raise UserError(f"{path}: $: expected a list of models")
     faults: list[str] = []

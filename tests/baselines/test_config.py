@@ -144,7 +144,7 @@ def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
     ):
         config.load("papper")
     (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(UserError, match=r"broken\.json: not JSON"):
+    with pytest.raises(UserError, match=r"broken\.json:1: is not JSON"):
         config.load(tmp_path / "broken.json")
 
 
