@@ -13,7 +13,7 @@ from builder.card import check_version
 from builder.shifts import length, wh
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
-from eval_kit.release import Release, Variation, check_content, read_manifest
+from eval_kit.release import Release, Variation, read_manifest, read_table
 from eval_kit.shifts import CLUSTERED, SHIFTS
 
 
@@ -43,7 +43,7 @@ def verify(folder: Path) -> list[Check]:
     sound = set()
     for table in manifest["tables"]:
         name = f"{table['config']}/{table['split']}"
-        fault = _fault(partial(check_content, folder, table))
+        fault = _fault(partial(read_table, folder, table))
         checks.append(Check(f"content of {name} ({table['rows']:,} rows)", fault))
         if not fault:
             sound.add(name)

@@ -51,20 +51,23 @@ class OrderedDigest:
 
 
 def release_digest(manifest: Mapping[str, Any]) -> str:
-    """The identity of a release: sha256 over its tables' digests, test sets and variations, as canonical JSON.
+    """The identity of a release: sha256 over all that a figure, and what is printed beside it, depends on.
 
-    The columns count too: the files hold a label's number, so its names in the manifest are content.
+    That is, as canonical JSON: name, kind, version and collection; of each table its place, row count, columns and
+    content digest; the test sets with their measures; the variations; and what is missing. The columns count because
+    the files hold a label's number, so its names in the manifest are content. File digests do not: they differ between
+    library versions where the content does not.
     """
     content = {
+        **{field: manifest[field] for field in ("name", "schema_version", "kind", "version", "collection")},
         "tables": sorted(
-            [table["config"], table["split"], table["digest"], table["columns"]] for table in manifest["tables"]
+            [table["config"], table["split"], table["rows"], table["digest"], table["columns"]]
+            for table in manifest["tables"]
         ),
         "test_sets": sorted(manifest["test_sets"], key=lambda test_set: str(test_set["name"])),
-        "collection": manifest["collection"],
+        "variations": sorted(manifest.get("variations", []), key=lambda variation: str(variation["split"])),
         "missing": sorted(item["what"] for item in manifest["missing"]),
     }
-    if "variations" in manifest:  # a release without them has the digest that it had before there were any
-        content["variations"] = sorted(manifest["variations"], key=lambda variation: str(variation["split"]))
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 

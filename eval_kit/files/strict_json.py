@@ -77,7 +77,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _integer(text: str) -> int:
     value = int(text) if len(text) <= len(str(-_LARGEST_NUMBER)) else _LARGEST_NUMBER
     if not -_LARGEST_NUMBER <= value < _LARGEST_NUMBER:
-        raise ValueError(f"it holds {text[:40]}, a number beyond 64 bits")
+        _refuse(text)
     return value
 
 
@@ -89,7 +89,7 @@ def _float(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"it holds {text[:40]}, not a finite number")
+    raise ValueError(f"it holds {text[:40]}, not a finite number of 64 bits")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer, parse_float=_float, parse_constant=_refuse)

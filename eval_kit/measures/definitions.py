@@ -13,7 +13,9 @@ import polars as pl
 
 from eval_kit.errors import UserError
 
-_NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\(rel=(?P<grade>[1-9]\d*)\))?(?:@(?P<cutoff>[1-9]\d*))?")
+_NAME = re.compile(
+    r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\(rel=(?P<grade>[1-9][0-9]{0,2})\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?"
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,10 @@ def parse(name: str) -> Measure:
     """
     match = _NAME.fullmatch(name)
     if not match or match["kind"] not in _KINDS:
-        raise UserError(f"unknown measure {name!r}; there are {', '.join(_KINDS)}, as RR@10 or R(rel=2)@100")
+        raise UserError(
+            f"unknown measure {name[:40]!r}; there are {', '.join(_KINDS)}, as RR@10 or R(rel=2)@100, "
+            "with grades up to 999 and cutoffs up to 9,999,999"
+        )
     kind = _KINDS[match["kind"]]
     if match["grade"] and not kind.takes_grade:
         raise UserError(f"the measure {name!r} cannot have a (rel=): {kind.name} takes every grade")

@@ -8,7 +8,6 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,19 +15,13 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
-from eval_kit.files import atomic, hub, schemas
-from eval_kit.files.digests import file_sha256, release_digest, table_digest
+from eval_kit.files import hub
+from eval_kit.release.manifest import ReleaseError, read_manifest, read_table, verified_manifest
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
-MANIFEST = "manifest.json"
 FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
 TIMEOUT_SECONDS = 10.0
-
-
-class ReleaseError(UserError):
-    """A release that cannot be found, is damaged, or does not hold what is asked of it."""
 
 
 class PartialRelease(UserWarning):
@@ -238,77 +231,6 @@ def open_release(source: str | os.PathLike[str] | None = None, revision: str | N
             f"{where} is a partial release: it lacks {release.missing[0]}{more}", PartialRelease, stacklevel=2
         )
     return release
-
-
-def verified_manifest(folder: Path) -> dict[str, Any]:
-    """Read ``manifest.json`` and check it, and every file it names, as on every open.
-
-    Raises:
-        ReleaseError: naming the first table, in the manifest's order, that is not what the manifest says.
-    """
-    manifest = read_manifest(folder)
-    if release_digest(manifest) != manifest["digest"]:
-        raise ReleaseError(f"{folder / MANIFEST}: its digest is not that of the tables it lists; it was edited")
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda table: check_file(folder, table), manifest["tables"]))
-    return manifest
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read ``manifest.json`` and check it against its schema alone."""
-    atomic.restore(folder)
-    path = folder / MANIFEST
-    if not path.is_file():
-        what = "there is no such folder" if not folder.exists() else f"not a release, it has no {MANIFEST}"
-        raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
-    try:
-        manifest: dict[str, Any] = schemas.read("release", path)
-    except schemas.SchemaError as error:
-        raise ReleaseError(str(error)) from error
-    return manifest
-
-
-def check_file(folder: Path, table: Mapping[str, Any]) -> None:
-    """Check that one table's file is there and is, byte for byte or row for row, what the manifest says."""
-    path = folder / table["path"]
-    if not path.is_file():
-        raise ReleaseError(f"{path}: missing, though the manifest lists it; the release is damaged")
-    if file_sha256(path) != table["sha256"]:
-        check_content(folder, table)
-
-
-def check_content(folder: Path, table: Mapping[str, Any]) -> None:
-    """Recompute one table's row count and content digest, and compare them with the manifest's."""
-    name = f"{table['config']}/{table['split']}"
-    frame = read_table(folder, table)
-    if frame.height != table["rows"]:
-        raise ReleaseError(f"{folder}: table {name} has {frame.height} rows, the manifest says {table['rows']}")
-    if table_digest(frame, table["columns"]) != table["digest"]:
-        raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
-
-
-def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
-    """Read one table as the manifest describes it, label columns as their names."""
-    path = folder / table["path"]
-    try:
-        frame = pl.read_parquet(path, hive_partitioning=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ReleaseError(f"{path}: not a readable parquet file: {error}") from error
-    described = {column["name"]: column["type"] for column in table["columns"]}
-    stored = {name: _KINDS.get(dtype, str(dtype)) for name, dtype in frame.schema.items()}
-    if stored != {name: "int64" if kind == "label" else kind for name, kind in described.items()}:
-        raise ReleaseError(f"{path}: has the columns {stored}, the manifest says {described}")
-    labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
-    try:
-        return frame.with_columns(
-            pl.col(name).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
-            for name, names in labels.items()
-        )
-    except pl.exceptions.PolarsError as error:
-        raise ReleaseError(f"{path}: holds a label code that the manifest does not name") from error
-
-
-_KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
 
 
 def _download(repository: str, revision: str | None) -> Path:

@@ -174,7 +174,7 @@ GOOD = {"system": "a", "training": "interpolation", "score": 0.5, "beir": {"nq":
         ([{**GOOD, "system": 1}], "$[0]: system and training must be strings"),
         ([{**GOOD, "score": "0.5"}], '$[0]: score is "0.5", not a finite number'),
         ([{**GOOD, "score": True}], "$[0]: score is true, not a finite number"),
-        ([{**GOOD, "score": 10**400}], "a number beyond 64 bits"),
+        ([{**GOOD, "score": 10**400}], "not a finite number of 64 bits"),
         ('[{"system": "a", "training": "interpolation", "score": NaN, "beir": {"nq": 1}}]', "NaN, not a finite number"),
         ([{**GOOD, "beir": {}}], "$[0]: beir must be an object"),
         ([GOOD, GOOD], "$[1]: a comes twice for interpolation"),

@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from eval_kit.release import PartialRelease, Release, ReleaseError, open_release
+from eval_kit.files.digests import file_sha256, release_digest
+from eval_kit.release import PartialRelease, Release, ReleaseError, open_release, read_manifest
 
 
 @pytest.fixture
@@ -68,6 +69,98 @@ def test_a_changed_table_is_refused_by_name(copy: Path, mini_release: Release, c
     done = command("eval_kit", "score", "any.trec", "--release", copy)
     assert done.returncode == 2
     assert done.stderr == f"eval_kit: {path}: missing, though the manifest lists it; the release is damaged\n"
+
+
+def edited(folder: Path, change) -> dict:
+    """The manifest, changed, and with the digest that fits the change."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    manifest["digest"] = release_digest(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return manifest
+
+
+def listed(manifest: dict, config: str, split: str) -> dict:
+    return next(table for table in manifest["tables"] if (table["config"], table["split"]) == (config, split))
+
+
+def swapped(folder: Path, config: str, split: str, change) -> dict:
+    """The manifest, edited to fit a table that was changed, but for its content digest."""
+    path = folder / f"data/{config}/{split}-00000-of-00001.parquet"
+    change(pl.read_parquet(path)).write_parquet(path)
+    return edited(folder, lambda manifest: listed(manifest, config, split).update(sha256=file_sha256(path)))
+
+
+def test_a_swapped_table_is_never_scored_though_its_file_digest_was_edited_to_fit(copy: Path, command):
+    split = json.loads((copy / "manifest.json").read_text())["test_sets"][0]["qrels"]
+    queries = pl.read_parquet(copy / f"data/qrels/{split}-00000-of-00001.parquet")["query-id"].unique()
+    digest = json.loads((copy / "manifest.json").read_text())["digest"]
+    manifest = swapped(copy, "qrels", split, lambda frame: frame.with_columns(pl.col("corpus-id").reverse()))
+    assert manifest["digest"] == digest, "the digests of files are not in the digest of the release"
+    run = copy.parent / "run.trec"
+    run.write_text("".join(f"{query} Q0 p 1 1.0 t\n" for query in queries))
+    done = command("eval_kit", "score", run, "--release", copy)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"eval_kit: {copy}: table qrels/{split} is not what the manifest says: its content digest differs\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("kind", "published"), ("version", "7.7.7"), ("collection", "msmarco-passage")]
+)
+def test_what_is_printed_beside_a_figure_is_covered_by_the_digest(copy: Path, field: str, value: str):
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps(manifest | {field: value}))
+    with pytest.raises(ReleaseError, match="its digest is not that of the tables it lists; it was edited"):
+        open_release(copy)
+
+
+def deep(levels: int) -> dict:
+    document: dict = {}
+    for _ in range(levels):
+        document = {"a": document}
+    return document
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda m: m["tables"].append(m["tables"][0]), "listed twice"),
+        (lambda m: m["tables"][0]["columns"].append(m["tables"][0]["columns"][0]), "listed twice"),
+        (lambda m: m["test_sets"].append(m["test_sets"][0]), "listed twice"),
+        (lambda m: m["test_sets"][0].update(split="nowhere"), "needs .*/nowhere with the column query_id"),
+        (lambda m: m["test_sets"][0].update(column="shoe_size", values=["a"]), "with the column shoe_size"),
+        (lambda m: m["test_sets"][0].update(qrels="nowhere"), "needs qrels/nowhere with the column query-id"),
+        (lambda m: m["test_sets"][0].update(measures=["nDCG@4294967297"]), "unknown measure 'nDCG@4294967297'"),
+        (lambda m: m["test_sets"][0].update(measures=["R(rel=99999999999999999999999)@10"]), "unknown measure"),
+        (lambda m: m.update(version="1.0.0\n"), "does not match"),
+        (lambda m: m["tables"][0].update(rows=377.0), "377.0 is not of type 'integer'"),
+        (lambda m: m.update(remarks=["\ud800"]), "one half of a surrogate pair"),
+        (lambda m: m.update(seed=2**70), "not a finite number of 64 bits"),
+        (lambda m: m["tables"][0]["rule"].update(parameters=deep(100)), "nested more than 64 deep"),
+    ],
+)
+def test_a_manifest_that_scoring_could_not_use_is_refused_when_it_is_opened(copy: Path, change, sentence: str):
+    manifest = json.loads((copy / "manifest.json").read_text())
+    change(manifest)
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ReleaseError, match=sentence):
+        read_manifest(copy)
+
+
+def test_a_table_with_more_rows_than_the_manifest_says_is_not_read(copy: Path, monkeypatch):
+    swapped(copy, "wh", "test", lambda frame: pl.concat([frame] * 3))
+    opened = open_release(copy)
+    monkeypatch.setattr("eval_kit.release.manifest.table_digest", None)  # which needs the rows
+    with pytest.raises(ReleaseError, match="table wh/test has"):
+        opened.table("wh", "test")
+
+
+def test_a_table_that_unpacks_beyond_any_text_is_refused(copy: Path):
+    swapped(copy, "wh", "test", lambda frame: frame.with_columns(text=pl.lit("a" * (1 << 20))))
+    with pytest.raises(ReleaseError, match="unpacks to more than 100 times its size"):
+        open_release(copy).table("wh", "test")
 
 
 def test_tables_and_test_sets(mini_release: Release):

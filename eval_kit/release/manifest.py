@@ -1,0 +1,156 @@
+"""The manifest of a release, and its tables as the manifest describes them.
+
+What is proven when: whatever opens a release checks that the release digest is that of the manifest, and that every
+file is, byte for byte or row for row, the one that the manifest lists. Whatever reads a table recomputes its content
+digest, which is part of the release digest: no figure rests on rows that the digest beside it does not cover, whatever
+else of the manifest was edited to fit. The sizes of a table are compared with the manifest's before it is in memory.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.files import atomic, schemas
+from eval_kit.files.digests import file_sha256, release_digest, table_digest
+from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file
+from eval_kit.measures import definitions
+
+MANIFEST = "manifest.json"
+
+_KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
+_QUERIES = {"query_id": ("string",), "text": ("string",)}
+_QRELS = {"query-id": ("string",), "corpus-id": ("string",), "score": ("int64",)}
+_DAMAGE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+class ReleaseError(UserError):
+    """A release that cannot be found, is damaged, or does not hold what is asked of it."""
+
+
+def verified_manifest(folder: Path) -> dict[str, Any]:
+    """Read ``manifest.json`` and check it, and every file it names, as on every open.
+
+    Raises:
+        ReleaseError: naming the first table, in the manifest's order, that is not what the manifest says.
+    """
+    manifest = read_manifest(folder)
+    if release_digest(manifest) != manifest["digest"]:
+        raise ReleaseError(f"{folder / MANIFEST}: its digest is not that of the tables it lists; it was edited")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda table: _check_file(folder, table), manifest["tables"]))
+    return manifest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read ``manifest.json`` and check it against its schema, and that what it names is in it."""
+    atomic.restore(folder)
+    path = folder / MANIFEST
+    if not is_file(path):
+        what = "there is no such folder" if not folder.exists() else f"not a release, it has no {MANIFEST}"
+        raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
+    try:
+        manifest: dict[str, Any] = schemas.read("release", path)
+        _check_names(manifest)
+    except ReleaseError as error:
+        raise ReleaseError(f"{path}: {error}") from error
+    except UserError as error:
+        raise ReleaseError(str(error)) from error
+    return manifest
+
+
+def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
+    """Read one table, label columns as their names, and prove that it is what the manifest says.
+
+    Raises:
+        ReleaseError: another number of rows, other columns, or another content digest.
+    """
+    path, name = folder / table["path"], f"{table['config']}/{table['split']}"
+    frame = _read(path, table, name)
+    if table_digest(frame, table["columns"]) != table["digest"]:
+        raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
+    return frame
+
+
+def _check_file(folder: Path, table: Mapping[str, Any]) -> None:
+    path = folder / table["path"]
+    if not is_file(path):
+        raise ReleaseError(f"{path}: missing, though the manifest lists it; the release is damaged")
+    if file_sha256(path) != table["sha256"]:
+        read_table(folder, table)
+
+
+def _read(path: Path, table: Mapping[str, Any], name: str) -> pl.DataFrame:
+    described = {column["name"]: column["type"] for column in table["columns"]}
+    try:
+        lazy = pl.scan_parquet(path, hive_partitioning=False, glob=False)
+        rows = lazy.select(pl.len()).collect().item()
+        stored = {column: _KINDS.get(dtype, str(dtype)) for column, dtype in lazy.collect_schema().items()}
+        if rows != table["rows"]:
+            raise ReleaseError(f"{path}: table {name} has {rows} rows, the manifest says {table['rows']}")
+        if stored != {column: "int64" if kind == "label" else kind for column, kind in described.items()}:
+            raise ReleaseError(f"{path}: has the columns {stored}, the manifest says {described}")
+        frame = lazy.collect()
+    except _DAMAGE as error:
+        raise ReleaseError(f"{path}: not a readable parquet file: {_first_line(error)}") from error
+    if _text_bytes(frame) > max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size):
+        raise ReleaseError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no table does")
+    labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
+    try:
+        return frame.with_columns(
+            pl.col(column).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+            for column, names in labels.items()
+        )
+    except pl.exceptions.PolarsError as error:
+        raise ReleaseError(f"{path}: holds a label code that the manifest does not name") from error
+
+
+def _text_bytes(frame: pl.DataFrame) -> int:
+    texts = [frame[name] for name, dtype in frame.schema.items() if dtype == pl.String]
+    texts += [frame[name].list.explode() for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
+    return sum(int(text.str.len_bytes().cast(pl.Int64).sum()) for text in texts)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _check_names(manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest that names what it does not list, or lists something twice.
+
+    Raises:
+        UserError: a table or test set that is there twice; a test set or variation of a table that is not listed, or
+            lacks the columns that scoring reads; a measure that the kit does not know.
+    """
+    columns: dict[tuple[str, str], dict[str, str]] = {}
+    for table in manifest["tables"]:
+        key = (table["config"], table["split"])
+        kinds = {column["name"]: column["type"] for column in table["columns"]}
+        if key in columns or len(kinds) < len(table["columns"]):
+            raise ReleaseError(f"{'/'.join(key)}: the table, or a column of it, is listed twice")
+        columns[key] = kinds
+
+    def require(what: str, config: str, split: str, needed: Mapping[str, tuple[str, ...]]) -> None:
+        kinds = columns.get((config, split), {})
+        lacking = [column for column, allowed in needed.items() if kinds.get(column) not in allowed]
+        if lacking:
+            raise ReleaseError(f"{what} needs {config}/{split} with the column {lacking[0]}, which is not listed")
+
+    names = set()
+    for test_set in manifest["test_sets"]:
+        name = test_set["name"]
+        if name in names:
+            raise ReleaseError(f"test set {name} is listed twice")
+        names.add(name)
+        picked = {test_set["column"]: ("label", "string")} if "column" in test_set else {}
+        require(f"test set {name}", test_set["config"], test_set["split"], _QUERIES | picked)
+        require(f"test set {name}", "qrels", test_set["qrels"], _QRELS)
+        for measure in test_set["measures"]:
+            definitions.parse(measure)
+    for variation in manifest.get("variations", []):
+        require(f"a variation of {variation['base']}", "variations", variation["split"], _QUERIES)
+        if variation["base"] not in names:
+            raise ReleaseError(f"there is no test set {variation['base']}, of which a variation is listed")
