@@ -144,7 +144,7 @@ def bm25(
     searcher.set_bm25(bm25.K1, bm25.B)
 
     def ours(queries: list[tuple[str, str]]) -> Tops:
-        return [ids for _, ids in bm25.ranked(queries, folder, DEPTH, threads=1)]
+        return _ids(hits for _, hits in bm25.search(queries, folder, DEPTH, threads=1))
 
     def plain(queries: list[tuple[str, str]]) -> Tops:
         if len(queries) == 1:

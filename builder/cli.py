@@ -1,6 +1,7 @@
 """``python -m builder``: build, verify, diff, export and publish releases. Every command only calls the library."""
 
 import json
+import os
 import sys
 import warnings
 from dataclasses import asdict
@@ -190,7 +191,9 @@ def negatives(
     depth: Annotated[int, typer.Option(min=1, help="How many passages BM25 ranks for a query.")] = 1_000,
     sample: Annotated[int, typer.Option(min=1, help="How many of them are drawn.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 13,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of Lucene; they do not change the result.")] = 2,
+    threads: Annotated[
+        int, typer.Option(min=1, show_default="all cores", help="Threads of Java; they do not change the result.")
+    ] = os.cpu_count() or 1,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:

@@ -45,7 +45,10 @@ class NegativeParameters:
 
 
 def add(
-    folder: Path, parameters: NegativeParameters | None = None, cache: Path | None = None, threads: int = 2
+    folder: Path,
+    parameters: NegativeParameters | None = None,
+    cache: Path | None = None,
+    threads: int = bm25.THREADS,
 ) -> Release:
     """Draw the negatives of every training query of the release in ``folder``, and add them to it as a table.
 
@@ -204,17 +207,17 @@ class _Job:
         if left.is_empty():
             return
         index = bm25.index_of(self.release, self.cache, threads)
-        ranked = bm25.ranked(left.iter_rows(), index, self.parameters.depth, threads)
+        ranked = bm25.search(left.iter_rows(), index, self.parameters.depth, threads)
         positives = _positives(self.release)
         with counting("drawing negatives", "queries", queries.height) as advance:
-            advance(queries.height - left.height)
+            advance(queries.height - left.height, known=True)
             for start in starts[done:]:
                 ids = queries["query_id"][start : start + SHARD]
                 relevant = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")
                 rows = []
-                for query_id, candidates in islice(ranked, len(ids)):
+                for query_id, hits in islice(ranked, len(ids)):
                     own = {passage_id for (passage_id,) in relevant.get(query_id, [])}
-                    rest = [passage_id for passage_id in candidates if passage_id not in own]
+                    rest = [passage_id for passage_id, _ in hits if passage_id not in own]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
                     advance(1)
                 with atomic.whole(_shard(shards, start)) as part:

@@ -1,6 +1,5 @@
 """A score a pair of texts: cross-encoders, which re-rank what BM25 found."""
 
-import json
 from functools import cached_property
 from itertools import batched, chain, repeat
 from pathlib import Path
@@ -14,8 +13,8 @@ from baselines.architectures import checkpoint
 from baselines.architectures.encoding import Batch, to_precision
 from eval_kit.console import counted
 from eval_kit.errors import UserError
-from eval_kit.files import atomic
-from search import bm25
+from search import bm25, candidates
+from search.candidates import Settings
 from search.retriever import Hits, Passages, best_first
 from search.texts import PassageTexts, write
 
@@ -43,9 +42,9 @@ class Cross:
         self,
         model: str,
         *,
-        candidates: int = 1000,
-        k1: float = bm25.K1,
-        b: float = bm25.B,
+        candidates: int = Settings.depth,
+        k1: float = Settings.k1,
+        b: float = Settings.b,
         pair_length: int | None = None,
         encode_batch: int | None = None,
         encode_precision: str = "float32",
@@ -54,7 +53,7 @@ class Cross:
         if candidates < 1:
             raise UserError(f"candidates must be at least 1, not {candidates}")
         self.model = model
-        self._candidates, self._k1, self._b, self._length = candidates, k1, b, pair_length
+        self._settings, self._length = Settings(candidates, k1, b), pair_length
         self._batch, self._precision, self._revision = Batch(encode_batch), encode_precision, revision
         checkpoint.check(model, "cross", revision)
 
@@ -63,20 +62,13 @@ class Cross:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             texts = write(passages, folder / "texts")
-            if _indexed(folder) == texts.key:
-                return
-            (folder / "bm25.json").unlink(missing_ok=True)
-            bm25.index(counted(texts, "indexing passages", "passages"), folder / "bm25")
-            atomic.write_text(folder / "bm25.json", json.dumps(texts.key) + "\n")
+        bm25.index_once(counted(texts, "indexing passages", "passages"), folder / candidates.BM25, key=texts.key)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates in the order of the model's raw scores."""
-        if _indexed(folder) is None:
-            raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
         texts = PassageTexts(folder / "texts")
         query_texts = dict(queries.select("query_id", "text").iter_rows())
-        ranked = bm25.ranked(query_texts.items(), folder / "bm25", self._candidates, k1=self._k1, b=self._b)
-        for batch in batched(ranked, QUERIES_AT_ONCE):
+        for batch in batched(candidates.of(queries, folder, self._settings), QUERIES_AT_ONCE):
             yield from self._ranked(query_texts, dict(batch), texts, depth)
 
     def scores(self, pairs: list[tuple[str, str]]) -> Any:
@@ -122,10 +114,3 @@ def _with_exact_head(model: Any) -> Any:
     *_, head = (module for module in model.modules() if isinstance(module, Linear))
     head.float().register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
     return model
-
-
-def _indexed(folder: Path) -> Any:
-    try:
-        return json.loads((folder / "bm25.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None

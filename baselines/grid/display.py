@@ -11,6 +11,7 @@ from baselines.grid.grid import Runner, run
 from baselines.grid.journal import STAGES
 from baselines.grid.stages import Outcome
 from baselines.grid.status import layout, of_cell, summary
+from baselines.runners import candidates
 
 
 def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:
@@ -22,6 +23,7 @@ def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Out
     Raises:
         UserError: the grid's folder cannot be made.
     """
+    candidates.find(cells)
     ended: dict[str, Outcome] = {}
 
     def picture() -> Group:

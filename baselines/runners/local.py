@@ -144,7 +144,7 @@ def _outcome(worker: _Worker) -> Outcome:
 
 def _serve(connection: Connection, processes: int) -> None:
     """Do cells until the other end is closed; what libraries print goes to the cell's ``log.txt``."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     while True:
         try:
             cell: Cell = connection.recv()
@@ -156,11 +156,16 @@ def _serve(connection: Connection, processes: int) -> None:
         connection.send(run_cell(cell, processes))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process, whatever it is doing, when the one that started it has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

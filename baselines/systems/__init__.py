@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from eval_kit.errors import UserError
+from search.candidates import BM25
 from search.passages import collection_key
 from search.retriever import Retriever
 
@@ -64,10 +65,10 @@ def index_folder(cell: Cell) -> Path:
     """Where the index of a cell's passages is: in its own folder, or in that of the grid if its system shares it."""
     if not system(cell.place.system).SHARES_INDEX:
         return cell.own_index
-    return shared_index(cell, base(cell.place.system))
+    return shared_index(cell) / BM25 if base(cell.place.system) == "bm25" else shared_index(cell)
 
 
-def shared_index(cell: Cell, name: str) -> Path:
-    """The index that all cells of a system share in the grid of ``cell``."""
+def shared_index(cell: Cell) -> Path:
+    """What all cells of a grid share that search without a trained model: BM25's index, and a re-ranker's texts."""
     key = hashlib.sha256(collection_key(cell.release).encode()).hexdigest()
-    return cell.root / "indexes" / f"{name}-{key[:16]}"
+    return cell.root / "indexes" / key[:16]

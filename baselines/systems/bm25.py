@@ -15,6 +15,7 @@ from baselines.systems import shared_index
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from search import bm25
+from search.candidates import BM25
 from search.passages import passages
 from search.retriever import Hits, Passages, Retriever, best_first
 
@@ -35,27 +36,16 @@ class Bm25:
     b: float = bm25.B
     rm3: bool = False
 
-    @property
-    def _kind(self) -> str:
-        return "with-vectors" if self.rm3 else "plain"
-
     def index(self, passages: Passages, folder: Path) -> None:
         """Index the passages, unless ``folder`` holds a finished index, whatever its passages."""
-        finished = folder / f"{self._kind}.finished"
-        if not finished.exists():
-            bm25.index(passages, folder / self._kind, vectors=self.rm3)
-            atomic.write_text(finished, "")
+        bm25.index_once(passages, folder, vectors=self.rm3)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest BM25 score; Anserini makes equal scores differ in the sixth digit."""
         pairs = queries.select("query_id", "text").iter_rows()
-        hits: dict[str, list[tuple[str, float]]] = {query: [] for query in queries["query_id"]}
-        for query, passage, _, score in bm25.search(
-            pairs, folder / self._kind, depth, k1=self.k1, b=self.b, rm3=self.rm3
-        ):
-            hits[query].append((passage, score))
-        for query, ranked in hits.items():
-            yield query, best_first(ranked)
+        index = bm25.index_in(folder, vectors=self.rm3)
+        for query, hits in bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=self.rm3):
+            yield query, best_first(hits)
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
@@ -79,17 +69,27 @@ def keep_tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
     Raises:
         UserError: no Java, no passages, or no validation queries.
     """
-    folder = shared_index(cell, "bm25")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    tuned = folder / f"tuned-{cell.release.digest[:16]}.json"
-    with FileLock(f"{folder}.lock"):
-        Bm25().index(passages(cell.release), folder)
-        if not tuned.is_file():
-            k1, b = tune(cell.release, folder, progress)
-            atomic.write_text(tuned, json.dumps({"k1": k1, "b": b}) + "\n")
+    parameters = tuned(cell, progress)
     cell.model.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(cell.model / PARAMETERS, tuned.read_text(encoding="utf-8"))
-    return kept(cell.model, cell.options)
+    atomic.write_text(cell.model / PARAMETERS, json.dumps(parameters) + "\n")
+    return parameters
+
+
+def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
+    """The k1 and b that :func:`tune` chooses, once for all cells of a grid, beside the index.
+
+    Raises:
+        UserError: no Java, no passages, or no validation queries.
+    """
+    folder = shared_index(cell) / BM25
+    path = folder / f"tuned-{cell.release.digest[:16]}.json"
+    Bm25().index(passages(cell.release), folder)
+    with FileLock(f"{path}.lock"):
+        if not path.is_file():
+            k1, b = tune(cell.release, folder, progress)
+            atomic.write_text(path, json.dumps({"k1": k1, "b": b}) + "\n")
+    parameters: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+    return parameters
 
 
 def kept(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:

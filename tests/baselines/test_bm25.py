@@ -45,9 +45,10 @@ SEARCH = """
 import json, sys
 from pathlib import Path
 from search import bm25
+from search.retriever import lines
 documents, queries, folder = json.loads(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
 bm25.index(documents.items(), folder)
-print(json.dumps(list(bm25.search(queries.items(), folder, depth=3))))
+print(json.dumps(list(lines(bm25.search(queries.items(), folder, depth=3)))))
 """
 
 

@@ -33,7 +33,7 @@ def test_the_candidates_of_bm25_come_in_the_order_of_the_logits(index: Path):
     assert list(found) == QUERIES["query_id"].to_list()
     assert found["none"] == []
     for query, text in QUERIES.iter_rows():
-        candidates = dict(bm25.ranked([(query, text)], index / "bm25", 15))[query]
+        candidates = [one for one, _ in dict(bm25.search([(query, text)], index / "bm25" / "plain", 15))[query]]
         expected = []
         for one in candidates:
             pair = tokenizer(text, dict(passages(80))[one], return_tensors="pt")
@@ -62,9 +62,9 @@ def test_ties_are_in_the_order_of_ids_descending(index: Path, monkeypatch: pytes
 
 def test_an_index_serves_any_model_and_is_made_anew_for_other_passages(index: Path, tmp_path: Path):
     made = Cross(str(tiny("cross")))
-    before = (index / "bm25.json").stat().st_mtime_ns
+    before = (index / "bm25" / "plain.json").stat().st_mtime_ns
     made.index(passages(80), index)
-    assert (index / "bm25.json").stat().st_mtime_ns == before
+    assert (index / "bm25" / "plain.json").stat().st_mtime_ns == before
     made.index(passages(40), tmp_path)
     made.index(passages(50), tmp_path)
     found = {one for _, hits in made.search(QUERIES, tmp_path) for one, _ in hits}

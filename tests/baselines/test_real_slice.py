@@ -94,7 +94,8 @@ def test_a_cross_encoder_reranks_what_bm25_finds_there(shared: Path, queries: pl
     some = queries[::20]
     found = dict(made.search(some, tmp_path / "index"))
     texts = dict(of_file(shared / "real-slice" / "collection.tsv"))
-    candidates = dict(bm25.ranked(some.iter_rows(), tmp_path / "index" / "bm25", 20))
+    ranked = bm25.search(some.iter_rows(), tmp_path / "index" / "bm25" / "plain", 20)
+    candidates = {query: [one for one, _ in hits] for query, hits in ranked}
     plain = CrossEncoder(str(tmp_path / "model"), max_length=64)
     for query, text in some.iter_rows():
         scores = plain.predict([(text, texts[one]) for one in candidates[query]], activation_fn=Identity())

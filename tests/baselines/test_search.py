@@ -21,6 +21,7 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs.contamination import declared_beside
 from search import bm25, lucene
+from search.retriever import lines
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
 
@@ -159,7 +160,7 @@ def test_a_prebuilt_index_of_texts_is_searched_by_bm25(files, command, tmp_path:
     )
     assert done.returncode == 0, done.stderr
     expected = [
-        [query, one, str(rank)] for query, one, rank, _ in bm25.search(QUERIES.items(), tmp_path / "docs", 1000)
+        [query, one, str(rank)] for query, one, rank, _ in lines(bm25.search(QUERIES.items(), tmp_path / "docs", 1000))
     ]
     assert [[row[0], row[2], row[3]] for row in rows(tmp_path / "docs.trec")] == expected
 
