@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from builder import beir_cli, build_cli
 from builder.build_cli import Json
-from eval_kit.errors import reported
+from eval_kit.errors import UserError, reported
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
@@ -309,4 +309,9 @@ def pictures(
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2."""
     with reported("builder"):
-        app()
+        try:
+            app()
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"this command needs more than was installed: {error}; 'pip install .[builder]' brings it"
+            ) from error

@@ -16,8 +16,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ir_datasets
 import polars as pl
+
+try:
+    import ir_datasets
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}; pip install 'ms-marco-shift[irds]' brings it", name=error.name) from None
 from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload

@@ -1,6 +1,8 @@
 """What outside users install: one small wheel that starts at once and works without the rest of the clone."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,13 +17,18 @@ HEAVY = {"torch", "transformers", "datasets", "ir_datasets", "pyserini", "scipy"
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
     [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path) -> Path:
     with zipfile.ZipFile(wheel) as file:
-        file.extractall(folder / "site")
-    return folder / "site"
+        file.extractall(wheel.parent / "site")
+    return wheel.parent / "site"
 
 
 def test_the_wheel_holds_one_package_with_the_schemas_inside(unpacked: Path):
@@ -61,6 +68,35 @@ def test_the_wheel_scores_a_run(unpacked: Path, mini_release: Release, tmp_path:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(unpacked))
     assert "dl19" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_an_environment_of_its_own_builds_the_published_lists_and_scores(version, wheel, shared, tmp_path):
+    uv = shutil.which("uv") or ROOT / ".bootstrap" / "bin" / "uv"
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    interpreter = next(pyenv.glob(f"{version}*/bin/python{version}"), shutil.which(f"python{version}"))
+    if not Path(uv).exists() or interpreter is None:
+        pytest.skip(f"needs uv and Python {version}")
+
+    def run(*arguments: object, cwd: Path = tmp_path) -> str:
+        outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        done = subprocess.run(list(map(str, arguments)), cwd=cwd, env=outside, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    python = tmp_path / "env" / "bin" / "python"
+    install = (uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", python)
+    run(uv, "venv", "--quiet", "--python", interpreter, tmp_path / "env")
+    run(*install, wheel)
+    site = tmp_path / "env" / "lib" / f"python{version}" / "site-packages"
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 350e6
+    run(*install, f"ms-marco-shift[release] @ {wheel.as_uri()}")
+    build = ("build", "published", "--upstream", shared / "upstream", "--allow-partial", "--out", tmp_path / "release")
+    run(python, "-m", "builder", *build, cwd=ROOT)
+    bm25 = shared / "real-slice" / "runs" / "bm25.dl19.trec"
+    scored = run(tmp_path / "env" / "bin" / "eval_kit", "score", bm25, "--release", tmp_path / "release", "--json", "-")
+    assert json.loads(scored)["measures"][0]["value"] == pytest.approx(0.5058, abs=5e-5)
 
 
 def test_the_command_line_imports_nothing_heavy():
