@@ -358,11 +358,11 @@ def _training_data(model: Model) -> list[str] | None:
 
 def _read(texts: Texts) -> Any:
     """Passages, queries, and the queries of each variation."""
-    from baselines.search import of_file, only, varied
+    from baselines.search import only, varied
     from eval_kit.files.beir import judged_queries, read_corpus
     from eval_kit.files.formats import read_queries
     from eval_kit.release import open_release
-    from search.passages import passages
+    from search.passages import of_file, passages
 
     if texts.beir is not None:
         return read_corpus(texts.beir / "corpus.jsonl"), judged_queries(texts.beir, texts.split), {}

@@ -101,26 +101,6 @@ def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: 
     return round(1000 * statistics.median(times), 2)
 
 
-def of_file(path: Path) -> Iterator[tuple[str, str]]:
-    """``(passage id, text)`` of a tab-separated file, line by line.
-
-    Raises:
-        UserError: the file cannot be read; a line that is not an id, a tab and a text; with file and line.
-    """
-    number = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                passage_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
-                if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
-                    raise UserError(f"{path}:{number}: expected a passage id, a tab and a text")
-                yield passage_id, text
-    except UnicodeDecodeError:
-        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-
-
 def test_queries(release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of every query of a test set, each once."""
     tables = {(test_set["config"], test_set["split"]) for test_set in release.manifest["test_sets"]}

@@ -85,6 +85,7 @@ def verify(folder: Folder = DEFAULT, as_json: Json = False) -> None:
 def diff(
     old: Annotated[str, typer.Argument(help="A release: folder or Hub id.")],
     new: Annotated[str, typer.Argument(help="Another release.")],
+    summary: Annotated[bool, typer.Option("--summary", help="Print the counts alone, a line a table.")] = False,
     as_json: Json = False,
 ) -> None:
     """Tell which queries entered, left or moved; exit status 1 if anything differs."""
@@ -96,7 +97,7 @@ def diff(
         typer.echo(json.dumps([asdict(change) for change in changes]))
     elif changes:
         for change in changes:
-            typer.echo("\n".join(change.lines()))
+            typer.echo(change.headline if summary else "\n".join(change.lines()))
     else:
         typer.echo("the releases have the same content")
     if changes:
@@ -108,16 +109,32 @@ def export(
     release: Annotated[str, typer.Argument(help="A release: folder or Hub id.")] = "ms-marco-shift",
     out: Annotated[Path, typer.Option(help="Folder to write the test sets to.")] = Path("export"),
     format: Annotated[Format, typer.Option("--format")] = Format.beir,
+    test_set: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Export this test set or variation only; repeatable.")
+    ] = None,
+    training_set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Export these training queries, such as topic.not-c0; repeatable."),
+    ] = None,
+    passages: Annotated[
+        Path | None,
+        typer.Option(metavar="TSV", help="Write the passages of this file (id, tab, text) as corpus.jsonl."),
+    ] = None,
 ) -> None:
     """Write each test set and variation as a BEIR folder, or as TREC topics and qrels."""
     from builder import export as exporting
     from eval_kit.release import open_release
 
+    if passages is not None and format is not Format.beir:
+        raise UserError("--passages is for --format beir; TREC topics and qrels have no passages")
     opened = open_release(release)
-    folders = exporting.export(opened, out, format.value)
-    typer.echo(f"{out}: {len(folders)} test sets and variations in {format.value} format")
-    if format is Format.beir and "passages" not in opened.configs:
-        typer.echo(f"  no corpus.jsonl: the passages are ir_datasets {opened.manifest['collection']}")
+    folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages)
+    typer.echo(f"{out}: {len(folders)} folders in {format.value} format")
+    if format is Format.beir and "passages" not in opened.configs and passages is None:
+        typer.echo(
+            f"  no corpus.jsonl, which BEIR's loader needs: the passages are ir_datasets "
+            f"{opened.manifest['collection']}; --passages collection.tsv writes them"
+        )
 
 
 @app.command()

@@ -24,11 +24,16 @@ class TableDiff:
     moved: list[str] = field(default_factory=list)
     whole: str = ""
 
+    @property
+    def headline(self) -> str:
+        """How many rows changed in which way."""
+        counts = f"{len(self.entered):,} entered, {len(self.left):,} left, {len(self.moved):,} moved"
+        return f"{self.config}/{self.split}: {self.whole or counts}"
+
     def lines(self) -> list[str]:
-        """The changes for people: a headline, then one line for each query."""
-        counts = f"{len(self.entered)} entered, {len(self.left)} left, {len(self.moved)} moved"
+        """The changes for people: the headline, then one line for each query."""
         signed = {"+": self.entered, "-": self.left, "~": self.moved}
-        lines = [f"{self.config}/{self.split}: {self.whole or counts}"]
+        lines = [self.headline]
         for sign, rows in signed.items():
             lines += [f"  {sign} {row}" for row in rows]
         return lines

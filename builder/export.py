@@ -1,7 +1,9 @@
-"""A release's test sets in other tools' formats: BEIR folders, or TREC topics and qrels."""
+"""A release's test and training sets in other tools' formats: BEIR folders, or TREC topics and qrels."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import shutil
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -9,88 +11,151 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
+from eval_kit.shifts import SHIFTS
+from search.passages import of_file
 
 
-def export(release: Release, out: Path, format: str) -> list[Path]:
-    """Write every test set, and every variation of its queries, to its own folder below ``out``.
+@dataclass(frozen=True)
+class Exported:
+    """What goes into one folder.
 
-    ``beir``: ``queries.jsonl``, ``qrels/test.tsv``, and ``corpus.jsonl`` where the release embeds its passages
-    (elsewhere the passages are those of the manifest's ir_datasets collection), as BEIR's ``GenericDataLoader`` reads
-    them; with the judgements as ``qrels/test.jsonl`` too and a ``README.md`` that names the configs, the folder is a
-    data set for MTEB's retrieval tasks. The corpora of all folders are one file, where the disk can link. ``trec``:
-    ``topics.tsv``, which Pyserini reads as topics too, and ``qrels.txt``.
+    Attributes:
+        name: of the test set, the variation or the training queries: the folder's.
+        queries: ``query_id`` and ``text``.
+        judgements: the split of the release's qrels, of which the queries' are written.
+        split: what the other tool calls the judgements: ``test``, or ``train``.
+    """
+
+    name: str
+    queries: pl.DataFrame
+    judgements: str
+    split: str = "test"
+
+
+def export(
+    release: Release,
+    out: Path,
+    format: str,
+    test_sets: Collection[str] = (),
+    training_sets: Collection[str] = (),
+    passages: Path | None = None,
+) -> list[Path]:
+    """Write test sets, variations of their queries, and training queries, each to its own folder below ``out``.
+
+    ``beir``: ``queries.jsonl``, ``qrels/test.tsv`` (of training queries ``qrels/train.tsv``), and ``corpus.jsonl``
+    where the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them; with
+    the judgements as ``qrels/test.jsonl`` too and a ``README.md`` that names the configs, the folder is a data set for
+    MTEB's retrieval tasks. The corpora of all folders are one file, where the disk can link. ``trec``: ``topics.tsv``,
+    which Pyserini reads as topics too, and ``qrels.txt``.
+
+    Args:
+        release: to export.
+        out: the folder to write to.
+        format: ``beir`` or ``trec``.
+        test_sets: names of test sets and variations; all of them, where no training sets are named either.
+        training_sets: names of training queries, such as ``topic.not-c0``; none without.
+        passages: for ``beir``, the release's passages: a file of id, tab and text, such as MS MARCO's collection.tsv.
 
     Returns:
         The folders written.
 
     Raises:
-        UserError: an unknown format, or a folder that cannot be written.
+        UserError: an unknown format or name, a faulty file of passages, or a folder that cannot be written.
     """
-    formats: dict[str, Callable[[Release, str, pl.DataFrame, Path], None]] = {"beir": _beir, "trec": _trec}
+    formats = {"beir": "qrels", "trec": "."}
     if format not in formats:
         raise UserError(f"unknown format {format!r}; there are {', '.join(formats)}")
+    corpus: Path | None = None
     folders = []
-    for name, qrels, queries in _to_export(release):
-        folder = out / name
+    for exported in _chosen(release, test_sets, training_sets):
+        folder = out / exported.name
         try:
-            (folder / "qrels" if format == "beir" else folder).mkdir(parents=True, exist_ok=True)
+            (folder / formats[format]).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
-        formats[format](release, qrels, queries, folder)
+        judged = _judged(release, exported)
+        if format == "trec":
+            _trec(exported, judged, folder)
+        else:
+            corpus = _corpus(release, passages, folder / "corpus.jsonl", corpus)
+            _beir(release, exported, judged, folder, corpus is not None)
         folders.append(folder)
     return folders
 
 
-def _to_export(release: Release) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """Name, split of the judgements, and queries (``query_id`` and ``text``)."""
-    for test_set in release.test_sets.values():
-        yield test_set.name, test_set.qrels, release.queries(test_set.name)
-    for variation in release.variations.values():
-        yield variation.full_name, release.test_sets[variation.base].qrels, release.wordings(variation)
+def _chosen(release: Release, test_sets: Collection[str], training_sets: Collection[str]) -> list[Exported]:
+    """What is named; every test set and variation where nothing is.
+
+    Raises:
+        UserError: a name that the release does not have.
+    """
+    training = {
+        f"{shift.name}.{shift.training_name(part)}": (shift, part)
+        for shift in SHIFTS.values()
+        for part in shift.training_tables(release)
+    }
+    available = {"test set or variation": {*release.test_sets, *release.variations}, "training set": set(training)}
+    for (kind, names), chosen in zip(available.items(), (test_sets, training_sets), strict=True):
+        for name in chosen:
+            if name not in names:
+                there = f"there are {', '.join(sorted(names))}" if names else "it has none"
+                raise UserError(f"{release.folder}: has no {kind} {name}; {there}")
+    wanted = test_sets if test_sets or training_sets else [*release.test_sets, *release.variations]
+    exported = []
+    for name in wanted:
+        variation = release.variations.get(name)
+        queries = release.queries(name) if variation is None else release.wordings(variation)
+        test_set = release.test_sets[name if variation is None else variation.base]
+        exported.append(Exported(name, queries, test_set.qrels))
+    for name in training_sets:
+        shift, part = training[name]
+        permitted = shift.training(release, part)
+        queries = permitted.queries.select("query_id", "text").unique("query_id", maintain_order=True)
+        exported.append(Exported(name, queries, permitted.qrels, "train"))
+    return exported
 
 
-def _beir(release: Release, qrels: str, queries: pl.DataFrame, folder: Path) -> None:
-    files = {"queries": "queries.jsonl", "qrels": "qrels/test.jsonl"}
-    if "passages" in release.configs:
-        files["corpus"] = "corpus.jsonl"
-        _corpus(release, folder)
-    rows = (_json(_id=query_id, text=text) for query_id, text in queries.iter_rows())
-    _write_lines(folder / files["queries"], rows)
-    judged = _judged(release, qrels, queries)
-    _write_lines(folder / "qrels/test.tsv", ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()]))
+def _beir(release: Release, exported: Exported, judged: pl.DataFrame, folder: Path, with_corpus: bool) -> None:
+    files = {"queries": "queries.jsonl", "qrels": f"qrels/{exported.split}.jsonl"}
+    files |= {"corpus": "corpus.jsonl"} if with_corpus else {}
+    _write_lines(folder / files["queries"], (_json(_id=id, text=text) for id, text in exported.queries.iter_rows()))
+    table = ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()])
+    _write_lines(folder / "qrels" / f"{exported.split}.tsv", table)
     _write_lines(folder / files["qrels"], (_json(**row) for row in judged.iter_rows(named=True)))
     content = {"version": release.version, "description": f"sha256:{release.digest}"}  # of other content: not cached
     configs = [
-        {"config_name": config, **content, "data_files": [{"split": "test", "path": file}]}
+        {"config_name": config, **content, "data_files": [{"split": exported.split, "path": file}]}
         for config, file in files.items()
     ]
     _write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
 
 
-def _corpus(release: Release, folder: Path) -> None:
-    """Write the passages, or link to those that stand beside already."""
-    path = folder / "corpus.jsonl"
-    first = folder.parent / next(iter(release.test_sets)) / path.name
-    if path != first:
+def _corpus(release: Release, passages: Path | None, path: Path, first: Path | None) -> Path | None:
+    """Write the passages, or link to those that were written first; None where there are none."""
+    if passages is None and "passages" not in release.configs:
+        return None
+    if first is not None:
         path.unlink(missing_ok=True)
         try:
             path.hardlink_to(first)
-            return
         except OSError:  # a disk without links
-            pass
-    passages = release.table("passages", "passages").iter_rows()
-    _write_lines(path, (_json(_id=passage_id, title="", text=text) for passage_id, text in passages))
+            shutil.copyfile(first, path)
+        return first
+    rows = release.table("passages", "passages").iter_rows() if passages is None else of_file(passages)
+    _write_lines(path, (_json(_id=passage_id, title="", text=text) for passage_id, text in rows))
+    return path
 
 
-def _trec(release: Release, qrels: str, queries: pl.DataFrame, folder: Path) -> None:
-    _write_lines(folder / "topics.tsv", ("\t".join(row) for row in queries.iter_rows()))
-    judged = _judged(release, qrels, queries).iter_rows()
-    _write_lines(folder / "qrels.txt", (f"{query} 0 {passage} {grade}" for query, passage, grade in judged))
+def _trec(exported: Exported, judged: pl.DataFrame, folder: Path) -> None:
+    _write_lines(folder / "topics.tsv", ("\t".join(row) for row in exported.queries.iter_rows()))
+    lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in judged.iter_rows())
+    _write_lines(folder / "qrels.txt", lines)
 
 
-def _judged(release: Release, qrels: str, queries: pl.DataFrame) -> pl.DataFrame:
+def _judged(release: Release, exported: Exported) -> pl.DataFrame:
     """The queries' part of the judgements; the table has BEIR's columns, query-id, corpus-id and score."""
-    return release.table("qrels", qrels).filter(pl.col("query-id").is_in(queries["query_id"].implode()))
+    of_split = release.table("qrels", exported.judgements)
+    return of_split.filter(pl.col("query-id").is_in(exported.queries["query_id"].implode()))
 
 
 def _json(**fields: str | int) -> str:
@@ -98,4 +163,8 @@ def _json(**fields: str | int) -> str:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    atomic.write_text(path, "".join(line + "\n" for line in lines))
+    try:
+        with atomic.whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(line + "\n" for line in lines)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -18,6 +19,26 @@ def passages(release: Release) -> Passages:
     """
     count = how_many(release)
     return _read(release) if count is None else _Counted(release, count)
+
+
+def of_file(path: Path) -> Iterator[tuple[str, str]]:
+    """``(passage id, text)`` of a tab-separated file, line by line.
+
+    Raises:
+        UserError: the file cannot be read; a line that is not an id, a tab and a text; with file and line.
+    """
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                passage_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
+                if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
+                    raise UserError(f"{path}:{number}: expected a passage id, a tab and a text")
+                yield passage_id, text
+    except UnicodeDecodeError:
+        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def how_many(release: Release) -> int | None:

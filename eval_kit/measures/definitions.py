@@ -193,7 +193,7 @@ def _reciprocal_rank(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 
 
 def _recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """``|relevant, rank ≤ k| / |relevant|``: the share of the relevant passages within the cutoff (trec_eval's recall)."""
+    """``|relevant, rank ≤ k| / |relevant|``: the share of relevant passages within the cutoff (trec_eval's recall)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
     return _relevant(judged, measure).group_by("query_id").agg(value=within.mean())
 
@@ -211,7 +211,7 @@ def _success(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 
 
 def _judged(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    """``|judged, rank ≤ k| / min(k, |retrieved|)``: the share that somebody judged, at any grade (ir_measures' Judged)."""
+    """``|judged, rank ≤ k| / min(k, |retrieved|)``: the share that was judged, at any grade (ir_measures' Judged)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
     shown = pl.col("retrieved").first().clip(upper_bound=measure.cutoff)
     return judged.group_by("query_id").agg(value=within.sum() / shown)

@@ -145,8 +145,10 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
         if name in names:
             raise ReleaseError(f"test set {name} is listed twice")
         names.add(name)
-        picked = {test_set["column"]: ("label", "string")} if "column" in test_set else {}
-        require(f"test set {name}", test_set["config"], test_set["split"], _QUERIES | picked)
+        needed: dict[str, tuple[str, ...]] = dict(_QUERIES)
+        if "column" in test_set:
+            needed[test_set["column"]] = ("label", "string")
+        require(f"test set {name}", test_set["config"], test_set["split"], needed)
         require(f"test set {name}", "qrels", test_set["qrels"], _QRELS)
         for measure in test_set["measures"]:
             definitions.parse(measure)

@@ -17,10 +17,11 @@ from eval_kit.tables.table import Cell, Column, Table
 def table(comparison: Comparison) -> Table:
     """One row a test set and measure: n, the baseline's value, and value and difference of every other system."""
     base, *compared = comparison.systems
-    columns = [Column(name, wrap="anywhere") for name in ("test set", "measure")]
+    columns = [Column(name, wrap="never") for name in ("test set", "measure")]
     columns += [Column(name, "number", wrap="anywhere") for name in ("n", base)]
     for system in compared:
-        columns += [Column(name, "number", wrap="anywhere") for name in (system, "Δ [95 % interval]")]
+        columns.append(Column(system, "number", wrap="anywhere"))
+        columns.append(Column("Δ [95 % interval]", "number", wrap="anywhere", beside_last=True))
     by_key: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
     for row in comparison.rows.iter_rows(named=True):
         by_key.setdefault((row["test_set"], row["figure"], row["measure"]), {})[row["system"]] = row

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
-import rich.table
+from rich.console import Console, ConsoleOptions, RenderResult
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Column:
         wrap: where a terminal may break its lines.
         min_width: in a terminal.
         style: in a terminal, as rich names it.
+        beside_last: never parted from the column before it, as a value's interval.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Column:
     wrap: Literal["words", "anywhere", "never"] = "words"
     min_width: int | None = None
     style: str = ""
+    beside_last: bool = False
 
     @property
     def header(self) -> str:
@@ -96,11 +98,13 @@ class Table:
         for row in chain.from_iterable(self.groups):
             yield [as_cell(cell) for cell in row]
 
-    def __rich__(self) -> rich.table.Table:
-        """What rich prints in its place: the table without its notes."""
-        from eval_kit.tables.terminal import to_rich
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What rich prints in its place: the table without its notes, in as many parts as its width needs."""
+        from eval_kit.tables.terminal import drawn
 
-        return to_rich(self)
+        for number, part in enumerate(drawn(self, options.max_width)):
+            yield from [""] * (number > 0)
+            yield part
 
 
 def as_cell(cell: Cell | str | None) -> Cell:

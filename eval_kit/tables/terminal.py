@@ -1,13 +1,18 @@
 """A table in a terminal."""
 
+from collections.abc import Sequence
+
 import rich.table
+from rich.cells import cell_len
 from rich.console import Console, OverflowMethod
 from rich.text import Text
 
 from eval_kit.errors import printable
-from eval_kit.tables.table import Cell, Table
+from eval_kit.tables.table import Cell, Column, Table
 
 _OVERFLOW: dict[str, OverflowMethod] = {"words": "ellipsis", "anywhere": "fold", "never": "ellipsis"}
+_LEAST_TEXT = 8
+_GAP = 2
 
 
 def show(table: Table, console: Console) -> None:
@@ -17,25 +22,92 @@ def show(table: Table, console: Console) -> None:
         console.print(Text(printable(note), style="dim"), soft_wrap=True)
 
 
-def to_rich(table: Table) -> rich.table.Table:
-    """The table for rich, without its notes; a group's name stands above its first column."""
-    title = Text(printable(table.title), "table.title") if table.title else None
-    drawn = rich.table.Table(title=title, box=None, pad_edge=False, header_style="bold")
+def drawn(table: Table, width: int) -> list[rich.table.Table]:
+    """The table for rich, without its notes; a group's name stands above its first column.
+
+    One that is too wide comes in several parts, each with the columns that name the rows. Nothing breaks a number.
+    """
+    cells = [list(map(_text, row)) for row in table.rows()]
+    spans = []
+    for index, column in enumerate(table.columns):
+        starts_group = index == 0 or column.group != table.columns[index - 1].group
+        header = [column.group, column.name] if starts_group else [column.name]
+        spans.append(_span(column, list(map(printable, header)), [row[index].plain for row in cells]))
+    parts = []
+    for indexes in _parts(table.columns, spans, width):
+        widths = _fitted([spans[index] for index in indexes], width)
+        parts.append(_part(table, indexes, widths, cells))
+    if table.title:
+        parts[0].title = Text(printable(table.title), "table.title")
+    return parts
+
+
+def _part(
+    table: Table, indexes: Sequence[int], widths: Sequence[int], cells: Sequence[Sequence[Text]]
+) -> rich.table.Table:
+    part = rich.table.Table(box=None, pad_edge=False, header_style="bold")
     group = ""
-    for column in table.columns:
+    for index, width in zip(indexes, widths, strict=True):
+        column = table.columns[index]
         lines = [column.group if column.group != group else "", column.name] if column.group else [column.name]
         group = column.group
-        drawn.add_column(
+        part.add_column(
             Text("\n".join(map(printable, lines))),
             justify="right" if column.kind == "number" else "left",
             no_wrap=column.wrap == "never",
             overflow=_OVERFLOW[column.wrap],
-            min_width=column.min_width,
+            width=max(width, cell_len(lines[0])) if column.group else width,
             style=column.style or None,
         )
-    for row in table.rows():
-        drawn.add_row(*map(_text, row))
-    return drawn
+    for row in cells:
+        part.add_row(*(row[index] for index in indexes))
+    return part
+
+
+def _span(column: Column, header: Sequence[str], texts: Sequence[str]) -> tuple[int, int]:
+    """The least width of a column and the one in which nothing of it wraps; numbers never do, their header may."""
+    full = max(column.min_width or 0, _longest([*header, *texts]))
+    if column.wrap == "never":
+        return full, full
+    unbroken = _longest(texts) if column.kind == "number" else 0
+    if column.wrap == "words":
+        unbroken = max(unbroken, _longest(" ".join([*header, *texts]).split()))
+    return min(full, max(column.min_width or _LEAST_TEXT, unbroken)), full
+
+
+def _longest(texts: Sequence[str]) -> int:
+    return max((cell_len(line) for text in texts for line in text.splitlines()), default=0)
+
+
+def _parts(columns: Sequence[Column], spans: Sequence[tuple[int, int]], width: int) -> list[list[int]]:
+    """The columns of each part, so that their least widths fit; those before the first number are in every part."""
+
+    def room(indexes: Sequence[int]) -> int:
+        return sum(spans[index][0] + _GAP for index in indexes)
+
+    first = next((index for index, column in enumerate(columns) if column.kind == "number"), len(columns))
+    names = list(range(first))
+    parts = [list(names)]
+    for start in range(first, len(columns)):
+        if columns[start].beside_last:
+            continue
+        end = next((i for i in range(start + 1, len(columns)) if not columns[i].beside_last), len(columns))
+        block = list(range(start, end))
+        if room(parts[-1] + block) > width and len(parts[-1]) > len(names):
+            parts.append(list(names))
+        parts[-1] += block
+    return parts
+
+
+def _fitted(spans: Sequence[tuple[int, int]], width: int) -> list[int]:
+    """Full widths, the widest made smaller until all fit."""
+    widths = [full for _, full in spans]
+    while sum(widths) + _GAP * len(widths) > width:
+        wider = [index for index, (least, _) in enumerate(spans) if widths[index] > least]
+        if not wider:
+            break
+        widths[max(wider, key=widths.__getitem__)] -= 1
+    return widths
 
 
 def _text(cell: Cell) -> Text:

@@ -13,10 +13,10 @@ import pytest
 from torch.nn import Identity
 
 from baselines.architectures import retriever
-from baselines.search import of_file
 from eval_kit.files.formats import read_queries
 from eval_kit.runs.writer import write
 from search import bm25
+from search.passages import of_file
 
 YEARS = {"dl19": "topics.dl19-passage.txt", "dl20": "topics.dl20.txt"}
 PLAIN = """

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from baselines.architectures import retriever
 from baselines.cli import app
-from baselines.search import of_file
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs.contamination import declared_beside
 from search import bm25, lucene
+from search.passages import of_file
 from search.retriever import lines
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}

@@ -19,6 +19,7 @@ from builder.export import export
 from builder.release import Draft, Table
 from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation, open_release
+from eval_kit.shifts import SHIFTS
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -75,6 +76,9 @@ def test_entered_left_moved(write: Callable[[Draft], Release], command: Run) -> 
     done = command("builder", "diff", old.folder, new.folder)
     assert done.returncode == 1
     assert "length/test: 1 entered, 1 left, 2 moved" in done.stdout and "  + 99\n  - 1\n" in done.stdout
+    done = command("builder", "diff", old.folder, new.folder, "--summary")
+    expected = "length/test: 1 entered, 1 left, 2 moved\nqrels/dev: 1 entered, 0 left, 1 moved\n"
+    assert (done.returncode, done.stdout) == (1, expected)
     done = command("builder", "diff", old.folder, new.folder, "--json")
     rows = json.loads(done.stdout)
     assert done.returncode == 1 and rows[1]["entered"] == ["30 7"] and rows[1]["config"] == "qrels"
@@ -216,7 +220,7 @@ def test_trec(mini_release: Release, tmp_path: Path) -> None:
 def test_published_queries_are_exported_as_they_are(published_release: Release, tmp_path: Path, command: Run) -> None:
     done = command("builder", "export", published_release.folder, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "no corpus.jsonl: the passages are ir_datasets msmarco-passage" in done.stdout
+    assert "no corpus.jsonl, which BEIR's loader needs: the passages are ir_datasets msmarco-passage" in done.stdout
     assert len(list(tmp_path.iterdir())) == len(published_release.test_sets) + len(published_release.variations)
     lines = (tmp_path / "length.short/queries.jsonl").read_text("utf-8").split("\n")[:-1]
     table = published_release.table("length", "test")
@@ -224,10 +228,41 @@ def test_published_queries_are_exported_as_they_are(published_release: Release, 
     assert [(one["_id"], one["text"]) for one in map(json.loads, lines)] == expected and len(expected) == 3_434
 
 
+def test_beirs_loader_opens_the_published_lists_with_their_passages(
+    published_release: Release, shared: Path, tmp_path: Path, command: Run
+) -> None:
+    loader = pytest.importorskip("beir.datasets.data_loader").GenericDataLoader
+    names = ("dl19", "topic.c0")
+    options = [word for name in names for word in ("--test-set", name)]
+    passages = shared / "real-slice" / "collection.tsv"
+    done = command("builder", "export", published_release.folder, "--out", tmp_path, "--passages", passages, *options)
+    assert done.returncode == 0, done.stderr
+    assert {folder.name for folder in tmp_path.iterdir()} == set(names)
+    corpus, queries, qrels = loader(str(tmp_path / "dl19")).load(split="test")
+    assert len(corpus) == 30_005 and len(queries) == len(qrels) == 43
+    assert (tmp_path / "topic.c0/corpus.jsonl").samefile(tmp_path / "dl19/corpus.jsonl")
+
+
+def test_training_sets_are_what_the_baselines_train_on(mini_release: Release, tmp_path: Path) -> None:
+    loader = pytest.importorskip("beir.datasets.data_loader").GenericDataLoader
+    [folder] = export(mini_release, tmp_path, "beir", training_sets=["topic.not-c0"])
+    _, queries, qrels = loader(str(folder)).load(split="train")
+    permitted = SHIFTS["topic"].training(mini_release, "c0")
+    judged = set(mini_release.qrels(permitted.qrels)["query_id"])
+    assert set(queries) == set(qrels) == set(permitted.queries["query_id"]) & judged
+    assert not set(queries) & set(mini_release.test_sets["topic.c1"].queries)
+
+
 def test_export_faults(write: Callable[[Draft], Release], tmp_path: Path, command: Run) -> None:
     release = write(small_draft())
     with pytest.raises(UserError, match="unknown format 'csv'; there are beir, trec"):
         export(release, tmp_path / "out", "csv")
+    for options, message in (
+        ({"test_sets": ["topic.c9"]}, "no test set or variation topic.c9; there are length.long, length.short"),
+        ({"training_sets": ["length.not-long"]}, "no training set length.not-long; it has none"),
+    ):
+        with pytest.raises(UserError, match=message):
+            export(release, tmp_path / "out", "beir", **options)
     (tmp_path / "file").write_text("x")
     (tmp_path / "half/length.short").mkdir(parents=True)
     (tmp_path / "half/length.short/qrels").write_text("a file where a folder should be")

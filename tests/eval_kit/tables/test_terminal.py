@@ -1,0 +1,50 @@
+"""Tables in a terminal: whatever its width, no number breaks, and every part of a table says what its rows are."""
+
+import re
+from io import StringIO
+from itertools import pairwise
+
+import pytest
+from rich.console import Console
+
+from eval_kit.tables.table import Cell, Column, Table
+
+NUMBER = re.compile(r"-?\d\.\d{4} \[-\d\.\d{4}, -\d\.\d{4}\]|-?\d\.\d{4}")
+
+
+def wide(systems: int) -> Table:
+    columns = [Column("test set", wrap="never"), Column("base", "number", wrap="anywhere")]
+    row: list[Cell | str] = ["dl19", "0.1234"]
+    for index in range(systems):
+        columns.append(Column(f"a-system-with-a-long-name-{index}", "number", wrap="anywhere"))
+        columns.append(Column("Δ", "number", beside_last=True))
+        row += [f"0.{index:04}", Cell(f"-0.{index:04} [-0.2000, -0.1000]", mark="°")]
+    return Table(columns, [[row, row]])
+
+
+def printed(table: Table, width: int) -> list[str]:
+    console = Console(file=StringIO(), width=width)
+    console.print(table)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [50, 80, 120, 4_000])
+def test_no_number_breaks_and_every_row_is_named(width):
+    lines = printed(wide(30), width)
+    assert max(map(len, lines)) <= width
+    rows = [line for line in lines if line.startswith("dl19")]
+    numbers = NUMBER.findall(" ".join(rows))
+    assert sorted(numbers) == sorted(2 * ["0.1234", *(f"0.{i:04}" for i in range(30)), *_intervals(30)])
+    assert not any(NUMBER.search(line) for line in lines if not line.startswith("dl19"))
+    for line in rows:  # an interval stands beside its system's value
+        values = NUMBER.findall(line)
+        assert all(interval.startswith(f"-{value} ") for value, interval in pairwise(values) if "[" in interval)
+
+
+def _intervals(systems: int) -> list[str]:
+    return [f"-0.{index:04} [-0.2000, -0.1000]" for index in range(systems)]
+
+
+def test_a_table_that_fits_is_one():
+    assert sum("test set" in line for line in printed(wide(2), 160)) == 1
+    assert sum("test set" in line for line in printed(wide(2), 60)) == 2
