@@ -336,16 +336,11 @@ def _cell(leak: dict[str, Any] | None) -> str:
 
 
 def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> str:
-    """The worst share of each kind, over all pairs, in one sentence."""
-    measured = THRESHOLDS.get(encoder)
-    quality = ""
-    if measured and near == measured.cosine:
-        figures = f"precision {measured.precision:.2f} and recall {measured.recall:.2f}"
-        quality = f"; {figures} on as many duplicate as different pairs"
+    """The worst share of each kind, over all pairs, and what limits the figures."""
     words = {
         "equal": "stand in the training queries word for word",
         "normalised": "do so but for case, punctuation and spaces",
-        "near": f"have a near-duplicate there (cosine of at least {near:g}, {encoder}{quality})",
+        "near": "have a near-duplicate there",
         "passages": "share a relevant passage with one",
     }
     worst: dict[str, tuple[float, str]] = {}
@@ -359,12 +354,24 @@ def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> 
         if kind in worst:
             share, name = worst[kind]
             clauses.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
-    stand_ins = sum(pair["name"].endswith(STAND_IN) for pair in compared)
-    where = f" (in {stand_ins} of them, other test queries stand for training queries, which the release lacks)"
+    limits = []
+    if stand_ins := sum(pair["name"].endswith(STAND_IN) for pair in compared):
+        limits.append(f"In {stand_ins} pairs other test queries stand for training queries, which the release lacks.")
+    if textless := sum(pair["train"]["with_text"] < pair["train"]["queries"] for pair in compared):
+        limits.append(
+            f"In {textless} pairs the release lacks the text of some training queries, so that equal queries and "
+            "near-duplicates are at least as many as found."
+        )
+    limits.append(f"Near-duplicates have a cosine of at least {near:g} ({encoder})")
+    measured = THRESHOLDS.get(encoder)
+    if measured and near == measured.cosine:
+        limits[-1] += (
+            f": precision {measured.precision:.2f} and recall {measured.recall:.2f} on as many duplicate as different "
+            "pairs, and a lower precision here, where each query is compared with many"
+        )
     return (
-        f"In {len(compared)} pairs of training and test queries{where if stand_ins else ''}, of a pair's test queries "
-        + ", ".join(clauses)
-        + "."
+        f"In {len(compared)} pairs of training and test queries, of a pair's test queries {', '.join(clauses)}. "
+        f"{' '.join(limits)}."
     )
 
 
