@@ -20,10 +20,14 @@ from eval_kit.shifts import SHIFTS, check_names
 if TYPE_CHECKING:
     from baselines.table import Results
 
-ReleaseOption = Annotated[str | None, typer.Option(help="Release folder or Hub id; else as for eval_kit.")]
+ReleaseOption = Annotated[str | None, typer.Option(help="Release folder or Hub id. Default: as for eval_kit.")]
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Train, search and score the reference systems.",
 )
 grid_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells.")
 app.add_typer(grid_app, name="grid")
@@ -41,17 +45,17 @@ def run_grid(
     configs: Annotated[
         list[str],
         typer.Option(
-            "--config", help="paper, paper-cikm2022, cikm2022-tables8-9, mini, mini-long, or a JSON file; repeatable."
+            "--config", help="paper, paper-cikm2022, cikm2022-tables8-9, mini, mini-long, or a JSON file. Repeatable."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The grid's folder; a grid that stands there goes on.")],
+    out: Annotated[Path, typer.Option(help="The grid's folder; a grid that is there resumes.")],
     release: ReleaseOption = None,
-    system: Annotated[list[str] | None, typer.Option(help="Only this system; repeatable.")] = None,
-    shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift; repeatable: {', '.join(SHIFTS)}.")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Training seed; repeatable. Default: 0.")] = None,
-    runner: Annotated[Runner, typer.Option(help="Processes of this machine, or a Ray cluster.")] = Runner.local,
+    system: Annotated[list[str] | None, typer.Option(help="Only this system. Repeatable.")] = None,
+    shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Training seed. Repeatable. Default: 0.")] = None,
+    runner: Annotated[Runner, typer.Option(help="Local processes, or a Ray cluster.")] = Runner.local,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Cells at once (local); default: as many as the GPUs, or CPUs, are for.")
+        int | None, typer.Option(min=1, help="Cells at once (local). Default: as many as the GPUs, or CPUs, allow.")
     ] = None,
     processes: Annotated[
         int, typer.Option(min=1, help="Processes per cell (torchrun), one GPU each; they split the batch.")
@@ -60,7 +64,7 @@ def run_grid(
         int, typer.Option(min=1, help="Threads per process. Changing it may change the last digits of scores.")
     ] = 1,
 ) -> None:
-    """Do every cell that is not finished; exit status 1 if one fails."""
+    """Run every cell that is not finished. Exit status 1 if one fails."""
     from rich.console import Console
 
     from baselines import config
@@ -102,7 +106,7 @@ def grid_status(
     folder: Annotated[Path, typer.Argument(help="The grid's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Each cell's state, seconds and losses."""
+    """Show each cell's state, seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
     from eval_kit.console import screen
 
@@ -118,25 +122,26 @@ def grid_status(
 @app.command()
 def table(
     runs: Annotated[
-        Path | None, typer.Option(help="The folder of a grid's runs; runs, or with --paper none, without it.")
+        Path | None, typer.Option(help="The folder of a grid's runs. Default: runs; with --paper, none.")
     ] = None,
     paper: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Print a published table, such as ecir2023-table2, with our figures in it."),
+        typer.Option(metavar="ID", help="Print this published table, such as ecir2023-table2, with our figures in it."),
     ] = None,
     release: ReleaseOption = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write eval_kit's report, an HTML file, about the grid.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
+        bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
     ] = False,
 ) -> None:
-    """In, Out and Rel Loss of a grid, beside the papers' own figures."""
+    """Print a grid's losses beside the papers' figures. They are In, Out and Rel Loss of every system."""
     from baselines.table import results
     from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.pages.report import write_report
@@ -177,13 +182,14 @@ def _show_published(id: str, ours: "Results | None", json_file: Path | None) -> 
 
 @app.command()
 def reproduce(
-    shared: Annotated[Path, typer.Option(help="The folder of real runs: real-slice, upstream.")],
+    shared: Annotated[Path, typer.Option(help="The folder of real runs, with real-slice/ and upstream/.")],
     release: ReleaseOption = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
     ] = None,
 ) -> None:
-    """Run every command whose figures are known from elsewhere; exit status 1 if one differs."""
+    """Check every command whose figures are known from elsewhere. Exit status 1 if one differs."""
     from baselines.reproduce import Verdict, reproduced, reproductions, table
     from eval_kit.console import screen, status, write_json
     from eval_kit.release import open_release
@@ -224,17 +230,20 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 class Model:
     """What searches: BM25, a model, or a published checkpoint."""
 
-    system: Annotated[str | None, typer.Argument(help="bm25; or name a model or a checkpoint.")] = None
+    system: Annotated[str | None, typer.Argument(help="bm25, unless a model or a checkpoint is named.")] = None
     model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None
     architecture: Annotated[
-        str | None, typer.Option(help="Of --model: dense, sparse, multivector, cross or prebuilt (Lucene, Pyserini).")
+        str | None,
+        typer.Option(help="Architecture of --model: dense, sparse, multivector, cross or prebuilt (Lucene, Pyserini)."),
     ] = None
     checkpoint: Annotated[str | None, typer.Option(help="A published checkpoint; --list shows them.")] = None
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Of the architecture, such as index=hnsw or pooling=cls; repeatable."),
+        typer.Option(
+            metavar="KEY=VALUE", help="Option of the architecture, such as index=hnsw or pooling=cls. Repeatable."
+        ),
     ] = None
-    show_list: Annotated[bool, typer.Option("--list", help="Show the published checkpoints, and do nothing.")] = False
+    show_list: Annotated[bool, typer.Option("--list", help="List the published checkpoints and exit.")] = False
 
     @property
     def source(self) -> str:
@@ -260,37 +269,42 @@ class Texts:
 
     release: ReleaseOption = None
     test_set: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only the queries of this test set; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Search only the queries of this test set. Repeatable.")
     ] = None
     variation: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="And this wording of them, as dl19.typo.3, dl19.typo or all; repeatable."),
+        typer.Option(metavar="NAME", help="Also search this wording of them: dl19.typo.3, dl19.typo, all. Repeatable."),
     ] = None
-    passages: Annotated[Path | None, typer.Option(metavar="TSV", help="Passages (id, tab, text) instead.")] = None
-    queries: Annotated[Path | None, typer.Option(metavar="TSV", help="Queries (id, tab, text) instead.")] = None
+    passages: Annotated[
+        Path | None, typer.Option(metavar="TSV", help="Search these passages (id, tab, text) instead.")
+    ] = None
+    queries: Annotated[
+        Path | None, typer.Option(metavar="TSV", help="Search these queries (id, tab, text) instead.")
+    ] = None
     beir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Passages and queries of a folder in BEIR's format instead.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Search the passages and queries of a folder in BEIR's format instead."),
     ] = None
-    split: Annotated[str, typer.Option(help="Of --beir: search for the queries that this split judges.")] = "test"
+    split: Annotated[str, typer.Option(help="Split of --beir whose judged queries are searched.")] = "test"
 
 
 @dataclass
 class Output:
     """The run."""
 
-    depth: Annotated[int, typer.Option(min=1, help="Passages a query.")] = 1000
+    depth: Annotated[int, typer.Option(min=1, help="Number of passages per query.")] = 1000
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None
     out: Annotated[Path, typer.Option(help="Folder for the run and its index.")] = Path("runs")
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write what was measured as JSON ('-': to the screen)."),
+        typer.Option("--json", metavar="FILE", help="Write what was measured as JSON to this file; '-' prints it."),
     ] = None
 
 
 @app.command()
 @takes(Model, Texts, Output)
 def search(model: Model, texts: Texts, output: Output) -> None:
-    """Search with BM25, a model, a published checkpoint or a prebuilt index, and write one run, or one a wording."""
+    """Search with BM25, a model, a checkpoint or a prebuilt index. Writes one run, or one per wording."""
     if model.show_list:
         _show_checkpoints(output.json_file)
         return

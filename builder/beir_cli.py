@@ -10,7 +10,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and do
 
 @app.command("list")
 def show() -> None:
-    """Each dataset with its size by BEIR's Table 1, its licence and whether it can be downloaded."""
+    """List the datasets with size and licence. Sizes are those of BEIR's Table 1."""
     from eval_kit.console import screen
     from eval_kit.release.beir_suite import datasets
     from eval_kit.tables.table import Column, Table
@@ -26,10 +26,10 @@ def show() -> None:
 
 @app.command()
 def download(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As in the list: nfcorpus, scifact …")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as in the list, such as nfcorpus.")],
     out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
 ) -> None:
-    """Download datasets: resumed where it broke off, verified, and whole or not at all."""
+    """Download datasets, verified by md5. An interrupted download resumes; a folder appears whole or not at all."""
     from builder.sources.beir_download import install, remarks
     from eval_kit.console import counting
     from eval_kit.release.beir_suite import named

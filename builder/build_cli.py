@@ -19,7 +19,7 @@ MS_MARCO = "msmarco"
 FROM = "--from"
 
 Out = Annotated[Path, typer.Option(help="The release folder to write.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of every draw.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of every draw.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DEFAULT_OUT = Path("ms-marco-shift")
 
@@ -52,7 +52,7 @@ def published(
         bool, typer.Option("--allow-partial", help="Build what is available, and record what is missing.")
     ] = False,
     unlicensed: Annotated[
-        bool, typer.Option("--unlicensed", help="Take in the variations and test sets whose authors state no licence.")
+        bool, typer.Option("--unlicensed", help="Include the variations and test sets whose authors state no licence.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -75,26 +75,26 @@ def rebuilt(
     encoder: Annotated[
         str,
         typer.Option(
-            help="lsa, or a sentence-transformers model (:cls behind it takes the bare [CLS]; the paper's is "
+            help="lsa, or a sentence-transformers model (:cls after it takes the bare [CLS]; the paper's is "
             "distilbert-base-uncased:cls)."
         ),
     ] = "lsa",
     shift: Annotated[
-        list[str] | None, typer.Option(help="Only this shift; may be repeated. Default: all that can be.")
+        list[str] | None, typer.Option(help="Build only this shift. Repeatable. Default: all that can be built.")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter, such as topic.k=50; may be repeated.")
+        list[str] | None, typer.Option("--set", help="Change a parameter, such as topic.k=50. Repeatable.")
     ] = None,
-    run: Annotated[list[Path] | None, typer.Option(help="A ranker's run over dev, for chameleons; repeat it.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Keep the queries' vectors in this folder.")] = None,
+    run: Annotated[list[Path] | None, typer.Option(help="A ranker's run over dev, for Chameleons. Repeatable.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder to keep the queries' vectors in.")] = None,
     seed: Seed = 13,
-    queries: Annotated[int | None, typer.Option(help="Of mini: how many queries (default 10,000).")] = None,
+    queries: Annotated[int | None, typer.Option(help="Number of queries of mini (default 10,000).")] = None,
     strength: Annotated[
-        float | None, typer.Option(help="Of mini: scales the planted shifts; 0 plants none (default 1).")
+        float | None, typer.Option(help="Strength of mini's planted shifts; 0 plants none (default 1).")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the papers' algorithms again, on any collection."""
+    """Run the papers' algorithms on any collection."""
     from builder import encoders
     from builder.parameters import ShiftParameters, for_collection, for_mini
     from builder.rebuilt import draft
@@ -113,8 +113,8 @@ def rebuilt(
 @app.command()
 def mini(
     out: Out = DEFAULT_OUT,
-    queries: Annotated[int, typer.Option(help="How many queries.")] = 10_000,
-    strength: Annotated[float, typer.Option(help="Scales the planted shifts; 0 plants none.")] = 1.0,
+    queries: Annotated[int, typer.Option(help="Number of queries.")] = 10_000,
+    strength: Annotated[float, typer.Option(help="Strength of the planted shifts; 0 plants none.")] = 1.0,
     seed: Seed = 13,
     as_json: Json = False,
 ) -> None:

@@ -18,11 +18,15 @@ from builder.build_cli import Json
 from eval_kit.errors import UserError, reported
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Build, verify, compare, export and publish releases.",
 )
 Folder = Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")]
 Cache = Annotated[
-    Path | None, typer.Option(help="Where the index and unfinished work are kept; the user's cache folder without it.")
+    Path | None, typer.Option(help="Folder for the index and unfinished work. Default: the user's cache folder.")
 ]
 DEFAULT = Path("ms-marco-shift")
 
@@ -45,7 +49,7 @@ def fidelity(
     out: Annotated[Path | None, typer.Option(help="Write the page (Markdown) to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell how far the same queries are in the same clusters, and what cannot be reproduced."""
+    """Compare a rebuilt release with the published one. Its page ends with what cannot be reproduced, and why."""
     from builder.fidelity import compare
     from eval_kit.files import atomic
     from eval_kit.release import open_release
@@ -65,7 +69,7 @@ def fidelity(
 
 @app.command()
 def verify(folder: Folder = DEFAULT, as_json: Json = False) -> None:
-    """Recompute every digest, count and rule; exit status 1 if one does not hold."""
+    """Recompute every digest, count and rule. Exit status 1 if one does not hold."""
     from builder import verify as verification
 
     checks = verification.verify(folder)
@@ -83,12 +87,12 @@ def verify(folder: Folder = DEFAULT, as_json: Json = False) -> None:
 
 @app.command()
 def diff(
-    old: Annotated[str, typer.Argument(help="A release: folder or Hub id.")],
-    new: Annotated[str, typer.Argument(help="Another release.")],
-    summary: Annotated[bool, typer.Option("--summary", help="Print the counts alone, a line a table.")] = False,
+    old: Annotated[str, typer.Argument(help="The old release: folder or Hub id.")],
+    new: Annotated[str, typer.Argument(help="The new release: folder or Hub id.")],
+    summary: Annotated[bool, typer.Option("--summary", help="Print only the counts, one line per table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell which queries entered, left or moved; exit status 1 if anything differs."""
+    """List the queries that entered, left or moved. Exit status 1 if anything differs."""
     from builder import diff as comparison
     from eval_kit.release import open_release
 
@@ -108,20 +112,20 @@ def diff(
 def export(
     release: Annotated[str, typer.Argument(help="A release: folder or Hub id.")] = "ms-marco-shift",
     out: Annotated[Path, typer.Option(help="Folder to write the test sets to.")] = Path("export"),
-    format: Annotated[Format, typer.Option("--format")] = Format.beir,
+    format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.beir,
     test_set: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Export this test set or variation only; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Export only this test set or variation. Repeatable.")
     ] = None,
     training_set: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Export these training queries, such as topic.not-c0; repeatable."),
+        typer.Option(metavar="NAME", help="Export these training queries, such as topic.not-c0. Repeatable."),
     ] = None,
     passages: Annotated[
         Path | None,
         typer.Option(metavar="TSV", help="Write the passages of this file (id, tab, text) as corpus.jsonl."),
     ] = None,
 ) -> None:
-    """Write each test set and variation as a BEIR folder, or as TREC topics and qrels."""
+    """Write the test sets for other tools. Each is a BEIR folder, or TREC topics and qrels; so are variations."""
     from builder import export as exporting
     from eval_kit.release import open_release
 
@@ -141,10 +145,10 @@ def export(
 def card(
     folder: Folder = DEFAULT,
     previous: Annotated[
-        str | None, typer.Option(help="The version before: folder or Hub id@revision; the card tells what changed.")
+        str | None, typer.Option(help="The version before, to list what changed: folder or Hub id@revision.")
     ] = None,
 ) -> None:
-    """Write the card again, with what stands in the release's reports: audit, pictures, version history."""
+    """Write the dataset card again. It quotes the release's reports: audit, pictures, version history."""
     from builder import card as cards
     from builder import history, reports
     from eval_kit.release import open_release, read_manifest
@@ -163,7 +167,7 @@ def pack(
     folder: Folder = DEFAULT,
     out: Annotated[Path, typer.Option(help="The folder to write the archive to.")] = Path(),
 ) -> None:
-    """Pack a release as one .tar.gz, with a .sha256 beside it; the same release gives the same bytes."""
+    """Pack a release as one archive, with its sha256. The same release gives the same bytes."""
     from builder import pack as packing
 
     with Console(stderr=True).status(f"packing {folder}"):
@@ -174,15 +178,15 @@ def pack(
 @app.command()
 def publish(
     repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/NAME", help="The dataset on the Hub.")],
-    tag: Annotated[str, typer.Option(help="v and the release's version, such as v1.0.0.")],
+    tag: Annotated[str, typer.Option(help="The tag: v and the release's version, such as v1.0.0.")],
     folder: Folder = DEFAULT,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")] = False,
-    private: Annotated[bool, typer.Option("--private", help="Create the dataset as a private one.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Create the dataset as private.")] = False,
     allow_partial: Annotated[bool, typer.Option("--allow-partial", help="Publish a release that lacks parts.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer of the Hub.")] = 120.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer from the Hub.")] = 120.0,
     as_json: Json = False,
 ) -> None:
-    """Publish a release: one commit, checked, then tagged. The same command again finishes or does nothing."""
+    """Publish a release on the Hub. It makes one commit, checks it and tags it; run it again to finish."""
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     from builder import publish as publishing
@@ -205,16 +209,16 @@ def publish(
 @app.command()
 def negatives(
     folder: Folder = DEFAULT,
-    depth: Annotated[int, typer.Option(min=1, help="How many passages BM25 ranks for a query.")] = 1_000,
-    sample: Annotated[int, typer.Option(min=1, help="How many of them are drawn.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 13,
+    depth: Annotated[int, typer.Option(min=1, help="Number of passages that BM25 ranks for a query.")] = 1_000,
+    sample: Annotated[int, typer.Option(min=1, help="Number of them that are drawn.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the draw.")] = 13,
     threads: Annotated[
-        int, typer.Option(min=1, show_default="all cores", help="Threads of Java; they do not change the result.")
+        int, typer.Option(min=1, show_default="all cores", help="Number of Java threads; does not change the result.")
     ] = os.cpu_count() or 1,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
-    """Draw BM25 negatives for every training query, and add them to the release; goes on where it was stopped."""
+    """Add BM25 negatives for every training query. An interrupted draw resumes."""
     from builder import negatives as drawing
 
     release = drawing.add(folder, drawing.NegativeParameters(depth, sample, seed), cache, threads)
@@ -238,13 +242,13 @@ def negatives(
 @app.command()
 def typos(
     test_set: Annotated[
-        list[str], typer.Option(metavar="NAME", help="Mistype the queries of this test set; repeatable.")
+        list[str], typer.Option(metavar="NAME", help="Mistype the queries of this test set. Repeatable.")
     ],
     folder: Folder = DEFAULT,
-    replicas: Annotated[int, typer.Option(min=1, help="How many times each kind of typo is drawn.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 13,
+    replicas: Annotated[int, typer.Option(min=1, help="Number of times that each kind of typo is drawn.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the draws.")] = 13,
 ) -> None:
-    """Mistype one word of each query in five ways, and add the wordings to the release as variations."""
+    """Add five kinds of typo as variations. One word of each query is mistyped."""
     from builder import typos as mistyping
 
     release = mistyping.add(folder, test_set, replicas, seed)
@@ -259,18 +263,19 @@ def audit(
     folder: Folder = DEFAULT,
     near: Annotated[
         float | None,
-        typer.Option(help="The cosine from which two queries are near-duplicates; without it, as docs/audit.md has."),
+        typer.Option(help="Cosine from which two queries are near-duplicates. Default: as measured in docs/audit.md."),
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="characters, words, lsa, or a model: Hub id or folder, with :cls for the bare [CLS].")
+        str,
+        typer.Option(help="characters, words, lsa, or a model (Hub id or folder; :cls after it takes the bare [CLS])."),
     ] = "characters",
     out: Annotated[
-        Path | None, typer.Option(help="Write the report here; reports/audit.json in the release without it.")
+        Path | None, typer.Option(help="Write the report to this file. Default: reports/audit.json in the release.")
     ] = None,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
-    """Count the test queries that leak into training: equal, normalised, near-duplicate, or by a shared passage."""
+    """Count the test queries that leak into training. Equal, normalised, near-duplicate or sharing a passage."""
     from builder import audit as auditing
     from builder.reports import AUDIT
     from builder.sources.fetch import cache_folder
@@ -294,7 +299,7 @@ def audit(
 
 @app.command(name="shared-passages")
 def shared_passages(release: Folder = DEFAULT, as_json: Json = False) -> None:
-    """CIKM 2022, Table 3: TREC DL queries that share relevant passages with training queries, beside the paper's."""
+    """Count shared passages as CIKM 2022, Table 3. TREC DL and training queries, beside the paper's figures."""
     from builder.shared_passages import layout, shared
     from eval_kit.console import screen
     from eval_kit.release import Release, verified_manifest
@@ -310,11 +315,11 @@ def shared_passages(release: Folder = DEFAULT, as_json: Json = False) -> None:
 def pictures(
     folder: Folder = DEFAULT,
     encoder: Annotated[
-        str, typer.Option(help="lsa, or a model: Hub id or folder, with :cls for the bare [CLS].")
+        str, typer.Option(help="lsa, or a model (Hub id or folder; :cls after it takes the bare [CLS]).")
     ] = "lsa",
     cache: Cache = None,
 ) -> None:
-    """Draw how alike the clusters are, and where the topics lie, into the release's reports/."""
+    """Draw similarities as a heatmap, and topics as a map. The pictures go into the release's reports/."""
     from builder import pictures as drawing
     from builder.sources.fetch import cache_folder
     from eval_kit.release import Release, verified_manifest

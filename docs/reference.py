@@ -29,6 +29,7 @@ PROGRAMS = {
 RESULTS = ("measures.score.Scores", "protocols.grid_results.Protocols", "protocols.similarity.Similarities")
 RESULTS = (*RESULTS, "exchange.compare.Comparison", "release.release.Release", "release.release.TestSet")
 HELP_WIDTH = 100
+WITHOUT_HEADING = "    options:\n      show_root_heading: false\n      show_root_toc_entry: false"
 
 
 def pages() -> dict[str, str]:
@@ -88,7 +89,7 @@ def _helps(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, s
 
 def _api() -> str:
     classes = "\n\n".join(f"::: eval_kit.{name}" for name in RESULTS)
-    return f"# Python\n\n::: eval_kit.api\n    options:\n      show_root_heading: false\n\n{classes}\n"
+    return f"# Python\n\n::: eval_kit.api\n{WITHOUT_HEADING}\n\n{classes}\n"
 
 
 def _measures() -> str:
@@ -122,13 +123,13 @@ def _shifts() -> str:
         rows.append(f"| `{shift.name}` | {shift.title} | `{shift.published_table}` | {measures} |")
     table = "\n".join(rows)
     classes = "      members: [Shift, Clusters, WordClusters, Buckets, Regimes, Training]"
-    shifts = f"::: eval_kit.shifts\n    options:\n      show_root_heading: false\n{classes}"
+    shifts = f"::: eval_kit.shifts\n{WITHOUT_HEADING}\n{classes}"
     algorithms = [f"### How {name} is rebuilt\n\n{_docstring_of(name)}" for name in (*SHIFTS, "chameleons")]
     return "\n\n".join(["# Shifts", table, shifts, "## Algorithms", *algorithms]) + "\n"
 
 
 def _docstring_of(shift: str) -> str:
-    return f"::: builder.shifts.{shift}\n    options:\n      members: false\n      show_root_heading: false"
+    return f"::: builder.shifts.{shift}\n{WITHOUT_HEADING}\n      members: false"
 
 
 def _protocols() -> str:

@@ -11,48 +11,56 @@ from eval_kit import __version__
 from eval_kit.errors import EXIT_USER_ERROR, reported
 
 Release = Annotated[
-    str | None, typer.Option(help="Release folder or Hub id; else $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
+    str | None, typer.Option(help="Release folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
 ]
 Revision = Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")]
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON ('-': to the screen).")
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them.")
 ]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Score runs that lack much of a test set, or its end, too.")
+    bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
 ]
 Measures = Annotated[
     list[str] | None,
     typer.Option(
         "--measure",
         metavar="NAME",
-        help="Score with this measure, such as P@5, in place of the test sets' own; repeatable.",
+        help="Score by this measure, such as P@5, instead of the test sets' own. Repeatable.",
     ),
 ]
 GridRuns = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN...", help="Runs of a grid: <system>.<shift>.<held-out>.trec, or with these three:"),
+    typer.Argument(
+        metavar="RUN", help="Runs <system>.<shift>.<held-out>.trec; other names need the next three options."
+    ),
 ]
 Systems = Annotated[
     list[str] | None,
-    typer.Option("--system", metavar="NAME", help="What made each run, in their order; or once, for all."),
+    typer.Option("--system", metavar="NAME", help="The system of each run, in their order; or once, for all."),
 ]
 Shifts = Annotated[
     list[str] | None,
-    typer.Option("--shift", metavar="NAME", help="topic, wh, length, resttest or restrain, likewise."),
+    typer.Option(
+        "--shift", metavar="NAME", help="The shift of each run, likewise: topic, wh, length, resttest or restrain."
+    ),
 ]
 HeldOuts = Annotated[
     list[str] | None,
-    typer.Option("--held-out", metavar="NAME", help="What its training lacked, as c0; likewise."),
+    typer.Option("--held-out", metavar="NAME", help="What the training of each run lacked, likewise, such as c0."),
 ]
 Untrained = Annotated[
-    list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, as BM25; repeatable.")
+    list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, such as BM25. Repeatable.")
 ]
-DevRuns = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small.")]
+DevRuns = Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small.")]
 Page = Annotated[Path, typer.Option(help="The HTML file to write.")]
 Seed = Annotated[int, typer.Option(help="Random seed of the bootstrap.")]
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Score runs on ms-marco-shift releases.",
 )
 
 
@@ -82,13 +90,15 @@ def _options(
 
 @app.command()
 def score(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC or MS MARCO runs; .gz and .zst too.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Run files, in TREC or MS MARCO format; .gz and .zst too.")
+    ],
     release: Release = None,
     revision: Revision = None,
     measure: Measures = None,
     json_file: JsonFile = None,
     per_query: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write each query's values, tab-separated.")
+        Path | None, typer.Option(metavar="FILE", help="Write each query's values to this file, tab-separated.")
     ] = None,
     allow_missing: AllowMissing = False,
 ) -> None:
@@ -128,7 +138,7 @@ def protocol(
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Avg In, Out and Rel Loss; Inter., Extra. and delta: the papers' tables from the runs of a grid."""
+    """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta."""
     from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.protocols.grid_results import protocols
     from eval_kit.release import open_release
@@ -151,7 +161,7 @@ def protocol(
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Runs of a grid, as for protocol; of variations; or of both."),
+        typer.Argument(metavar="RUN", help="Runs of a grid (as for protocol), of variations, or of both."),
     ],
     out: Page = Path("report.html"),
     system: Systems = None,
@@ -161,12 +171,12 @@ def report(
     release: Release = None,
     vectors: Annotated[
         str | None,
-        typer.Option(help="For the figures about R: a model or a file, as for similarity; else those beside RUN."),
+        typer.Option(help="Model or file for the figures about R, as for similarity. Default: the vectors beside RUN."),
     ] = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """One self-contained HTML file: summary, tables, figures, per-query explorer, provenance."""
+    """Write one HTML page about a grid. It has tables, figures, a per-query explorer and provenance."""
     from eval_kit.console import refuse_overwriting, status
     from eval_kit.pages.report import encoded, results_of, write_report
     from eval_kit.release import open_release
@@ -185,19 +195,20 @@ def report(
 @app.command()
 def similarity(
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[RUN...]", help="Grid runs, to correlate their losses with.")
+        list[Path] | None,
+        typer.Argument(metavar="RUN", help="Runs of a grid, to correlate their losses with the similarities."),
     ] = None,
     release: Release = None,
     vectors: Annotated[
         str | None,
         typer.Option(
-            help="For the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
+            help="Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
         ),
     ] = None,
     json_file: JsonFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it."""
+    """Measure how alike each cluster is to the others. With runs, also how their losses follow from it."""
     from eval_kit.console import screen, write_json
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
@@ -209,7 +220,7 @@ def similarity(
 
 @app.command()
 def slices(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs of dev-small, or of DL-HARD.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small, or of DL-HARD.")],
     by: Annotated[
         list[str] | None,
         typer.Option(
@@ -221,7 +232,7 @@ def slices(
     json_file: JsonFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Dev-small by length, bucket and Chameleons level, DL-HARD by intent, answer type and topic; crossed."""
+    """Slice dev-small and DL-HARD by what is known of queries. Several --by give a cross-table."""
     from eval_kit.console import screen, write_json
     from eval_kit.measures.score import score as score_runs
     from eval_kit.protocols.slices import cross_table, layout
@@ -243,7 +254,7 @@ def chameleons(
     json_file: JsonFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Obstinate queries: CIKM 2021's Tables 1 to 6 and Figures 1 to 4 of one's own runs, beside the paper's."""
+    """Analyse obstinate queries as CIKM 2021 does. Tables 1 to 6 and Figures 1 to 4 of the runs and the paper."""
     from eval_kit.console import refuse_overwriting, screen, write_json
     from eval_kit.pages.chameleons import write_page
     from eval_kit.protocols.chameleons import results
@@ -269,19 +280,22 @@ def chameleons(
 def variations(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="<system>.<base>.<variation>.trec, and <system>.trec for the original."),
+        typer.Argument(
+            metavar="RUN", help="Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries."
+        ),
     ],
     test_set: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Compare on this part of the varied queries only.")
+        str | None, typer.Option(metavar="NAME", help="Compare only on the queries of this test set.")
     ] = None,
     pivot: Annotated[
-        str | None, typer.Option(metavar="SYSTEM", help="For LongEval's effect ratio and ΔRI, such as bm25.")
+        str | None,
+        typer.Option(metavar="SYSTEM", help="System that LongEval's effect ratio and ΔRI compare with, such as bm25."),
     ] = None,
     ranker: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SYSTEM=RANKER",
-            help="On chameleons.veiled.50: set SYSTEM beside this ranker of CIKM 2021, Table 7. Default: of its name.",
+            help="On chameleons.veiled.50: set SYSTEM beside this ranker of CIKM 2021, Table 7. Default: its name's.",
         ),
     ] = None,
     release: Release = None,
@@ -291,7 +305,7 @@ def variations(
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """What systems lose when the same queries are mistyped, reformulated or paraphrased; paired by query."""
+    """Measure what other wordings of the queries cost. Each query is paired with its original wording."""
     from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.files.schemas import validate
     from eval_kit.protocols.wordings import changes_of
@@ -321,7 +335,7 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Say all that is wrong with a submission, at once; exit status 2 if anything is."""
+    """List everything that is wrong with a submission. Exit status 2 if anything is."""
     import json
 
     from eval_kit.exchange.submission import validate as check
@@ -341,9 +355,12 @@ def validate(
 @app.command()
 def compare(
     systems: Annotated[
-        list[Path], typer.Argument(metavar="SYSTEM...", help="Runs, submissions, or scores (x.json with x.tsv beside).")
+        list[Path],
+        typer.Argument(metavar="SYSTEM", help="Runs, submissions, or scores (x.json with x.tsv beside it)."),
     ],
-    baseline: Annotated[str | None, typer.Option(help="What the others are tested against; else the first.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The system that the others are tested against. Default: the first.")
+    ] = None,
     release: Release = None,
     measure: Measures = None,
     format: Annotated[Format, typer.Option(help="How to print the comparison.")] = Format.table,
@@ -351,7 +368,7 @@ def compare(
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Systems side by side on the same test sets, with paired tests; refuses to mix releases."""
+    """Compare systems on the same test sets, with paired tests. Scores on different releases are refused."""
     from eval_kit.console import screen, status, write_json
     from eval_kit.exchange.compare import compare as compare_systems
     from eval_kit.exchange.sources import load
@@ -376,7 +393,7 @@ def leaderboard(
     release: Release = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """A static page over many submissions, beside the published figures of the reference systems."""
+    """Write a static page over many submissions. The reference systems' published figures stand beside them."""
     from eval_kit.console import status
     from eval_kit.exchange.entries import entries
     from eval_kit.pages.leaderboard import published_entries, write_leaderboard
@@ -391,12 +408,15 @@ def leaderboard(
 @app.command()
 def align(
     scores: Annotated[
-        Path, typer.Argument(help="CSV (system, training, score, then one column a BEIR dataset) or JSON.")
+        Path,
+        typer.Argument(
+            help="CSV (system; training: interpolation or extrapolation; score; a column per BEIR dataset) or JSON."
+        ),
     ],
     json_file: JsonFile = None,
     seed: Seed = 0,
 ) -> None:
-    """How interpolation and extrapolation scores go with BEIR scores: Spearman and Kendall."""
+    """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
     from eval_kit.console import screen, write_json
     from eval_kit.protocols.align import align_file
 
@@ -407,12 +427,14 @@ def align(
 
 @app.command()
 def beir(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run a dataset.")],
-    dataset: Annotated[list[Path], typer.Option(metavar="DIR", help="BEIR-format folder; one a run, in their order.")],
-    bm25: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="BM25's runs in the same order.")] = None,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="One run per dataset.")],
+    dataset: Annotated[
+        list[Path], typer.Option(metavar="DIR", help="Folder in BEIR's format; one per run, in their order.")
+    ],
+    bm25: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="BM25's runs, in the same order.")] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """nDCG@10, recall and hole@10 on BEIR-format datasets beside BEIR's own tables, and the average against BM25."""
+    """Score runs on datasets in BEIR's format. BEIR's own figures stand beside them."""
     from eval_kit.console import screen, status, write_json
     from eval_kit.measures.beir import report as score_datasets
 
