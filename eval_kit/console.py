@@ -20,6 +20,8 @@ WIDTH_OF_A_FILE = 160
 COUNT_EVERY = 1_000
 PATIENCE = 2.0
 """Seconds before the line appears."""
+SECONDS_A_LINE = 30.0
+"""How often a log or a pipe, which no moving line can be drawn on, gets a line of its own."""
 
 
 def screen() -> Console:
@@ -68,7 +70,10 @@ def status(what: str) -> Iterator[Callable[[Path], None]]:
 
 @contextmanager
 def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """Yields the function that counts on: how many more, and whether they were done before (no part of the speed)."""
+    """Yields the function that counts on: how many more, and whether they were done before (no part of the speed).
+
+    A terminal shows a moving line; anything else gets a line every :data:`SECONDS_A_LINE`.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = [
@@ -83,17 +88,25 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
     )
     task = line.add_task(what, total=total, speed="")
     begun = time.monotonic()
-    new = 0
+    new = done = 0
     shown = False
+    last_line = 0.0
 
     def advance(steps: int, known: bool = False) -> None:
-        nonlocal new, shown
+        nonlocal new, done, shown, last_line
         seconds = time.monotonic() - begun
+        done += steps
         new += 0 if known else steps
-        line.update(task, advance=steps, speed=f"{new / max(seconds, 1e-9):,.0f} {unit}/s" if new else "")
-        if not shown and line.console.is_terminal and seconds > PATIENCE:
-            line.start()
-            shown = True
+        speed = f"{new / max(seconds, 1e-9):,.0f} {unit}/s" if new else ""
+        line.update(task, advance=steps, speed=speed)
+        if line.console.is_terminal:
+            if not shown and seconds > PATIENCE:
+                line.start()
+                shown = True
+        elif seconds - last_line > SECONDS_A_LINE:
+            last_line = seconds
+            of_all = f" of {total:,}" if total else ""
+            print(f"{what}: {done:,}{of_all} {unit}{speed and f', {speed}'}", file=sys.stderr, flush=True)
 
     try:
         yield advance

@@ -1,5 +1,6 @@
 """The figures of many submissions, scored, as rows of the leaderboard."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,8 +29,11 @@ def entries(
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
 
+    Warns:
+        UserWarning: a submission with a fault, which is left out (``eval_kit validate`` tells all its faults).
+
     Raises:
-        UserError: no submission there, or one with a fault (``eval_kit validate`` tells all of them).
+        UserError: no submission there, or none without a fault.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
@@ -38,7 +42,12 @@ def entries(
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
     board: list[Entry] = []
     for path in paths:
-        board += _entries(path.name, open_submission(path, release), release, allow_missing, on_run)
+        try:
+            board += _entries(path.name, open_submission(path, release), release, allow_missing, on_run)
+        except UserError as error:
+            warnings.warn(f"left out the submission {path.name}: {error}", stacklevel=2)
+    if not board:
+        raise UserError(f"{folder}: holds no submission without a fault")
     return board
 
 
@@ -66,6 +75,7 @@ def _entries(
             low=low,
             high=high,
             release_digest=release.digest,
+            release_version=release.version,
             trained_on=trained_on,
             source=source,
         )

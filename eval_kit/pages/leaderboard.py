@@ -44,6 +44,7 @@ class Entry:
         low: lower end of its 95 % interval, if known.
         high: upper end.
         release_digest: of the release that was scored on; empty for published figures.
+        release_version: of the same.
         published: taken from a paper, not scored here.
         source: the paper and table, or where the submission is.
         trained_on: whether the model was trained on queries of the test set (:mod:`eval_kit.runs.contamination`); the
@@ -64,6 +65,7 @@ class Entry:
     published: bool = False
     source: str = ""
     trained_on: str = "no"
+    release_version: str = ""
 
     def __post_init__(self) -> None:
         """Check what the page relies on.
@@ -113,7 +115,8 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     """Write the page; the same entries give the same bytes.
 
     Figures of different releases never stand in one view: where there are several, the reader chooses one. Where a
-    system has figures on all test sets of a shift, a row of their plain means is added.
+    system has figures on all test sets of a shift, a row of their plain means is added. The page opens on a shift that
+    somebody submitted figures of.
 
     Args:
         entries: of all submissions, and of the papers' tables.
@@ -129,7 +132,7 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     abouts = [row.about for row in rows]
     systems = {(about.system, about.team, about.published) for about in abouts}
     published = sum(is_published for *_, is_published in systems)
-    releases = Counter(about.release_digest for about in abouts if about.release_digest)
+    releases = Counter((about.release_version, about.release_digest) for about in abouts if about.release_digest)
     ends: defaultdict[str, list[float | None]] = defaultdict(list)
     for row in rows:
         ends[row.about.measure].extend(row.figures.get("rel_loss", ()))
@@ -141,9 +144,9 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
         mean=ALL,
         submitted=len(systems) - published,
         published=published,
-        shifts=list(dict.fromkeys(about.shift for about in abouts)),
+        shifts=list(dict.fromkeys(about.shift for about in sorted(abouts, key=attrgetter("published")))),
         architectures=sorted({about.architecture for about in abouts}),
-        releases=[digest for digest, _ in releases.most_common()],
+        releases=[release for release, _ in releases.most_common()],
         with_values=any("value" in row.figures for row in rows),
     )
     atomic.write_text(out, page)

@@ -1,6 +1,7 @@
 """The commands about other people's results, as they are typed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -78,6 +79,21 @@ def test_leaderboard(submissions, mini_release, command, tmp_path):
     done = command("eval_kit", "leaderboard", tmp_path, "--release", mini_release.folder)
     assert done.returncode == 2
     assert "holds no submission" in done.stderr
+
+
+def test_a_faulty_submission_does_not_stop_the_leaderboard(submissions, mini_release, command, tmp_path):
+    shutil.copytree(submissions, tmp_path / "all")
+    shutil.copytree(submissions / "s1", tmp_path / "all" / "faulty")
+    (tmp_path / "all" / "faulty" / "run.dl19.trec").write_text("q Q0 p 1 nan t\n")
+    out = tmp_path / "board.html"
+    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--out", out)
+    assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
+    assert "left out the submission faulty: " in done.stderr and "'nan' is not a finite number" in done.stderr
+    assert "first" in out.read_text() and "faulty" not in out.read_text()
+    shutil.rmtree(tmp_path / "all" / "s1")
+    shutil.rmtree(tmp_path / "all" / "s2")
+    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--out", out)
+    assert done.returncode == 2 and "holds no submission without a fault" in done.stderr
 
 
 def test_beir_and_align(mini_release, submissions, command, tmp_path):

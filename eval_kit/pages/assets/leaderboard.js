@@ -14,6 +14,18 @@
     select.replaceChildren(...[...new Set(values)].map((value) => new Option(value, value)));
     if (values.includes(before)) select.value = before;
   };
+  const headers = [...box.querySelectorAll("thead th")];
+  const first = headers.find((header) => header.hasAttribute("aria-sort"));
+  const filled = (header) => {
+    const shown = rows.filter((row) => !row.hidden).map((row) => row.cells[headers.indexOf(header)]);
+    return 2 * shown.filter((cell) => (cell.dataset.value ?? cell.textContent.trim()) !== "").length > shown.length;
+  };
+  // Where most shown rows have no value in the column that they are sorted by, they are sorted by one in which they do.
+  const sortByFilled = () => {
+    if (filled(headers.find((header) => header.hasAttribute("aria-sort")))) return;
+    const numbers = headers.filter((header) => header.classList.contains("num"));
+    [first, ...numbers].find(filled)?.querySelector("button").click();
+  };
   const filter = () => {
     const sought = search.value.trim().toLowerCase();
     let count = 0;
@@ -30,6 +42,7 @@
       );
       count += !row.hidden;
     }
+    sortByFilled();
     status.textContent = count ? `${count} ${count === 1 ? "system" : "systems"}` : "No system matches these filters.";
   };
   const ofShift = (name) => order.filter((row) => row.shift === shift.value).map((row) => row[name]);

@@ -608,8 +608,11 @@ def entries(system: str, architecture: str, out: dict[str, float], digest: str =
         for figure, one in (("avg_in", 0.5), ("out", value), ("rel_loss", (0.5 - value) / 0.5)):
             ends = (one - 0.01, one + 0.01) if figure == "rel_loss" else (None, None)
             made.append(
-                Entry(system, f"Team {system}", architecture, "topic", test_set, "RR@10", figure, one, *ends, digest)
-            )
+                Entry(
+                    system, f"Team {system}", architecture, "topic", test_set, "RR@10", figure, one, *ends, digest,
+                    release_version="1.0.0",
+                )
+            )  # fmt: skip
     return made
 
 
@@ -648,7 +651,7 @@ def test_the_leaderboard_sorts_and_filters(tab, board):
     tab.choose("[name=architecture]", "all")
     tab.click("[name=published]")
     assert sorted(systems(tab)) == sorted([EVIL, "ours", "partial"])
-    tab.choose("[name=release]", "bbbbbbbbbbbb…")
+    tab.choose("[name=release]", "1.0.0 (bbbbbbbbbbbbbbbb)")
     assert systems(tab) == ["older"]
     tab.click("[name=published]")
     tab.choose("[name=shift]", "wh")
@@ -658,6 +661,20 @@ def test_the_leaderboard_sorts_and_filters(tab, board):
     assert systems(tab) == ["splade"]
     tab.type("!")
     assert tab.texts("[role=status]") == ["No system matches these filters."]
+
+
+def test_the_leaderboard_opens_on_what_was_submitted_and_sorts_by_what_it_shows(tab, tmp_path):
+    given = published_entries()
+    for system, value in (("low", 0.4), ("high", 0.7), ("middle", 0.5)):
+        about = (system, "team", "dense", "dl", "dl19", "nDCG@10", "value", value)
+        given.append(Entry(*about, release_digest="c" * 64, release_version="1.0.0"))
+    write_leaderboard(given, tmp_path / "board.html")
+    tab.open(tmp_path / "board.html")
+    assert systems(tab) == ["high", "middle", "low"]
+    assert "scored on release 1.0.0 (cccccccccccccccc)" in tab.texts("header p")[0]
+    tab.choose("[name=shift]", "topic")  # back to a shift with losses: sorted by Out again
+    assert "splade" in systems(tab)
+    assert tab.texts("th[aria-sort]") == ["Out"]
 
 
 def test_published_figures_are_marked(tab, board):

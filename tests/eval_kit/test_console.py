@@ -1,0 +1,29 @@
+"""Progress where there is no terminal: a line now and then, and none for what is soon done."""
+
+import pytest
+
+from eval_kit import console
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: seconds[0])
+    return seconds
+
+
+def test_a_log_gets_a_line_now_and_then(clock, capsys):
+    with console.counting("indexing", "passages", 30_005) as advance:
+        advance(1_000, known=True)
+        for _ in range(8):
+            clock[0] += 10
+            advance(500)
+    assert capsys.readouterr().err.splitlines() == [
+        "indexing: 3,000 of 30,005 passages, 50 passages/s",
+        "indexing: 5,000 of 30,005 passages, 50 passages/s",
+    ]
+
+
+def test_what_is_soon_done_says_nothing(clock, capsys):
+    assert list(console.counted(range(5_000), "reading", "lines")) == list(range(5_000))
+    assert capsys.readouterr().err == ""
