@@ -16,7 +16,7 @@ QUERIES_mini := 2500
 QUERIES_mini-long := 10000
 T ?=
 RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))
-BENCH ?= scoring shifts baselines
+BENCH ?= scoring variations shifts baselines
 GRID ?= grid-$(CONFIG)
 REPO ?=
 TAG ?=
@@ -94,7 +94,7 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 		{ echo "make publish: CHANGELOG.md has no section '### Data $(patsubst v%,%,$(TAG))'" >&2; exit 2; }
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
-bench: $(READY)  ## what is timed, beside its peers: BENCH="scoring shifts baselines"
+bench: $(READY)  ## what is timed, beside its peers: BENCH="scoring variations shifts baselines"
 	@for one in $(BENCH); do $(BIN)/python -m "bench.$$one" || exit; done
 
 lock: $(UV)  ## compile requirements.lock again

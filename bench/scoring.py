@@ -101,11 +101,11 @@ def main() -> None:
             ten = size == TEN
             release, judged = _release(Path(folder) / size, SIZES["6.98M" if ten else size], only_dev=size != "31M")
             runs = [Path(folder) / size / f"synthetic{seed}.trec" for seed in range(10 if ten else 1)]
-            lines = sum(_write_run(run, judged, TEN_DEPTH if ten else DEPTH, seed) for seed, run in enumerate(runs))
+            lines = sum(write_run(run, judged, TEN_DEPTH if ten else DEPTH, seed) for seed, run in enumerate(runs))
             commands = _ten(runs, release) if ten else _commands(runs[0], judged, release, not given.no_peers)
             costs = {name: median_cost(command, given.repeats) for name, command in commands.items()}
             results[size] = {"lines": lines, "costs": {name: cost.as_json() for name, cost in costs.items()}}
-            console.print(_table(f"{lines:,} lines", costs))
+            console.print(costs_table(f"{lines:,} lines", costs))
             if not ten:
                 stages = results[size]["stages_cpu_s"] = _stages(runs[0], release, given.repeats)
                 console.print(
@@ -163,7 +163,7 @@ def _release(folder: Path, queries: int, only_dev: bool) -> tuple[Path, pl.DataF
     return release.folder, ids.to_frame().join(judged, on="query_id", maintain_order="left")
 
 
-def _write_run(run: Path, judged: pl.DataFrame, depth: int, seed: int) -> int:
+def write_run(run: Path, judged: pl.DataFrame, depth: int, seed: int) -> int:
     """Write a run that finds most judged passages among random ones; how many lines it has."""
     queries = judged["query_id"].unique(maintain_order=True)
     relevant = dict(judged.filter(pl.col("relevance") > 0).group_by("query_id").agg("passage_id").iter_rows())
@@ -184,7 +184,8 @@ def _write_run(run: Path, judged: pl.DataFrame, depth: int, seed: int) -> int:
     return lines
 
 
-def _table(title: str, costs: dict[str, Cost]) -> Table:
+def costs_table(title: str, costs: dict[str, Cost]) -> Table:
+    """What each command cost, beside the first."""
     table = Table(title=title, box=None)
     for name in ("", "wall s", "cpu s", "peak MB", "first / this"):
         table.add_column(name, justify="right" if name else "left")
