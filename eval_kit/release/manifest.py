@@ -22,8 +22,8 @@ from eval_kit.measures import definitions
 MANIFEST = "manifest.json"
 
 _KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
-_QUERIES = {"query_id": ("string",), "text": ("string",)}
-_QRELS = {"query-id": ("string",), "corpus-id": ("string",), "score": ("int64",)}
+_QUERIES: dict[str, tuple[str, ...]] = {"query_id": ("string",), "text": ("string",)}
+_QRELS: dict[str, tuple[str, ...]] = {"query-id": ("string",), "corpus-id": ("string",), "score": ("int64",)}
 _DAMAGE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 

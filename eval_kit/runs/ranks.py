@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +16,9 @@ import polars as pl
 from eval_kit.runs.reader import HIGHEST_RANK, MOST_FAULTS, MS_MARCO, TREC, Faults, RunError, read_pieces
 
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
+
+LINES_AT_ONCE = 2_000_000
+"""Lines of a run in no order that are sorted together."""
 
 QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32()}
 JUDGED_SCHEMA = {
@@ -69,8 +73,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
     except _ScatteredError:
         pieces.close()
         digest = _Sha256()
-        whole = pl.concat(read_pieces(path, digest=digest)).with_row_index("line", offset=1)
-        queries, hits, lines = ranker.rank(iter([whole.sort("query_id", maintain_order=True)]))
+        queries, hits, lines = ranker.rank(_grouped(pl.concat(read_pieces(path, digest=digest))))
     return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits)
 
 
@@ -130,9 +133,8 @@ class _Ranker:
         if ranks and _look_like_scores(pl.concat(ranks)):
             faults.add(1, f"the third column looks like a score; expected {MS_MARCO}, or {TREC}")
             faults.raise_any()
-        for repeat in repeats:
-            for line, what in repeat.result():
-                faults.add(line, what)
+        for line, what in sorted(chain.from_iterable(repeat.result() for repeat in repeats)):
+            faults.add(line, what)
         faults.raise_any()
         return pl.concat(queries), pl.concat(hits), lines
 
@@ -229,6 +231,17 @@ def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[
         (line, f"{name} {value} comes twice for query {query}")
         for line, query, value in repeats.select("line", "query_id", column).head(MOST_FAULTS).iter_rows()
     ]
+
+
+def _grouped(scattered: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The lines of each query together, and some of the queries at a time, so that only a part is copied."""
+    lines = scattered.with_row_index("line", offset=1)
+    parts = lines.height // LINES_AT_ONCE + 1
+    part_of = (lines["query_id"].hash() % parts).cast(pl.UInt16)
+    for part in range(parts):
+        grouped = lines.filter(part_of == part).sort("query_id", maintain_order=True)
+        if grouped.height:
+            yield grouped
 
 
 def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -45,6 +45,7 @@ def ranked_in_pieces(path):
         wanted = pl.DataFrame(judged, {"query_id": pl.String, "passage_id": pl.String}, orient="row")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ranks, "read_pieces", partial(read_pieces, piece_bytes=piece_bytes))
+            patch.setattr(ranks, "LINES_AT_ONCE", 5 if piece_bytes == 60 else ranks.LINES_AT_ONCE)
             return rank_judged(path, wanted, CUTOFFS)
 
     return rank
