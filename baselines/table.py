@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +14,12 @@ from rich.console import Console
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.measures.score import score
-from eval_kit.protocols import benchmarks
+from eval_kit.protocols import benchmarks, crossing
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
+from eval_kit.protocols.wordings import scored, variations_of
 from eval_kit.release import Release
 from eval_kit.release.reference import load, printed, published
-from eval_kit.runs.names import cell_of, control_of, grid, named, run_name
+from eval_kit.runs.names import WordedRun, cell_of, control_of, grid, named, run_name, worded
 from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
 from eval_kit.tables import published as published_table
 from eval_kit.tables import terminal
@@ -122,6 +124,7 @@ class Results:
         benchmarks: from :func:`eval_kit.protocols.benchmarks.benchmarks`.
         sparsity: ``system``, ``shift``, ``cells``, ``query`` and ``passage``: how many weights are not zero, of the
             systems that have sparse vectors, on average.
+        crossing: from :func:`eval_kit.protocols.crossing.crossing`; None where the grid searched no variations.
         kind: of the release; only figures on the published one can be compared.
         incomplete: for each grid that lacks a run, what it lacks.
     """
@@ -129,6 +132,7 @@ class Results:
     protocols: Protocols
     benchmarks: pl.DataFrame
     sparsity: pl.DataFrame
+    crossing: pl.DataFrame | None
     kind: str
     incomplete: list[str]
 
@@ -163,6 +167,7 @@ class Results:
         rows = [row.as_json() for row in self.comparisons]
         rest = {"comparable": self.comparable, "incomplete": self.incomplete}
         more = {"benchmarks": self.benchmarks.to_dicts(), "sparsity": self.sparsity.to_dicts()}
+        more["crossing"] = [] if self.crossing is None else self.crossing.to_dicts()
         return {"comparisons": rows} | rest | self.protocols.as_json() | more
 
     def print(self, console: Console) -> None:
@@ -170,6 +175,8 @@ class Results:
         self.protocols.print(console)
         if (self.benchmarks["training"] == CONTROL.name).any():
             terminal.show(benchmarks.layout(self.benchmarks), console)
+        if self.crossing is not None:
+            terminal.show(crossing.layout(self.crossing), console)
         if self.sparsity.height:
             console.print(_sparsity_table(self.sparsity))
         tables: dict[tuple[str, str], list[Comparison]] = {}
@@ -187,7 +194,8 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
 
     Args:
         folder: of runs named ``<system>.<shift>.<held-out>.trec``; files of other names are not looked at. The
-            folder ``control`` beside it may hold runs of models trained on everything, ``<system>.all.none.trec``.
+            folder ``control`` beside it may hold runs of models trained on everything, ``<system>.all.none.trec``, and
+            ``variations`` runs of the same models, ``<system>.<shift>.<held-out>.<base>.<variation>.trec``.
         release: what the runs were made on.
         seed: of the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
@@ -218,7 +226,9 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if control:
         of_control = values_of(score(list(control), release, allow_missing), control)
     on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
-    return Results(of_grids, on_benchmarks, _sparsity(done.values()), release.manifest["kind"], incomplete)
+    crossed = _crossing(chain.from_iterable(groups.values()), release, seed, allow_missing)
+    kind = release.manifest["kind"]
+    return Results(of_grids, on_benchmarks, _sparsity(done.values()), crossed, kind, incomplete)
 
 
 def records(runs: Iterable[Path]) -> dict[Path, dict[str, Any]]:
@@ -336,6 +346,21 @@ def _protocols(
     for run, system in untrained.items():
         rows.setdefault(system, {}).update(figures.untrained[run_name(run)])
     return dataclasses.replace(figures, untrained=rows)
+
+
+def _crossing(runs: Iterable[Path], release: Release, seed: int, allow_missing: bool) -> pl.DataFrame | None:
+    """What the folder ``variations`` beside that of the runs says of their models."""
+    names = {run_name(run): run for run in runs}
+    folders = dict.fromkeys(run.parent.parent / "variations" for run in names.values())
+    of_variations = sorted(chain.from_iterable(folder.glob("*.trec*") for folder in folders))
+    varied = worded(of_variations, release) if of_variations else []
+    of_grids = [run for run in varied if run.system in names and run.variation]
+    if not of_grids:
+        return None
+    originals = {run.system: WordedRun(names[run.system], run.system, None) for run in of_grids}
+    both = [*originals.values(), *of_grids]
+    values, _ = scored(both, release, allow_missing=allow_missing)
+    return crossing.crossing(values, variations_of(both), release, seed)
 
 
 def _sparsity(done: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """From run files to what systems lose by query variations: score each run on the queries that it searched."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,37 @@ def changes_of(
         raise UserError(f"{release.folder}: has no test set {test_set!r}; it has {', '.join(release.test_sets)}")
     if pivot is not None and pivot not in {run.system for run in worded_runs}:
         raise UserError(f"--pivot {pivot}: none of the runs is of that system")
+    values, provenance = scored(worded_runs, release, test_set, allow_missing, on_run)
+    variations = variations_of(worded_runs)
+    results = changes(values, variations, pivot, seed)
+    published = beside_published(results, rankers or {})
+    return Changes(values, variations, results, published, pivot, {**provenance, "seed": seed, "pivot": pivot})
+
+
+def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
+    """The variations that some runs are of, each once."""
+    return list(dict.fromkeys(run.variation for run in worded_runs if run.variation))
+
+
+def scored(
+    worded_runs: Sequence[WordedRun],
+    release: Release,
+    test_set: str | None = None,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Score each run on the queries that it searched, and the originals on the same test sets.
+
+    Args:
+        worded_runs: from :func:`eval_kit.runs.names.worded`.
+        release: as for :func:`changes_of`; so are ``test_set``, ``allow_missing`` and ``on_run``.
+
+    Returns:
+        Per-query values with ``system`` and ``variation`` (null for the original wording), and the provenance.
+
+    Raises:
+        UserError: a run that cannot be used or lacks its counterpart.
+    """
     to_score: dict[Path, list[TestSet]] = {run.path: [] for run in worded_runs}
     originals: dict[tuple[Path, str], TestSet] = {}
     for run in worded_runs:
@@ -76,11 +107,7 @@ def changes_of(
     for (path, _), scored_on in originals.items():
         to_score[path].append(scored_on)
     scores = score_on(to_score, release, allow_missing, on_run)
-    values = _values(scores, worded_runs)
-    variations = list(dict.fromkeys(run.variation for run in worded_runs if run.variation))
-    results = changes(values, variations, pivot, seed)
-    published = beside_published(results, rankers or {})
-    return Changes(values, variations, results, published, pivot, {**scores.provenance, "seed": seed, "pivot": pivot})
+    return _values(scores, worded_runs), scores.provenance
 
 
 def _varied(test_set: TestSet, variation: Variation, release: Release) -> TestSet:
