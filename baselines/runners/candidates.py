@@ -17,7 +17,7 @@ from search.candidates import Settings
 
 
 def find(grid: Sequence[Cell]) -> None:
-    """Find the candidates of every test query of the cells that re-rank and are not finished, once for all of them.
+    """Find the candidates of every query of the cells that re-rank and are not finished, once for all of them.
 
     A process of its own does it, whose Java machine gives back its memory before the cells begin.
 
@@ -39,6 +39,6 @@ def _find(grid: Sequence[Cell]) -> None:
         named = {name: options[name] for name in ("k1", "b") if name in options}
         shifts = by_settings.setdefault(Settings(options["candidates"], **named), {})
         if cell.place.shift not in shifts:
-            shifts[cell.place.shift] = cell.test_queries()
+            shifts[cell.place.shift] = pl.concat(cell.searches().values())
     for settings, queries in by_settings.items():
         candidates.find(pl.concat(queries.values()), folder, settings)
