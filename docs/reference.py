@@ -26,8 +26,7 @@ PROGRAMS = {
     "python -m builder": builder.cli.app,
     "python -m baselines": baselines.cli.app,
 }
-RESULTS = ("measures.score.Scores", "protocols.grid_results.Protocols", "protocols.similarity.Similarities")
-RESULTS = (*RESULTS, "exchange.compare.Comparison", "release.release.Release", "release.release.TestSet")
+RESULTS = ("measures.score.Scores", "exchange.compare.Comparison", "release.release.Release", "release.release.TestSet")
 HELP_WIDTH = 100
 WITHOUT_HEADING = "    options:\n      show_root_heading: false\n      show_root_toc_entry: false"
 
@@ -89,7 +88,8 @@ def _helps(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, s
 
 def _api() -> str:
     classes = "\n\n".join(f"::: eval_kit.{name}" for name in RESULTS)
-    return f"# Python\n\n::: eval_kit.api\n{WITHOUT_HEADING}\n\n{classes}\n"
+    others = "The results of `protocol` and `similarity` are among the [protocols](protocols.md)."
+    return f"# Python\n\n::: eval_kit.api\n{WITHOUT_HEADING}\n\n{others}\n\n{classes}\n"
 
 
 def _measures() -> str:
