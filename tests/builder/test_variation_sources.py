@@ -167,6 +167,16 @@ def test_a_run_of_trec_dl_is_not_asked_for_the_rest_of_dl_hard(everything: Relea
     assert [test_set.name for test_set in coverage.test_sets] == ["dlhard"]
 
 
+def test_the_card_names_licences_and_papers(everything: Release, published_release: Release):
+    whole, licensed = ((release.folder / "README.md").read_text("utf-8") for release in (everything, published_release))
+    assert "| dl19.typo.3 | 43 | dl19_typo_3 | ielab/CharacterBERT-DR | Apache-2.0 |" in licensed
+    assert "| variations wording | Guzpenha/query_variation_generators | none stated |" in whole
+    assert "| DL-HARD's annotations and judgements | grill-lab/DL-Hard | none stated: ask the authors" in whole
+    for key in ("penha2022variations", "mackie2021dlhard"):
+        assert key in whole and key not in licensed
+    assert "zhuang2022characterbert" in licensed
+
+
 def test_export(everything: Release, tmp_path: Path):
     export(everything, tmp_path / "trec", "trec")
     folder = tmp_path / "trec" / "dl19.wording.synonym.wordnet"
