@@ -140,7 +140,7 @@ def test_the_variants_of_tables_8_and_9_are_those_that_are_compared() -> None:
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"no such config; there are cikm2022-tables8-9, mini, mini-long, paper, paper-cikm2022"
+        UserError, match=r"no such config; there are cikm2022-tables8-9, day, mini, mini-long, paper, paper-cikm2022"
     ):
         config.load("papper")
     (tmp_path / "broken.json").write_text("{")
