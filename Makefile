@@ -14,16 +14,19 @@ CONFIG ?= paper
 CONFIGS_paper := paper paper-cikm2022
 QUERIES_mini := 2500
 QUERIES_mini-long := 10000
+LITE := $(filter day,$(CONFIG))
 T ?=
-RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))
+RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BENCH ?= scoring variations shifts baselines
 GRID ?= grid-$(CONFIG)
+SCALE ?= 0.01
+WORK ?= /tmp/ms-marco-shift-rehearsal
 REPO ?=
 TAG ?=
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint format docs release baselines reproduce publish bench lock clean
+.PHONY: help demo test test-slow test-all lint format docs release baselines reproduce publish bench rehearsal gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -74,9 +77,10 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@mkdir -p dist
 	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
-baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; paper: on GPUs) on RELEASE, beside the papers' figures, and its report
+baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
+	@test -e "$(RELEASE)" || test -z "$(LITE)" || $(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
 	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
@@ -96,6 +100,12 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 
 bench: $(READY)  ## what is timed, beside its peers: BENCH="scoring variations shifts baselines"
 	@for one in $(BENCH); do $(BIN)/python -m "bench.$$one" || exit; done
+
+rehearsal: $(READY)  ## every stage at SCALE of MS MARCO's size, on made-up passages (SCALE=0.01, WORK=DIR for all it makes)
+	@$(BIN)/python -m bench.rehearsal --scale "$(SCALE)" --folder "$(WORK)"
+
+gpu-check: $(READY)  ## what one GPU takes for each part of the paper's grid, on data drawn at random (ten minutes)
+	@$(BIN)/python -m bench.gpu_check
 
 lock: $(UV)  ## compile requirements.lock again
 	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock

@@ -45,7 +45,8 @@ def run_grid(
     configs: Annotated[
         list[str],
         typer.Option(
-            "--config", help="paper, paper-cikm2022, cikm2022-tables8-9, mini, mini-long, or a JSON file. Repeatable."
+            "--config",
+            help="paper, paper-cikm2022, cikm2022-tables8-9, day, mini, mini-long, or a JSON file. Repeatable.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The grid's folder; a grid that is there resumes.")],
@@ -70,7 +71,7 @@ def run_grid(
     from baselines import config
     from baselines.grid import grid
     from baselines.grid.display import watched
-    from baselines.runners import local, ray
+    from baselines.runners import checks, local, ray
     from eval_kit.release import open_release
 
     check_names(shift or [])
@@ -90,10 +91,11 @@ def run_grid(
         )
     if len({cell.place for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
+    workers = workers or local.most_workers(threads, processes)
+    checks.refuse(cells, workers)
     if runner is Runner.ray:
         run = functools.partial(ray.run, threads=threads, processes=processes)
     else:
-        workers = workers or local.most_workers(threads, processes)
         run = functools.partial(local.run, workers=workers, threads=threads, processes=processes)
     failed = watched(cells, run, Console(stderr=True))
     typer.echo(str(out / "runs"))
@@ -318,10 +320,13 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
     from rich.console import Console
 
+    from baselines.runners.local import refuse_unseen_gpus
     from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
     from eval_kit.runs import contamination
 
+    if model.system is None:
+        refuse_unseen_gpus()
     retriever = _retriever(model)
     name = output.name or Path(source).resolve().name + (f".{texts.beir.resolve().name}" if texts.beir else "")
     collection, queries, wordings = _read(texts)

@@ -147,7 +147,9 @@ class Results:
         """Whether the figures can be compared with the papers', in words."""
         if self.kind == "published":
             return "✓ the paper's figure lies inside our 95 % interval, ✗ outside it"
-        what = "synthetic" if self.kind == "mini" else "other queries than the papers'"
+        what = {"mini": "synthetic", "lite": "lite, a part of the collection"}.get(
+            self.kind, "other queries than the papers'"
+        )
         return f"{what}: not comparable with the published figures"
 
     def compared(self, id: str) -> dict[published_table.Key, Comparison]:

@@ -207,6 +207,28 @@ def publish(
 
 
 @app.command()
+def lite(
+    folder: Folder = DEFAULT,
+    out: Annotated[Path, typer.Option(help="The release folder to write.")] = Path("ms-marco-shift-lite"),
+    passages: Annotated[int, typer.Option(min=1, help="How many passages it will hold.")] = 1_000_000,
+    depth: Annotated[int, typer.Option(min=1, help="How many of BM25's best are kept for each test query.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of the others.")] = 13,
+    cache: Cache = None,
+    as_json: Json = False,
+) -> None:
+    """Write a release with a part of the passages: judged ones, BM25's best for the test queries, a random sample."""
+    from builder.lite import make
+    from builder.release import summary
+    from eval_kit.release import open_release
+
+    manifest = make(open_release(str(folder)), out, passages, depth, seed, cache)
+    if as_json:
+        typer.echo(json.dumps(manifest, ensure_ascii=False))
+    else:
+        typer.echo("\n".join(summary(out, manifest)))
+
+
+@app.command()
 def negatives(
     folder: Folder = DEFAULT,
     depth: Annotated[int, typer.Option(min=1, help="Number of passages that BM25 ranks for a query.")] = 1_000,

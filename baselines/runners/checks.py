@@ -1,0 +1,122 @@
+"""What would stop a grid after hours, found before it starts: its models, its GPUs, and the room on its disk."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from baselines.architectures import checkpoint
+from baselines.grid.cell import Cell
+from baselines.runners.local import gpus
+from eval_kit.errors import UserError
+from search.late import PLAID_SHARE
+from search.passages import how_many
+
+LINE_BYTES = 45
+"""A line of a run."""
+SHARED_BYTES = 1_100
+"""What a grid keeps of a passage for all its cells: text, token ids, and BM25's index."""
+WIDTH = 768
+"""Of a backbone with a name."""
+TERMS, TERM_BYTES = 130, 8
+"""Weights of a passage in SPLADE."""
+TOKENS = 70
+"""Vectors of a passage in ColBERT."""
+BFLOAT16_NEEDS = (8, 0)
+
+
+def refuse(cells: Sequence[Cell], workers: int) -> None:
+    """Refuse a grid that cannot end.
+
+    Args:
+        cells: of the grid.
+        workers: how many are done at once.
+
+    Raises:
+        UserError: a backbone that neither the Hub nor the cache has; a GPU that is too old; a disk that is too small.
+    """
+    left = [cell for cell in cells if not cell.finished]
+    for backbone in {cell.options["backbone"] for cell in left if isinstance(cell.options.get("backbone"), str)}:
+        checkpoint.kind(backbone)
+    if any("backbone" in cell.options for cell in left):
+        refuse_old_gpus(bfloat16=any(cell.options.get("precision") == "bfloat16" for cell in left))
+    if left:
+        refuse_small_disk(left, workers)
+
+
+def refuse_old_gpus(bfloat16: bool) -> None:
+    """Refuse GPUs that torch has no code for, or that do not know bfloat16 where it is wanted.
+
+    Raises:
+        UserError: naming the GPU's compute capability and the one that is needed.
+    """
+    if not (devices := gpus()):
+        return
+    import torch
+
+    built_for = [int(name.removeprefix("sm_")) for name in torch.cuda.get_arch_list() if name.startswith("sm_")]
+    oldest = divmod(min(built_for), 10) if built_for else (0, 0)
+    for device in devices:
+        if (capability := _capability(device)) is None:
+            continue
+        known = f"GPU {device} has compute capability {capability[0]}.{capability[1]}"
+        if capability < oldest:
+            raise UserError(f"{known}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
+        if bfloat16 and capability < BFLOAT16_NEEDS:
+            raise UserError(f'{known}, and bfloat16 needs 8.0 or more; set "precision": "float16" in the config')
+
+
+def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
+    """Refuse a disk that will not hold the runs of these cells, and the passages that they encode at once.
+
+    Raises:
+        UserError: saying what is needed for what, and what is free.
+    """
+    root, passages = cells[0].root, how_many(cells[0].release) or 0
+    queries = {cell.place.shift: cell for cell in cells}
+    heights = {shift: cell.test_queries().height for shift, cell in queries.items()}
+    runs = sum(heights[cell.place.shift] * cell.options["depth"] * LINE_BYTES for cell in cells)
+    each = sorted((_bytes_of_a_passage(cell) for cell in cells), reverse=True)
+    encoded = passages * sum(each[:workers])
+    shared = 0 if (root / "passages").exists() else passages * SHARED_BYTES
+    need = runs + encoded + shared
+    free = shutil.disk_usage(_existing(root)).free + sum(_bytes_below(cell.folder) for cell in cells)
+    if need > free:
+        raise UserError(
+            f"{root}: the grid takes about {need / 1e9:,.1f} GB there (runs {runs / 1e9:,.1f}, passages encoded by "
+            f"{min(workers, len(cells))} cells at once {encoded / 1e9:,.1f}, what all cells share "
+            f"{shared / 1e9:,.1f}), but {free / 1e9:,.1f} GB are free or taken by them; make room, "
+            "or name another --out"
+        )
+
+
+def _bytes_of_a_passage(cell: Cell) -> float:
+    """On the disk, while the cell is searched."""
+    options = cell.options
+    number = 2 if options.get("store") == "float16" else 4
+    if "passage_flops" in options:
+        return TERMS * TERM_BYTES
+    if "dimensions" in options:
+        return TOKENS * options["dimensions"] * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
+    if "candidates" in options or "backbone" not in options:
+        return 0
+    backbone = options["backbone"]
+    return number * (WIDTH if isinstance(backbone, str) else backbone["width"])
+
+
+def _capability(device: str) -> tuple[int, int] | None:
+    """A GPU's compute capability; from nvidia-smi, as torch would keep memory of the GPU for this process."""
+    command = ["nvidia-smi", f"--id={device}", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        major, _, minor = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition(".")
+        return int(major), int(minor)
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return None
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _existing(folder: Path) -> Path:
+    return next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())

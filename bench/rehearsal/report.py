@@ -1,0 +1,35 @@
+"""The rehearsal's figures as JSON, and as the Markdown table that docs/full-size.md shows."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent.parent / "results" / "rehearsal.json"
+COLUMNS = ("stage", "how many", "wall", "CPU", "rate", "peak memory", "open files", "on disk")
+
+
+def keep(out: Path, scale: str, machine: Mapping[str, Any], stages: Mapping[str, Any]) -> None:
+    """Put the figures of one scale in the place of those that ``out`` has."""
+    document = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
+    document[scale] = {"machine": dict(machine), "stages": dict(stages)}
+    ordered = {name: document[name] for name in sorted(document, key=float)}
+    out.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+def markdown(stages: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line a stage."""
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (len(COLUMNS) - 1)}"]
+    for name, figures in stages.items():
+        cells = [
+            name,
+            f"{figures['count']:,} {figures['unit']}",
+            f"{figures['wall_s']:,.1f} s",
+            f"{figures['cpu_s']:,.1f} s",
+            f"{figures['rate']:,.1f}/s",
+            f"{figures['peak_gb']:.2f} GB",
+            f"{figures['open_files']}",
+            f"{figures['disk_gb']:.3f} GB",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

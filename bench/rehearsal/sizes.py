@@ -1,0 +1,24 @@
+"""How much there is of everything at a share of MS MARCO's size."""
+
+from dataclasses import dataclass
+
+PASSAGES, TRAIN, TEST, VALIDATION = 8_841_823, 500_000, 57_000, 1_600
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Passages and queries; the sampled queries are for stages whose cost a query is known from few."""
+
+    passages: int
+    train: int
+    test: int
+    validation: int
+    sampled: int = 100
+    reranked: int = 10
+    steps: int = 200
+
+
+def of(scale: float) -> Sizes:
+    """The sizes at ``scale`` of MS MARCO's."""
+    counts = [max(1, round(scale * full)) for full in (PASSAGES, TRAIN, TEST, VALIDATION)]
+    return Sizes(*counts)

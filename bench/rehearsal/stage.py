@@ -1,0 +1,25 @@
+"""``python -m bench.rehearsal.stage FOLDER SCALE NAME``: one stage in this process, under 256 open files."""
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+OPEN_FILES = 256
+
+
+def main() -> None:
+    """Do the stage and say how many of what it did."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    from bench.rehearsal import sizes
+    from bench.rehearsal.stages import STAGES, Work
+
+    folder, scale, name = sys.argv[1:]
+    os.environ["TQDM_DISABLE"] = "1"
+    count = STAGES[name].run(Work(Path(folder), sizes.of(float(scale))))
+    print(json.dumps({"count": count}))
+
+
+if __name__ == "__main__":
+    main()

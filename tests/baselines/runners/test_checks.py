@@ -1,0 +1,71 @@
+"""What would stop a grid after hours is one sentence before it starts."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from baselines.grid.cell import Cell
+from baselines.runners import checks
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.runs import names
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def cell(release: Release, root: Path, system: str = "biencoder", **options: object) -> Cell:
+    return Cell(names.Cell(system, "topic", "c0"), release, {"depth": 1000, **options}, root)
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A machine with one GPU, of the compute capability that is given."""
+
+    def of(capability: str) -> None:
+        command = tmp_path / "nvidia-smi"
+        command.write_text(f"#!/bin/sh\necho {capability}\n")
+        command.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_120", "compute_120"])
+
+    return of
+
+
+def test_a_gpu_that_torch_has_no_code_for(gpu):
+    gpu("7.0")
+    with pytest.raises(UserError, match=r"GPU 0 has compute capability 7\.0, and torch .* needs 7\.5 or more"):
+        checks.refuse_old_gpus(bfloat16=False)
+    gpu("7.5")
+    checks.refuse_old_gpus(bfloat16=False)
+    with pytest.raises(UserError, match=r"bfloat16 needs 8\.0 or more; set \"precision\": \"float16\""):
+        checks.refuse_old_gpus(bfloat16=True)
+    gpu("9.0")
+    checks.refuse_old_gpus(bfloat16=True)
+
+
+def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
+    mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    root = tmp_path / "not" / "yet"
+    cells = [cell(mini_release, root, backbone={"width": 10})] * 3
+    passages, queries = mini_release.table("passages", "passages").height, cells[0].test_queries().height
+    need = 3 * queries * 1000 * 45 + 2 * passages * 40 + passages * 1_100
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need))
+    checks.refuse_small_disk(cells, workers=2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 1))
+    with pytest.raises(UserError, match=r"the grid takes about .* GB there \(runs .*\), but .* GB are free"):
+        checks.refuse_small_disk(cells, workers=2)
+    assert not root.exists()
+
+
+def test_a_backbone_that_is_nowhere(mini_release: Release, tmp_path: Path):
+    for backbone in (str(tmp_path / "nowhere"), "nobody/no-such-model"):
+        with pytest.raises(UserError, match=r"cannot be (loaded|had)"):
+            checks.refuse([cell(mini_release, tmp_path / "grid", backbone=backbone)], workers=1)
+    assert not (tmp_path / "grid").exists()

@@ -1,0 +1,68 @@
+"""The rehearsal, the check of a GPU and the projection, at sizes that a CPU takes seconds for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from baselines import config
+from bench import cost, gpu_check
+from bench.rehearsal import __main__ as rehearsal
+from bench.rehearsal import collection, sizes
+from bench.rehearsal.stages import STAGES, Work
+
+
+def test_passages_are_as_long_as_ms_marcos_and_the_same_each_time():
+    (passages, queries), *_ = collection.blocks(2_000, 100)
+    assert passages.height == 2_000
+    assert 320 < passages["text"].str.len_bytes().mean() < 380
+    assert queries["query_id"].to_list() == [str(number) for number in range(100)]
+    texts = dict(passages.iter_rows())
+    for _, text, passage in queries.iter_rows():
+        assert set(text.split()) <= set(texts[passage].split())
+    again, *_ = collection.blocks(2_000, 100)
+    assert again[0].equals(passages) and again[1].equals(queries)
+
+
+def test_hours_are_work_divided_by_rates():
+    rates = {"searched": 1_000_000, "re-rank": {"pairs_per_second": 1_000}}
+    for system in cost.SEARCHES:
+        rates |= {f"train {system}": {"samples_per_second": 100}, f"encode {system}": {"passages_per_second": 500}}
+    rates |= {"train monobert": {"samples_per_second": 10}}
+    rates |= {name: {"queries_per_second": 50} for name in ("dense search", "sparse search")}
+    rates |= {"plaid": {"queries_per_second": 20, "build_s": 60, "passages": 1_000_000}}
+    dense, _, late, cross = cost.projected(rates, config.load("paper"), 2_000_000)
+    assert dense.train == pytest.approx(10 * 100_000 * 128 / 100 / 3_600)
+    assert dense.encode == pytest.approx(10 * 2_000_000 / 500 / 3_600)
+    assert dense.search == pytest.approx(228_641 * 2 / 50 / 3_600)
+    assert late.encode - dense.encode == pytest.approx(10 * 2 * 60 / 3_600)
+    assert cross.search == pytest.approx(228_641 * 1_000 / 1_000 / 3_600)
+
+
+@pytest.mark.slow
+def test_every_part_of_the_gpu_check_works_on_a_cpu(tmp_path: Path):
+    document = gpu_check.measured(tmp_path, gpu_check.CPU)
+    assert not [part for part in document.values() if isinstance(part, dict) and "error" in part]
+    assert document["two processes"]["largest_difference"] < 1e-5
+    assert document["plaid"]["same_top_10"] > 0.5
+
+
+@pytest.mark.slow
+def test_a_rehearsal_measures_each_stage_and_does_none_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    chosen = ["passages", "texts", "bm25 index", "negatives"]
+    arguments = ["rehearsal", "--scale", "0.0002", "--folder", str(tmp_path), "--out", str(tmp_path / "out.json")]
+    monkeypatch.setattr("sys.argv", [*arguments, "--stages", *chosen])
+    rehearsal.main()
+    stages = json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"]
+    assert list(stages) == chosen
+    assert {stages[name]["count"] for name in chosen[:3]} == {sizes.of(0.0002).passages}
+    assert all(stage["open_files"] < 256 and stage["cpu_s"] > 0 and stage["peak_gb"] > 0 for stage in stages.values())
+    rehearsal.main()
+    assert json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"] == stages
+
+
+@pytest.mark.slow
+def test_sparse_search_and_encoding_stages_work(tmp_path: Path):
+    work = Work(tmp_path, sizes.of(0.0001))
+    for name in ("passages", "sparse index", "sparse search"):
+        assert STAGES[name].run(work) > 0
