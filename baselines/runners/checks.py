@@ -97,11 +97,11 @@ def _bytes_of_a_passage(cell: Cell) -> float:
     if "passage_flops" in options:
         return TERMS * TERM_BYTES
     if "dimensions" in options:
-        return TOKENS * options["dimensions"] * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
+        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
     if "candidates" in options or "backbone" not in options:
         return 0
     backbone = options["backbone"]
-    return number * (WIDTH if isinstance(backbone, str) else backbone["width"])
+    return number * (WIDTH if isinstance(backbone, str) else int(backbone["width"]))
 
 
 def _capability(device: str) -> tuple[int, int] | None:
