@@ -307,7 +307,8 @@ class Everything(Shift):
 
     @override
     def parts(self, release: Release) -> list[str]:
-        return ["none"]
+        """``none``; nothing in a release that lacks training queries or benchmarks."""
+        return ["none"] if self.training_tables(release) and self.test_sets(release) else []
 
     @override
     def test_sets(self, release: Release) -> list[str]:

@@ -41,13 +41,15 @@ def cells(
         shifts: which; all that the release holds if none is named.
         seeds: of training; each makes cells of its own.
         control: whether each trained system is also trained on all queries, for :mod:`eval_kit.protocols.benchmarks`.
-        variations: what :func:`baselines.search.varied` takes as names; each cell searches those of its test sets.
+        variations: names as :func:`baselines.search.varied` takes them; each cell searches those of its test sets.
+            ``all`` may be none.
 
     Raises:
         UserError: the release does not hold a shift or a variation.
     """
     chosen = list(shifts or [shift for shift in SHIFTS if shift in release.configs])
-    worded = [release.variations[name] for name in varied(release, variations, [])]
+    names_of_variations = list(release.variations) if "all" in variations else varied(release, variations, [])
+    worded = [release.variations[name] for name in names_of_variations]
     grid = []
     for seed, name in itertools.product(seeds, [*chosen, *([CONTROL.name] if control else [])]):
         shift = TRAINED_FOR[name]

@@ -104,6 +104,14 @@ def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_
     assert tested.isdisjoint(training.queries["query_id"])
 
 
+def test_a_config_asks_for_what_a_release_may_lack(mini_release: Release, tmp_path: Path):
+    own = [entry for entry in mini_release.manifest["test_sets"] if entry["shift"] == "wh"]
+    bare = Release(mini_release.folder, {**mini_release.manifest, "test_sets": own, "variations": []})
+    grid = cells({"splade": {"depth": 10}}, bare, tmp_path, shifts=["wh"], control=True, variations=["all"])
+    assert {(cell.place.shift, cell.variations) for cell in grid} == {("wh", ())}
+    assert set(grid[0].test_queries()["query_id"]) == set(mini_release.table("wh", "test")["query_id"])
+
+
 def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_path: Path):
     plain, varied = (
         cells(BM25, release, tmp_path, shifts=["wh"], variations=names)[0] for names in ([], ["dl19.typo.swap_key"])
