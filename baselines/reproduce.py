@@ -8,10 +8,11 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from eval_kit.release import Release
@@ -49,16 +50,19 @@ class Reproduction:
     """A command and what it should give.
 
     Attributes:
-        command: of this kit, with ``{shared}`` and ``{release}`` for the folders; prints ``eval_kit score``'s JSON.
+        command: of this kit, with ``{shared}``, ``{release}`` and ``{out}`` (an empty folder) for the folders; prints
+            the JSON of ``eval_kit score`` or ``eval_kit beir``.
         test_set: that the figures are on.
         source: where the expected figures are from.
         figures: one a measure.
+        before: makes the run that the command scores; empty where the run is in the folder ``shared``.
     """
 
     command: str
     test_set: str
     source: str
     figures: Sequence[Figure]
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,18 +112,17 @@ def reproduced(expected: Sequence[Reproduction], shared: Path, release: Release)
         release: what they are scored on.
     """
     for reproduction in expected:
-        words = [
-            word.replace("{shared}", str(shared)).replace("{release}", str(release.folder))
-            for word in shlex.split(reproduction.command)
-        ]
-        run = next(Path(word) for word in words if word.startswith(str(shared)))
-        if not run.exists():
-            yield from _without_value(reproduction, run, Verdict.NOT_AT_HAND, "the run is not there")
-        elif reproduction.test_set not in release.test_sets:
-            lacking = f"the release has no test set {reproduction.test_set}"
-            yield from _without_value(reproduction, run, Verdict.NOT_AT_HAND, lacking)
-        else:
-            yield from _results(reproduction, run, words)
+        with TemporaryDirectory() as out:
+            folders = {"{shared}": str(shared), "{release}": str(release.folder), "{out}": out}
+            commands = [_words(command, folders) for command in (reproduction.before, reproduction.command) if command]
+            needed = next(Path(word) for word in commands[0] if word.startswith(str(shared)))
+            if not needed.exists():
+                yield from _without_value(reproduction, needed, Verdict.NOT_AT_HAND, "it is not there")
+            elif "{release}" in reproduction.command and reproduction.test_set not in release.test_sets:
+                lacking = f"the release has no test set {reproduction.test_set}"
+                yield from _without_value(reproduction, needed, Verdict.NOT_AT_HAND, lacking)
+            else:
+                yield from _results(reproduction, needed, commands)
 
 
 def verdict(value: float, figure: Figure) -> Verdict:
@@ -145,14 +148,24 @@ def table(results: Sequence[Result], release: Release) -> Table:
     return Table(columns, [lines], notes=notes)
 
 
-def _results(reproduction: Reproduction, run: Path, words: Sequence[str]) -> Iterator[Result]:
-    done = subprocess.run(
-        [sys.executable, "-m", *words], capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
-    )
-    if done.returncode:
-        yield from _without_value(reproduction, run, Verdict.FAIL, done.stderr.strip().splitlines()[-1])
-        return
-    document = json.loads(done.stdout)
+def _words(command: str, folders: Mapping[str, str]) -> list[str]:
+    words = shlex.split(command)
+    for name, folder in folders.items():
+        words = [word.replace(name, folder) for word in words]
+    return words
+
+
+def _results(reproduction: Reproduction, run: Path, commands: Sequence[Sequence[str]]) -> Iterator[Result]:
+    """Run the commands; the last one prints the figures."""
+    for words in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *words], capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
+        )
+        if done.returncode:
+            yield from _without_value(reproduction, run, Verdict.FAIL, done.stderr.strip().splitlines()[-1])
+            return
+    printed = json.loads(done.stdout)
+    document = printed["scores"][0] if "scores" in printed else printed
     values = {(row["test_set"], row["measure"]): row["value"] for row in document["measures"]}
     digest = document["provenance"]["runs"][0]["sha256"]
     for figure in reproduction.figures:

@@ -75,12 +75,17 @@ def results(runs: Sequence[Path], release: Release, allow_missing: bool = False)
 
 
 def with_average_precision(release: Release) -> dict[str, TestSet]:
-    """The release's test sets; if it holds Chameleons, dev is scored by average precision too."""
+    """The release's test sets; the one that the Chameleons are a part of is scored by average precision too."""
     test_sets = dict(release.test_sets)
-    for split in {test_set.qrels for test_set in test_sets.values() if test_set.shift == "chameleons"}:
+    for split in _parted(release) & set(test_sets):
         dev = test_sets[split]
         test_sets[split] = replace(dev, measures=tuple(dict.fromkeys((*dev.measures, *SUMMARY_MEASURES))))
     return test_sets
+
+
+def _parted(release: Release) -> set[str]:
+    """The test set that the Chameleons are a part of, dev for MS MARCO; none where there are no Chameleons."""
+    return {test_set.qrels for test_set in release.test_sets.values() if test_set.shift == "chameleons"}
 
 
 def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any]) -> Chameleons | None:
@@ -94,7 +99,8 @@ def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any
     Returns:
         None where the release holds no Chameleons, or no run covers them.
     """
-    on_dev = values.filter(pl.col("test_set").str.starts_with("chameleons.") | (pl.col("test_set") == "dev"))
+    of_sets = pl.col("test_set").str.starts_with("chameleons.")
+    on_dev = values.filter(of_sets | pl.col("test_set").is_in(_parted(release)))
     if on_dev.filter(pl.col("measure") == "AP").is_empty():
         return None
     keys = [pl.col("system").alias("run"), "test_set", "measure", "query_id"]

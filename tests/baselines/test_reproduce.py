@@ -52,6 +52,7 @@ def test_real_runs_give_what_is_expected_and_a_wrong_figure_fails(
     assert len(on_dl) == 4 * 2 * 4
     assert {result["verdict"] for result in on_dl} == {"OK"}
     assert all(len(result["digest"]) == 64 for result in on_dl)
+    assert {result["verdict"] for result in results if result["test_set"] == "beir.nfcorpus"} == {"OK"}
     assert ["tas-b.dl19.trec", "dl19", "nDCG@10", "0.7210", "0.7210", "OK"] in [
         line.split()[:6] for line in done.stdout.splitlines()
     ]
@@ -71,7 +72,7 @@ def test_a_wrong_figure_is_seen_and_an_absent_run_is_no_failure(shared: Path, pu
     assert [result.verdict for result in results] == [Verdict.FAIL] * 4
     absent = replace(first, command=first.command.replace("bm25", "no-such-run"))
     elsewhere = replace(first, test_set="no-such-set")
-    for row, note in ((absent, "the run is not there"), (elsewhere, "the release has no test set no-such-set")):
+    for row, note in ((absent, "it is not there"), (elsewhere, "the release has no test set no-such-set")):
         results = list(reproduced([row], shared, published_release))
         assert {(result.verdict, result.note) for result in results} == {(Verdict.NOT_AT_HAND, note)}
     unscored = replace(first, figures=[Figure("RR@7", 0.5)])

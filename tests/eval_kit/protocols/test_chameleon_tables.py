@@ -11,7 +11,7 @@ import pytest
 
 from eval_kit.errors import UserError
 from eval_kit.pages.chameleons import write_page
-from eval_kit.protocols.chameleons import chameleons, properties, results
+from eval_kit.protocols.chameleons import chameleons, properties, results, with_average_precision
 from eval_kit.release import Release
 from eval_kit.release.reference import published
 from eval_kit.runs import writer
@@ -173,3 +173,12 @@ def test_a_run_of_other_queries(published_release: Release, tmp_path: Path) -> N
     writer.write([(query, "7", 1, 1.0) for query in queries], tmp_path / "dl19.trec", "r")
     with pytest.raises(UserError, match="no run covers the Chameleons sets"):
         results([tmp_path / "dl19.trec"], published_release)
+
+
+def test_a_release_may_lack_dev_as_a_test_set_or_the_chameleons(published_release: Release) -> None:
+    entries = published_release.manifest["test_sets"]
+    for kept in (("chameleons",), ("topic",)):
+        manifest = {**published_release.manifest, "test_sets": [each for each in entries if each["shift"] in kept]}
+        release = Release(published_release.folder, manifest)
+        assert with_average_precision(release) == release.test_sets
+    assert "AP" in with_average_precision(published_release)["dev"].measures
