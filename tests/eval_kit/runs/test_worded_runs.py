@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.protocols.wordings import changes_of
@@ -97,6 +98,20 @@ def test_a_run_that_ignores_the_wording_loses_nothing(planted: dict[str, Path], 
             assert (row["change"], row["rel_loss"], row["hurt"]) == (0, 0, 0)
         else:
             assert row["rel_loss"] > 0.9 and row["hurt"] > 0.9
+
+
+def test_runs_in_memory(planted: dict[str, Path], mini_release: Release):
+    """The function that Python exports takes runs by name, and gives what files of these names give."""
+    names = ("exact.dl19", "exact.dl19.typo.delete.1")
+    by_name = {}
+    for name in names:
+        ranked: dict[str, dict[str, float]] = {}
+        for line in planted[name].read_text().splitlines():
+            query, _, passage, _, score, _ = line.split()
+            ranked.setdefault(query, {})[passage] = float(score)
+        by_name[name] = ranked
+    of_files = changes_of([planted[name] for name in names], mini_release)
+    assert eval_kit.variations(by_name, mini_release).results.equals(of_files.results)
 
 
 def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_release: Release, tmp_path: Path):
