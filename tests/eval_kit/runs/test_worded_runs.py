@@ -11,6 +11,7 @@ from eval_kit.files.schemas import validate
 from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release
 from eval_kit.runs.names import original_of, worded
+from eval_kit.tables import variations as tables
 
 KINDS = ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
 
@@ -125,14 +126,18 @@ def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_rel
         changes_of([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, pivot="bm25")
 
 
-@pytest.mark.parametrize("format", ["table", "markdown", "latex", "csv"])
-def test_the_command(format: str, planted: dict[str, Path], mini_release: Release, command):
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_formats(format: str, planted: dict[str, Path], mini_release: Release):
     chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
-    done = command(
-        "eval_kit", "variations", *chosen, "--release", mini_release.folder, "--format", format, "--pivot", "exact"
-    )
+    text = tables.FORMATS[format](changes_of(chosen, mini_release, pivot="exact"))
+    assert "typo.delete" in text.replace("\\", "") and "steady" in text
+
+
+def test_the_command(planted: dict[str, Path], mini_release: Release, command):
+    chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
+    done = command("eval_kit", "variations", *chosen, "--release", mini_release.folder, "--pivot", "exact")
     assert done.returncode == 0, done.stderr
-    assert "typo.delete" in done.stdout and "steady" in done.stdout
+    assert "typo.delete" in done.stdout and "steady" in done.stdout and "ΔRI" in done.stdout
 
 
 def test_runs_without_a_variation(planted: dict[str, Path], mini_release: Release, command):
