@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from eval_kit.api import compare, open_release, protocol, report, score, similarity
+    from eval_kit.api import compare, open_release, protocol, report, score, similarity, variations
 
-__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity"]
+__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations"]
 
 
 def __getattr__(name: str) -> Any:

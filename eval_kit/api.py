@@ -13,7 +13,7 @@ from pathlib import Path
 from eval_kit.exchange import compare as comparisons
 from eval_kit.exchange import sources
 from eval_kit.measures import score as scoring
-from eval_kit.protocols import grid_results
+from eval_kit.protocols import grid_results, wordings
 from eval_kit.protocols import similarity as similarities
 from eval_kit.release import Release, open_release
 from eval_kit.runs.in_memory import Runs, as_files
@@ -22,7 +22,7 @@ from eval_kit.runs.names import named
 type ReleaseSource = Release | str | PathLike[str] | None
 """An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
 
-__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity"]
+__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations"]
 
 
 def score(
@@ -114,6 +114,34 @@ def similarity(
     """
     with as_files(runs) as files:
         return similarities.similarities(_open(release), vectors, list(files), allow_missing)
+
+
+def variations(
+    runs: Runs,
+    release: ReleaseSource = None,
+    test_set: str | None = None,
+    pivot: str | None = None,
+    rankers: Mapping[str, str] | None = None,
+    seed: int = 0,
+    allow_missing: bool = False,
+) -> wordings.Changes:
+    """What systems lose when the same queries are mistyped, reformulated or paraphrased; paired by query.
+
+    Args:
+        runs: named ``<system>.<base>.<variation>``, and ``<system>`` for those of the original queries.
+        release: whose variations and judgements.
+        test_set: compare on this part of the varied queries only.
+        pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
+        rankers: the ranker of CIKM 2021, Table 7, that a system is set beside, by system; default: of its name.
+        seed: of the bootstrap.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set, pivot or ranker.
+    """
+    opened = _open(release)
+    with as_files(runs) as files:
+        return wordings.changes_of(list(files), opened, test_set, pivot, rankers, seed, allow_missing)
 
 
 def report(

@@ -46,7 +46,7 @@ def test_the_demo_ends_in_the_papers_table_and_a_report(tmp_path: Path):
         assert line in table
     assert "typo.swap_key" in done.stdout[done.stdout.index("dl19, nDCG@10") :]
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
-    assert "biencoder" in page
+    assert "biencoder" in page and "dl19.typo.swap_key.1" in page
     models = {model: model.stat().st_mtime_ns for model in (tmp_path / "demo" / "grid").glob("*/model")}
     assert len(models) == 2
 

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release
 from eval_kit.runs.names import original_of, worded
+from eval_kit.tables import variations as tables
 
 KINDS = ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
 
@@ -99,6 +101,20 @@ def test_a_run_that_ignores_the_wording_loses_nothing(planted: dict[str, Path], 
             assert row["rel_loss"] > 0.9 and row["hurt"] > 0.9
 
 
+def test_runs_in_memory(planted: dict[str, Path], mini_release: Release):
+    """The function that Python exports takes runs by name, and gives what files of these names give."""
+    names = ("exact.dl19", "exact.dl19.typo.delete.1")
+    by_name = {}
+    for name in names:
+        ranked: dict[str, dict[str, float]] = {}
+        for line in planted[name].read_text().splitlines():
+            query, _, passage, _, score, _ = line.split()
+            ranked.setdefault(query, {})[passage] = float(score)
+        by_name[name] = ranked
+    of_files = changes_of([planted[name] for name in names], mini_release)
+    assert eval_kit.variations(by_name, mini_release).results.equals(of_files.results)
+
+
 def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_release: Release, tmp_path: Path):
     foreign = tmp_path / "steady.dl19.typo.delete.1.trec"
     foreign.write_text("".join(f"x{i} Q0 p 1 1.0 t\n" for i in range(43)))
@@ -110,14 +126,18 @@ def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_rel
         changes_of([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, pivot="bm25")
 
 
-@pytest.mark.parametrize("format", ["table", "markdown", "latex", "csv"])
-def test_the_command(format: str, planted: dict[str, Path], mini_release: Release, command):
+@pytest.mark.parametrize("format", tables.FORMATS)
+def test_formats(format: str, planted: dict[str, Path], mini_release: Release):
     chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
-    done = command(
-        "eval_kit", "variations", *chosen, "--release", mini_release.folder, "--format", format, "--pivot", "exact"
-    )
+    text = tables.FORMATS[format](changes_of(chosen, mini_release, pivot="exact"))
+    assert "typo.delete" in text.replace("\\", "") and "steady" in text
+
+
+def test_the_command(planted: dict[str, Path], mini_release: Release, command):
+    chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
+    done = command("eval_kit", "variations", *chosen, "--release", mini_release.folder, "--pivot", "exact")
     assert done.returncode == 0, done.stderr
-    assert "typo.delete" in done.stdout and "steady" in done.stdout
+    assert "typo.delete" in done.stdout and "steady" in done.stdout and "ΔRI" in done.stdout
 
 
 def test_runs_without_a_variation(planted: dict[str, Path], mini_release: Release, command):
