@@ -53,16 +53,20 @@ def run_grid(
     release: ReleaseOption = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system. Repeatable.")] = None,
     shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Training seed. Repeatable. Default: 0.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(min=0, max=2**32 - 1, help="Training seed. Repeatable. Default: 0.")
+    ] = None,
     runner: Annotated[Runner, typer.Option(help="Local processes, or a Ray cluster.")] = Runner.local,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Cells at once (local). Default: as many as the GPUs, or CPUs, allow.")
+        int | None,
+        typer.Option(min=1, max=1024, help="Cells at once (local). Default: as many as the GPUs, or CPUs, allow."),
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Processes per cell (torchrun), one GPU each; they split the batch.")
+        int, typer.Option(min=1, max=1024, help="Processes per cell (torchrun), one GPU each; they split the batch.")
     ] = 1,
     threads: Annotated[
-        int, typer.Option(min=1, help="Threads per process. Changing it may change the last digits of scores.")
+        int,
+        typer.Option(min=1, max=1024, help="Threads per process. Changing it may change the last digits of scores."),
     ] = 1,
 ) -> None:
     """Run every cell that is not finished. Exit status 1 if one fails."""
@@ -138,7 +142,7 @@ def table(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write eval_kit's report, an HTML file, about the grid.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")] = 0,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
     ] = False,
@@ -294,7 +298,7 @@ class Texts:
 class Output:
     """The run."""
 
-    depth: Annotated[int, typer.Option(min=1, help="Number of passages per query.")] = 1000
+    depth: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of passages per query.")] = 1000
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None
     out: Annotated[Path, typer.Option(help="Folder for the run and its index.")] = Path("runs")
     json_file: Annotated[

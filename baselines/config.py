@@ -96,6 +96,10 @@ def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
         raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
     options: dict[str, dict[str, Any]] = document["systems"]
+    for name, own in options.items():
+        backbone = own.get("backbone")
+        if isinstance(backbone, dict) and backbone["width"] % backbone["heads"]:
+            raise UserError(f"{origin}: $.systems.{name}.backbone: its heads do not divide its width")
     of_bm25 = {name: value for name, value in options.get("bm25", {}).items() if name in BM25_OPTIONS}
     for name, own in options.items():
         if "candidates" in own and not BM25_OPTIONS & own.keys():

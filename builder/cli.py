@@ -231,11 +231,16 @@ def lite(
 @app.command()
 def negatives(
     folder: Folder = DEFAULT,
-    depth: Annotated[int, typer.Option(min=1, help="Number of passages that BM25 ranks for a query.")] = 1_000,
+    depth: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Number of passages that BM25 ranks for a query.")
+    ] = 1_000,
     sample: Annotated[int, typer.Option(min=1, help="Number of them that are drawn.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the draw.")] = 13,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draw.")] = 13,
     threads: Annotated[
-        int, typer.Option(min=1, show_default="all cores", help="Number of Java threads; does not change the result.")
+        int,
+        typer.Option(
+            min=1, max=1024, show_default="all cores", help="Number of Java threads; does not change the result."
+        ),
     ] = os.cpu_count() or 1,
     cache: Cache = None,
     as_json: Json = False,
@@ -267,8 +272,10 @@ def typos(
         list[str], typer.Option(metavar="NAME", help="Mistype the queries of this test set. Repeatable.")
     ],
     folder: Folder = DEFAULT,
-    replicas: Annotated[int, typer.Option(min=1, help="Number of times that each kind of typo is drawn.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the draws.")] = 13,
+    replicas: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Number of times that each kind of typo is drawn.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draws.")] = 13,
 ) -> None:
     """Add five kinds of typo as variations. One word of each query is mistyped."""
     from builder import typos as mistyping

@@ -53,7 +53,7 @@ Untrained = Annotated[
 ]
 DevRuns = Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small.")]
 Page = Annotated[Path, typer.Option(help="The HTML file to write.")]
-Seed = Annotated[int, typer.Option(help="Random seed of the bootstrap.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")]
 
 app = typer.Typer(
     no_args_is_help=True,

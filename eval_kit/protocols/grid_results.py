@@ -17,7 +17,7 @@ from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.tables import papers
-from eval_kit.tables.frames import to_pandas
+from eval_kit.tables.frames import to_csv, to_pandas
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Table
@@ -79,7 +79,7 @@ class Protocols:
     def as_text(self, format: str) -> str:
         """The papers' tables in ``markdown`` or ``latex``, each with its shift in its notes; or all rows as ``csv``."""
         if format == "csv":
-            return self.to_polars().write_csv()
+            return to_csv(self.to_polars())
         render = {"markdown": to_markdown, "latex": to_latex}[format]
         tables = [
             replace(table, notes=[f"{shift} {table.title}".strip(), NOT_SIGNIFICANT, *self.contaminated()])

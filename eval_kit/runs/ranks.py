@@ -264,11 +264,11 @@ def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.Da
 
 
 def _ahead_in_tie(hits: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
-    """``row`` and ``ahead`` of tied hits: how many ids from row ``first`` to ``end`` (exclusive) exceed its own."""
-    pairs = (
-        hits.filter(pl.col("end") - pl.col("first") > 1)
-        .select("row", other=pl.int_ranges("first", "end", dtype=pl.UInt32))
-        .explode("other")
-    )
-    greater = ids.gather(pairs["other"]) > ids.gather(pairs["row"])  # as bytes
-    return pairs.filter(greater).group_by("row").agg(ahead=pl.len())
+    """``row`` and ``ahead`` of tied hits: how many ids from row ``first`` to ``end`` (exclusive) exceed its own.
+
+    Each tie is sorted once, however many hits are in it: a run may tie everything.
+    """
+    ties = hits.filter(pl.col("end") - pl.col("first") > 1).select("first", "end").unique()
+    tied = ties.select("first", row=pl.int_ranges("first", "end", dtype=pl.UInt32)).explode("row")
+    by_id = tied.with_columns(id=ids.gather(tied["row"])).sort("first", "id", descending=[False, True])  # as bytes
+    return by_id.select("row", ahead=pl.int_range(pl.len(), dtype=pl.UInt32).over("first"))

@@ -9,6 +9,7 @@ from eval_kit.exchange.compare import Comparison
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
 from eval_kit.runs import contamination
 from eval_kit.tables import terminal
+from eval_kit.tables.frames import to_csv
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Cell, Column, Table
@@ -47,8 +48,8 @@ def latex(comparison: Comparison) -> str:
 
 
 def csv(comparison: Comparison) -> str:
-    """One row for each system, test set, figure and measure, every number in full; names as they are, quoted."""
-    return comparison.rows.write_csv()
+    """One row for each system, test set, figure and measure, every number in full."""
+    return to_csv(comparison.rows)
 
 
 def show(comparison: Comparison, console: Console) -> None:

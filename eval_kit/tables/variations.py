@@ -11,6 +11,7 @@ from rich.console import Console
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.wordings import Changes
 from eval_kit.tables import terminal
+from eval_kit.tables.frames import to_csv
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Cell, Column, Table, loss
@@ -58,7 +59,7 @@ def latex(changes: Changes) -> str:
 
 def csv(changes: Changes) -> str:
     """One row for each method, system and measure, every number in full."""
-    return changes.results.write_csv()
+    return to_csv(changes.results)
 
 
 def show(changes: Changes, console: Console) -> None:

@@ -22,6 +22,7 @@ from builder.sources.mini.queries import write_queries
 from eval_kit.errors import UserError
 
 MIN_QUERIES = 500
+MOST_QUERIES = 200_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class MiniParameters:
         """Raise a UserError when a value is out of range."""
         if self.queries < MIN_QUERIES:
             raise UserError(f"queries must be at least {MIN_QUERIES}, not {self.queries}")
+        if self.queries > MOST_QUERIES:
+            raise UserError(f"queries must be at most {MOST_QUERIES:,}, not {self.queries:,}")
         if not 0 <= self.strength <= 1:
             raise UserError(f"strength must be in 0..1, not {self.strength}")
 

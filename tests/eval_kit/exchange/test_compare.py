@@ -24,6 +24,7 @@ from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import draws
 from eval_kit.tables import comparison as compare_tables
+from eval_kit.tables.frames import to_csv
 
 PROVENANCE = {
     "kit_version": "1",
@@ -359,9 +360,17 @@ def test_latex_is_balanced_and_escaped(nasty):
     assert "\n2" not in text
 
 
+def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
+    names = ["=1+1", "+1", "-1", "@x", "\tx", "a=1", "\x1b[31m", "-", '"', "a,b"]
+    frame = pl.DataFrame({"system": names, "value": [-1.5] * len(names)})
+    rows = list(csv.reader(io.StringIO(to_csv(frame), newline="")))
+    shown = ["'=1+1", "'+1", "'-1", "'@x", r"'\tx", "a=1", r"\x1b[31m", "'-", '"', "a,b"]
+    assert rows == [["system", "value"], *([name, "-1.5"] for name in shown)]
+
+
 def test_csv_holds_every_number_and_the_names_as_they_are(nasty):
     rows = list(csv.DictReader(io.StringIO(compare_tables.csv(nasty), newline="")))
-    assert [row["system"] for row in rows] == [f"{NASTY}1", f"{NASTY}2\n"]
+    assert [row["system"] for row in rows] == [f"{NASTY}1", f"{NASTY}2\\n"], "controls are written out"
     assert float(rows[1]["difference"]) == nasty.rows["difference"][1]
     assert rows[0]["difference"] == ""
 

@@ -1,0 +1,58 @@
+"""What every command promises for any input: see docs/security.md."""
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from eval_kit.errors import MOST_SHOWN, reported
+
+CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def keeps_the_contract(command: Callable[[], object], folder: Path, statuses: tuple[int, ...] = (0, 2)) -> Ended:
+    """Run a command on whatever is in ``folder``, and assert that it ends as promised.
+
+    That is: with one of the statuses and no other exception; with one line of bounded length where it refuses; with
+    no control character on the screen; and with every file, in the folder and beside it, as it was.
+    """
+    before = names(folder.parent)
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
+        patch.setattr(sys, "argv", ["kit"])
+        with reported("kit"):
+            command()
+            sys.exit(0)
+    printed, said = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    status = int(end.value.code or 0)
+    assert status in statuses, said
+    assert not CONTROLS.search(printed + said), printed + said
+    assert "Traceback" not in printed + said
+    if status == 2 and said.startswith("kit: "):
+        assert said.count("\n") <= 1 + said.count("is a partial release") and len(said) < MOST_SHOWN + 200, said
+    assert names(folder.parent) == before
+    return Ended(status, printed, said)
+
+
+def names(folder: Path) -> set[tuple[str, int]]:
+    """Every file below a folder, with its size."""
+    return {(str(path), path.lstat().st_size) for path in folder.rglob("*")}
