@@ -66,6 +66,14 @@ def published(
     _write(release, out, as_json)
 
 
+def _list_parameters(requested: bool) -> None:
+    if requested:
+        from builder.parameters import settings
+
+        typer.echo("\n".join(settings()))
+        raise typer.Exit
+
+
 @app.command()
 def rebuilt(
     out: Out = DEFAULT_OUT,
@@ -85,6 +93,15 @@ def rebuilt(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a parameter, such as topic.k=50. Repeatable.")
     ] = None,
+    list_parameters: Annotated[
+        bool,
+        typer.Option(
+            "--parameters",
+            callback=_list_parameters,
+            is_eager=True,
+            help="List what --set takes, with the papers' values, and exit. Other collections get the same shares.",
+        ),
+    ] = False,
     run: Annotated[list[Path] | None, typer.Option(help="A ranker's run over dev, for Chameleons. Repeatable.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder to keep the queries' vectors in.")] = None,
     seed: Seed = 13,

@@ -12,7 +12,9 @@ from builder import reports
 from builder.release import NAME, features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.release import read_manifest
+from eval_kit.release import Release, read_manifest
+from eval_kit.tables.markdown import to_markdown
+from eval_kit.tables.topics import about
 
 CARD = "README.md"
 MS_MARCO = "msmarco-passage"
@@ -42,6 +44,7 @@ def render(folder: Path, manifest: Mapping[str, Any]) -> str:
         configs=configs,
         samples={config: sample(folder, tables) for config, tables in configs.items()},
         reports=reports.read(folder, manifest),
+        about=_about(folder, manifest),
     )
     return str(card)
 
@@ -141,6 +144,13 @@ def sample(folder: Path, tables: Sequence[Mapping[str, Any]]) -> str:
             shown = {name: labels[name][value] if name in labels else _cut(value) for name, value in row.items()}
             return json.dumps(shown, ensure_ascii=False).replace("```", "'''")
     return ""
+
+
+def _about(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What the topics and buckets are about, in Markdown; nothing of mini's, whose words mean nothing."""
+    if manifest["kind"] == "mini":
+        return {}
+    return {shift: to_markdown(table) for shift, table in about(Release(folder, manifest)).items()}
 
 
 def _cut(value: Any) -> Any:

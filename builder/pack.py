@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from builder.card import title
 from builder.release import NAME, files
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -25,6 +26,8 @@ class Packed:
 def pack(folder: Path, out: Path) -> Packed:
     """Write the release in ``folder`` to ``out/ms-marco-shift-<version>.tar.gz`` (``…-mini-…`` for a mini release).
 
+    One that was rebuilt from another collection has that collection's name (``nfcorpus-shift-rebuilt-…``).
+
     In it everything is below ``ms-marco-shift/``, sorted by name, of no time and no owner. Equal bytes
     need the same zlib too; the sha256 of the unpacked files stands in the manifest.
 
@@ -35,7 +38,7 @@ def pack(folder: Path, out: Path) -> Packed:
     manifest = verified_manifest(folder)
     names = files(folder, manifest)
     kind = "" if manifest["kind"] == "published" else f"-{manifest['kind']}"
-    target = out / f"{NAME}{kind}-{manifest['version']}.tar.gz"
+    target = out / f"{title(manifest)}{kind}-{manifest['version']}.tar.gz"
     try:
         with TemporaryDirectory(dir=out, prefix=f".{target.name}.") as staging:
             archive = Path(staging, target.name)

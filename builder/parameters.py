@@ -94,6 +94,16 @@ class ShiftParameters:
         return changed
 
 
+def settings() -> list[str]:
+    """Every parameter with the papers' value, as ``--set`` takes it."""
+    papers = ShiftParameters()
+    lines = []
+    for name in _names():
+        shift, _, parameter = name.partition(".")
+        lines.append(f"{name}={_text(getattr(getattr(papers, shift), parameter))}")
+    return lines
+
+
 def for_collection(training: int) -> ShiftParameters:
     """The papers' parameters, their sizes as the same shares of ``training`` queries as of MS MARCO's."""
     papers = ShiftParameters()
@@ -153,6 +163,13 @@ def _value(kind: Any, text: str) -> Any:
     if origin is Sequence:
         return tuple(sorted({int(part) for part in text.split(",")}))
     return kind(text)
+
+
+def _text(value: Any) -> str:
+    """What :func:`_value` reads as this value."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{size}" for name, size in value.items())
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _described(kind: Any) -> str:

@@ -17,12 +17,15 @@ from eval_kit.files import atomic
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED
 from eval_kit.stats.similarity import by_cluster, mean_cosine, weighted_jaccard
+from eval_kit.stats.typical import topics
 from eval_kit.stats.vectors import Matrix, Vectors
 
 SPLITS = ("train", "test")
 OTHERS = "others"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#F0E442")
 """Okabe and Ito's, which colour-blind readers tell apart."""
+TERMS = 5
+"""Words that say in the picture what a topic is about."""
 CELL = 0.62
 """Inches."""
 
@@ -169,7 +172,9 @@ def _topics(release: Release, vectors: Vectors, path: Path) -> None:
     from cycler import cycler
     from matplotlib import rc_context
 
-    assigned = release.table("topic", "test").select("query_id", "cluster")
+    queries = release.table("topic", "test")
+    titles = {about.cluster: f"{about.cluster}: {', '.join(about.terms[:TERMS])}" for about in topics(queries)}
+    assigned = queries.select("query_id", pl.col("cluster").cast(pl.String).replace_strict(titles))
     tested = Vectors(vectors.source, assigned["query_id"], vectors.of(assigned["query_id"]).astype("float32"))
     with atomic.whole(path) as part, rc_context({"axes.prop_cycle": cycler(color=COLOURS)}):
         topic.picture(tested, assigned, part)

@@ -29,6 +29,7 @@ from eval_kit.stats.vectors import Vectors, get
 from eval_kit.tables import papers
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
+from eval_kit.tables.topics import about
 
 
 def results_of(
@@ -152,6 +153,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         "matrices": {shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
         "contaminated": grid.contaminated(),
         "chameleons": section(obstinate) if obstinate else None,
+        "about": {shift: to_html(replace(table, title="")) for shift, table in about(release).items()},
         "every_loss": to_html(papers.every_loss(grid.results)),
         "figures": figures(grid, pairs, systems, release, r),
         "explorer": explorer(grid, pairs, systems, release, r),

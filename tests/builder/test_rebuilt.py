@@ -19,7 +19,8 @@ from builder import rebuilt
 from builder import release as releases
 from builder.assembly import described
 from builder.encoders import Compute, Lsa, Model, public_name
-from builder.parameters import MS_MARCO_TRAINING, ShiftParameters, for_collection, for_mini
+from builder.pack import pack
+from builder.parameters import MS_MARCO_TRAINING, ShiftParameters, for_collection, for_mini, settings
 from builder.shifts import wh
 from builder.shifts.restrain import RestrainParameters
 from builder.shifts.topic import TopicParameters
@@ -256,12 +257,14 @@ def test_a_folders_name_stands_for_it_in_manifests(tmp_path: Path) -> None:
 
 
 def test_parameters_by_name() -> None:
-    settings = ["topic.k=20", "topic.test_share=0.3", "restrain.sizes=a:100,b:300", "chameleons.levels=50,10"]
-    changed = ShiftParameters().changed([*settings, "wh.rule=token"]).seeded(5)
+    given = ["topic.k=20", "topic.test_share=0.3", "restrain.sizes=a:100,b:300", "chameleons.levels=50,10"]
+    changed = ShiftParameters().changed([*given, "wh.rule=token"]).seeded(5)
     assert (changed.topic.k, changed.topic.test_share, changed.topic.seed) == (20, 0.3, 5)
     assert described(changed.restrain) == {"sizes": {"a": 100, "b": 300}, "seed": 5}
     assert described(changed.chameleons) == {"levels": [10, 50]} and changed.wh.rule == "token"
     assert for_mini(10_000).topic.size == 1_800
+    assert ShiftParameters().changed(settings()) == ShiftParameters()
+    assert {"topic.k=100", "restrain.sizes=14k:14000,45k:45000,200k:200000", "wh.rule=substring"} <= set(settings())
 
 
 def test_sizes_are_the_papers_at_ms_marcos_size_and_the_same_shares_elsewhere() -> None:
@@ -330,7 +333,8 @@ def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     assert "left out: ReSTrain size 72 (72) cannot be reached" in remarks
 
 
-def test_a_rebuilt_card_is_of_its_own_collection(nfcorpus: Release) -> None:
+def test_a_rebuilt_card_and_archive_are_of_their_own_collection(nfcorpus: Release, tmp_path: Path) -> None:
+    assert pack(nfcorpus.folder, tmp_path).path.name == "nfcorpus-shift-rebuilt-1.0.0.tar.gz"
     card = (nfcorpus.folder / "README.md").read_text()
     assert "# nfcorpus-shift 1.0.0 (rebuilt)" in card and 'load_dataset("ORG/nfcorpus-shift"' in card
     assert "pretty_name: nfcorpus-shift" in card and "Query splits of `nfcorpus`" in card

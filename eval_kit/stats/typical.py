@@ -1,0 +1,76 @@
+"""What clusters of queries are about: the words that are typical of each, and queries full of them."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+TERMS = 10
+EXAMPLES = 3
+
+_WORD = r"[\p{L}\p{N}][\p{L}\p{N}'’-]*"
+_FEWEST_WORDS = 4
+"""Of an example: a shorter query says less, and one word can make it typical."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One cluster in words.
+
+    Attributes:
+        cluster: its name.
+        queries: how many it has.
+        terms: its most typical words, the most typical first.
+        examples: texts of the queries whose words are most typical of it, each with another most typical word.
+    """
+
+    cluster: str
+    queries: int
+    terms: list[str]
+    examples: list[str]
+
+
+def topics(queries: pl.DataFrame, label: str = "cluster") -> list[Topic]:
+    """Say in words what each cluster is about.
+
+    A word is typical by the z-score of its log-odds in the cluster's queries against all others', with all queries as
+    the prior (Monroe, Colaresi and Quinn, "Fightin' Words", Political Analysis 2008, §3.5.1): frequent words that are
+    everywhere have no score, and rare ones little. A query counts a word once.
+
+    Args:
+        queries: ``query_id``, ``text`` and the cluster; a query of several clusters counts in each.
+        label: the column of the cluster.
+
+    Returns:
+        In the order of the clusters' names; the same queries in another order give the same.
+    """
+    words = (
+        queries.select(label, "query_id", "text", word=pl.col("text").str.to_lowercase().str.extract_all(_WORD))
+        .explode("word")
+        .drop_nulls("word")
+        .unique([label, "query_id", "word"])
+    )
+    counts = words.group_by(label, "word").agg(count=pl.len().cast(pl.Float64))
+    counts = counts.with_columns(
+        of_cluster=pl.col("count").sum().over(label),
+        of_word=pl.col("count").sum().over("word"),
+        total=pl.col("count").sum(),
+    )
+    inside = pl.col("count") + pl.col("of_word")
+    outside = 2 * pl.col("of_word") - pl.col("count")
+    odds = (inside / (pl.col("of_cluster") + pl.col("total") - inside)).log()
+    odds -= (outside / (2 * pl.col("total") - pl.col("of_cluster") - outside)).log()
+    scores = counts.select(label, "word", score=odds / (1 / inside + 1 / outside).sqrt())
+    named = []
+    for (cluster,), of_cluster in sorted(queries.group_by(label), key=lambda item: str(item[0][0])):
+        typical = scores.filter(pl.col(label) == cluster).sort(["score", "word"], descending=[True, False])
+        own = words.filter(pl.col(label) == cluster).join(typical, on="word").sort("score", "word", descending=True)
+        ranked = (
+            own.group_by("query_id", "text", maintain_order=True)
+            .agg(pl.col("score").mean(), pl.len(), word=pl.col("word").first())
+            .filter(pl.col("len") >= _FEWEST_WORDS)
+            .sort(["score", "query_id"], descending=[True, False])
+            .unique("word", keep="first", maintain_order=True)
+        )
+        terms = typical["word"].head(TERMS).to_list()
+        named.append(Topic(str(cluster), of_cluster.height, terms, ranked["text"].head(EXAMPLES).to_list()))
+    return named

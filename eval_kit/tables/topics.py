@@ -1,0 +1,21 @@
+"""What the topics and buckets of a release are about, as tables: they are found by k-means and have no names."""
+
+from eval_kit.release import Release
+from eval_kit.stats.typical import topics
+from eval_kit.tables.table import Column, Table
+
+_SHIFTS = {"topic": ("test", "cluster"), "resttest": ("dev", "bucket")}
+_COLUMNS = (Column("", "heading"), Column("queries", "number"), Column("typical words"), Column("typical queries"))
+
+
+def about(release: Release) -> dict[str, Table]:
+    """A table for each shift of the release whose parts have no names: typical words and queries of each part."""
+    tables = {}
+    for shift, (split, label) in _SHIFTS.items():
+        if split in release.configs.get(shift, []):
+            rows = [
+                [topic.cluster, f"{topic.queries:,}", ", ".join(topic.terms), "; ".join(topic.examples)]
+                for topic in topics(release.table(shift, split), label)
+            ]
+            tables[shift] = Table(_COLUMNS, [rows], f"What the parts of {shift} are about")
+    return tables
