@@ -93,7 +93,7 @@ def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Check that the card is the one of this manifest and the reports beside it, to the letter.
 
     Raises:
-        UserError: there is no card, its YAML is not valid, or it tells of something else.
+        UserError: there is no card, its YAML is not valid, or it describes something else.
     """
     path = folder / CARD
     if yaml_data(path).get("configs") != _config_entries(manifest):

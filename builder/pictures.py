@@ -42,7 +42,7 @@ def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) 
         The files.
 
     Raises:
-        UserError: no such queries, an encoder that cannot be had, or a folder that cannot be written.
+        UserError: no such queries, an encoder that cannot be obtained, or a folder that cannot be written.
     """
     queries = _queries(release)
     chosen = by_name(encoder)

@@ -104,7 +104,7 @@ def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
         if name in shifts and lacking[name]:
             raise UserError(f"{name} cannot be built: {lacking[name]}")
     if "chameleons" not in shifts and build.runs:
-        raise UserError("runs are for the shift chameleons, which is not asked for")
+        raise UserError("--run is for the shift chameleons, which --shift leaves out")
     return [name for name in REBUILDABLE if name in shifts], []
 
 

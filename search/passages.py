@@ -15,7 +15,7 @@ def passages(release: Release) -> Passages:
     They know how many they are, where ir_datasets does.
 
     Raises:
-        UserError: while they are read: the ir_datasets collection cannot be had.
+        UserError: while they are read: the ir_datasets collection cannot be obtained.
     """
     count = how_many(release)
     return _read(release) if count is None else _Counted(release, count)
@@ -78,7 +78,9 @@ def _read(release: Release) -> Iterator[tuple[str, str]]:
         for doc in ir_datasets.load(collection).docs_iter():
             yield doc.doc_id, doc.default_text()
     except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
-        raise UserError(f"the passages of ir_datasets {collection} cannot be had ({type(error).__name__})") from error
+        raise UserError(
+            f"the passages of ir_datasets {collection} cannot be obtained ({type(error).__name__})"
+        ) from error
 
 
 def collection_key(release: Release) -> str:

@@ -35,7 +35,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_ir_datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An ``IR_DATASETS_HOME`` in which msmarco-passage cannot be had, with or without a network."""
+    """An ``IR_DATASETS_HOME`` in which msmarco-passage cannot be obtained, with or without a network."""
     home = tmp_path_factory.mktemp("no-ir-datasets")
     (home / "msmarco-passage").write_text("a file where ir_datasets wants a folder")
     with pytest.MonkeyPatch.context() as patch:

@@ -139,7 +139,7 @@ def loading(model: str) -> Iterator[None]:
 def _absent(model: str) -> UserError:
     if Path(model).is_dir():
         return UserError(f"{model}: cannot be loaded: the folder holds no model")
-    hub = "" if _is_path(model) else ", and the Hub cannot be had or does not have it"
+    hub = "" if _is_path(model) else ", and the Hub cannot be reached or does not have it"
     return UserError(f"{model}: cannot be loaded: there is no such folder{hub}")
 
 
@@ -168,4 +168,4 @@ def _file(model: str, name: str, revision: str | None) -> Path | None:
         return None
     except (HfHubHTTPError, OSError) as error:
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{model}: cannot be had from the Hub: {why}") from error
+        raise UserError(f"{model}: cannot be downloaded from the Hub: {why}") from error

@@ -33,7 +33,7 @@ class System(Protocol):
     def train(self, cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         """Put the trained model in ``cell.model`` and return what is worth knowing of the training.
 
-        What a killed training has done is not done again. ``progress`` is told ``step``, ``steps`` and ``loss``.
+        What a killed training has done is not done again. ``progress`` is called with ``step``, ``steps``, ``loss``.
         """
 
     def retriever(self, model: str | Path, options: Mapping[str, Any]) -> Retriever:

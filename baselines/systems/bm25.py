@@ -107,7 +107,7 @@ def tune(release: Release, folder: Path, progress: Report | None = None) -> tupl
     Args:
         release: with validation queries and their judgements.
         folder: an index of its passages.
-        progress: is told ``step`` and ``steps``.
+        progress: is called with ``step`` and ``steps``.
 
     Raises:
         UserError: the release has no validation queries.

@@ -29,7 +29,7 @@ class Session:
         """Read the release.
 
         Raises:
-            UserError: it lacks queries, judgements, negatives or passages; or the teacher cannot be had.
+            UserError: it lacks queries, judgements, negatives or passages; or the teacher cannot be obtained.
         """
         options = cell.options
         self.cell = cell

@@ -78,7 +78,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
         steps: updates of the weights, unless training ends early.
         build: makes the parts, with a loss that embeds so many texts at once, or a batch if it is given None; it is
             called after the random numbers have been seeded.
-        progress: is told ``step``, ``steps`` and ``loss``.
+        progress: is called with ``step``, ``steps`` and ``loss``.
 
     Returns:
         ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
@@ -286,7 +286,7 @@ def _arguments(
 
 
 def _sampler() -> type:
-    """Batches in which no query and no passage comes twice, found by their ids, before there are texts and labels."""
+    """Batches in which no query and no passage appears twice, found by their ids, before there are texts and labels."""
     from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
     class Distinct(NoDuplicatesBatchSampler):

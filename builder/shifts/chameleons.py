@@ -90,7 +90,7 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters | None = None) 
     parameters = parameters or ChameleonParameters()
     names = rankers(values)
     if len(names) < len(SETS):
-        raise UserError(f"chameleons need three rankers at least, not {len(names)}")
+        raise UserError(f"chameleons need at least three rankers, not {len(names)}")
     labels = pl.Enum(OBSTINACY)
     columns = []
     for level in parameters.levels:
@@ -105,7 +105,7 @@ def lacking(build: Build) -> str:
     split = main_split(build.collection.evaluation)
     if split is None:
         return f"{build.collection.name} has no dev or test split with judgements"
-    return "" if build.runs else f"no runs over {split} are given (--run, three rankers at least)"
+    return "" if build.runs else f"no runs over {split} are given (--run, at least three rankers)"
 
 
 def rebuild(build: Build, parameters: ChameleonParameters) -> ShiftResult:

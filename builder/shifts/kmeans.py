@@ -68,7 +68,7 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25, threads: in
     if not 1 <= k <= len(vectors):
         raise UserError(f"k-means with k = {k:,} needs at least as many queries; there are {len(vectors):,}")
     if iterations < 1:
-        raise UserError(f"k-means needs one iteration at least, not {iterations}")
+        raise UserError(f"k-means needs at least one iteration, not {iterations}")
     workers = threads or faiss.omp_get_max_threads()
     rng = np.random.RandomState(seed)
     with threadpool_limits(1), ThreadPoolExecutor(workers, initializer=_one_thread) as pool:

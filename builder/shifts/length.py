@@ -67,7 +67,7 @@ def assign(
     if not 0 < parameters.test_share < 1:
         raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
     if parameters.size < 1:
-        raise UserError(f"a length cluster must have a query at least, not {parameters.size}")
+        raise UserError(f"a length cluster must have at least one query, not {parameters.size}")
     if dev is None:
         count = round(parameters.test_share * train.height)
         held_back = pl.col("query_id").is_in(drawn(train["query_id"], count, parameters.seed, "length test").implode())

@@ -269,7 +269,7 @@ def picture(queries: Vectors, assigned: pl.DataFrame, path: Path) -> None:
     clustered = queries.query_ids.to_frame("query_id").with_row_index("row").join(assigned, on="query_id")
     drawn = clustered.sample(min(DRAWN_POINTS, clustered.height), seed=PICTURE_SEED, shuffle=True)
     if drawn.height < 3:
-        raise UserError("a picture of the topics needs three queries at least")
+        raise UserError("a picture of the topics needs at least three queries")
     vectors = np.asarray(queries.values[np.sort(drawn["row"].to_numpy())])
     labels = drawn.sort("row")["cluster"]
     components = PCA(min(50, *vectors.shape), random_state=PICTURE_SEED).fit_transform(vectors)

@@ -72,7 +72,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.
     if not 0 < parameters.test_share < 1:
         raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
     if parameters.size < 2:
-        raise UserError(f"a wh cluster must have 2 queries at least, not {parameters.size}")
+        raise UserError(f"a wh cluster must have at least 2 queries, not {parameters.size}")
     parts = []
     for cluster in CLUSTERS:
         members = queries["query_id"].filter(member(queries["text"], cluster, parameters.rule))

@@ -25,7 +25,7 @@ def collection(folder: Path) -> Collection:
 
     Raises:
         UserError: a file that is not there or is not as BEIR's, with file and line: no JSON object, no ``_id``, an id
-            that comes twice, a query without text, judgements of a query that is not there.
+            that appears twice, a query without text, judgements of a query that is not there.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")

@@ -60,7 +60,7 @@ def _unpack(archive: Path, name: str, staging: Path) -> None:
                     while block := content.read(1 << 20):
                         out.write(block)
     except zipfile.BadZipFile as error:
-        raise UserError(f"{archive}: is no zip that can be unpacked: {error}") from error
+        raise UserError(f"{archive}: is not a zip file that can be unpacked: {error}") from error
 
 
 def _files(zipped: zipfile.ZipFile, name: str) -> Iterator[tuple[zipfile.ZipInfo, PurePosixPath]]:

@@ -32,7 +32,7 @@ class Collection:
         remarks: oddities.
 
     Raises:
-        UserError: no judgements, a split whose name the manifest can't hold, a judged query that comes twice in
+        UserError: no judgements, a split whose name the manifest can't hold, a judged query that appears twice in
             a split, is both a training and an evaluation query, or has no text.
     """
 
@@ -50,7 +50,7 @@ class Collection:
             raise UserError(f"{self.name}: has no judged queries, from which shifts are built")
         for split, queries in self.judged.items():
             if not SPLIT.fullmatch(split):
-                raise UserError(f"{self.name}: a split called {split!r} cannot be; use a-z, 0-9 and _")
+                raise UserError(f"{self.name}: a split cannot be called {split!r}; use a-z, 0-9 and _")
             check_ids(queries["query_id"])
             empty = queries.filter(pl.col("text").fill_null("").str.strip_chars() == "")
             if not queries.height or empty.height:

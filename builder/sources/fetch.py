@@ -31,7 +31,7 @@ type Advance = Callable[[int], object]
 
 
 class UnavailableError(UserError):
-    """A declared file that cannot be had, with the reason."""
+    """A declared file that cannot be obtained, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def obtain(
         cache: where downloads are kept; :func:`cache_folder` without it.
 
     Returns:
-        Paths by file id, and for the files that cannot be had the reason by file id.
+        Paths by file id, and for the files that cannot be obtained the reason by file id.
 
     Raises:
         UserError: a file in ``upstream`` is not the declared one, or the cache cannot be written.

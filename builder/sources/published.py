@@ -1,6 +1,6 @@
 """The canonical release: the authors' own lists, id for id.
 
-Each part names the files it needs; a part whose files cannot be had is left out and named.
+Each part names the files it needs; a part whose files cannot be obtained is left out and named.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,11 +49,11 @@ def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed:
 
     Args:
         upstream: folder with the files at ``owner/name/path``; without it they are downloaded.
-        allow_partial: leave out, and name in ``missing``, what cannot be had, instead of stopping.
+        allow_partial: leave out, and name in ``missing``, what cannot be obtained, instead of stopping.
         unlicensed: take the variations and test sets too whose authors state no licence.
 
     Raises:
-        UserError: something cannot be had (without ``allow_partial``), or a file is not the declared one.
+        UserError: something cannot be obtained (without ``allow_partial``), or a file is not the declared one.
     """
     return _Gathering(upstream, unlicensed).draft(allow_partial)
 
@@ -93,13 +93,13 @@ class _Gathering:
             part()
         if self.missing and not allow_partial:
             first, rest = self.missing[0], len(self.missing) - 1
-            more = f", and {rest} more parts cannot be had" if rest else ""
+            more = f", and {rest} more parts cannot be obtained" if rest else ""
             raise UserError(
-                f"{first['what']} cannot be had: {first['because']}{more}; "
+                f"{first['what']} cannot be obtained: {first['because']}{more}; "
                 "nothing was built (--allow-partial builds the rest and records what is missing)"
             )
         if not self.tables:
-            raise UserError("nothing at all can be had: no internet, or --upstream names the wrong folder")
+            raise UserError("no source file can be obtained: no internet, or --upstream names the wrong folder")
         tables = in_order(self.tables)
         used = sorted(set(chain.from_iterable(table.rule.inputs for table in tables)) & set(self.paths))
         return Draft(
@@ -123,7 +123,7 @@ class _Gathering:
         self.missing.append({"what": what, "because": because})
 
     def _lack(self, what: str, files: Iterable[str]) -> bool:
-        """Record ``what`` as missing if one of its files cannot be had."""
+        """Record ``what`` as missing if one of its files cannot be obtained."""
         lacking = [self.lacking[file] for file in files if file in self.lacking]
         if lacking:
             more = f" (and {len(lacking) - 1} more files)" if len(lacking) > 1 else ""
@@ -170,7 +170,7 @@ class _Gathering:
         if self._lack(what, [CLUSTERING]):
             return
         if self.train_queries is None:
-            self._miss(what, f"the query ids come from ir_datasets {TRAIN}, which cannot be had")
+            self._miss(what, f"the query ids come from ir_datasets {TRAIN}, which cannot be obtained")
             return
         join: Join = join_by_text(self.paths[CLUSTERING], self.train_queries)
         self.remarks += join.remarks
@@ -261,7 +261,7 @@ class _Gathering:
         lists += [("restrain", f"{regime}_{size}") for size, regime in product(SIZES, REGIMES)]
         lacking = [f"{config}/{split}" for config, split in [("qrels", "train"), *lists] if (config, split) not in have]
         if lacking or self.train_queries is None:
-            self._miss("validation", f"it is drawn outside the authors' lists, and {lacking[0]} cannot be had")
+            self._miss("validation", f"it is drawn outside the authors' lists, and {lacking[0]} cannot be obtained")
             return
         pairs = have["qrels", "train"]
         judged = pl.col("query_id").is_in(pairs.filter(pl.col("score") > 0)["query-id"].implode())
@@ -345,7 +345,9 @@ class _Gathering:
             for wordings in part.wordings(self.paths):
                 variation = wordings.variation
                 if variation.base not in bases:
-                    self._miss(f"the variation {variation.full_name}", f"the test set {variation.base} cannot be had")
+                    self._miss(
+                        f"the variation {variation.full_name}", f"the test set {variation.base} cannot be obtained"
+                    )
                     continue
                 wordings.check(bases[variation.base])
                 self.variations.append(variation)
@@ -355,7 +357,7 @@ class _Gathering:
             self.remarks.append(f"left out: {names}; their authors state no licence (--unlicensed takes them in)")
 
     def _with_text(self, what: str, ids: pl.DataFrame) -> pl.DataFrame:
-        """Add the query text, as far as it can be had; the rest is null and recorded as missing."""
+        """Add the query text, as far as it can be obtained; the rest is null and recorded as missing."""
         known = [
             table.frame.select("query_id", "text")
             for table in self.tables
@@ -370,7 +372,7 @@ class _Gathering:
         if without:
             self._miss(
                 f"text of {without:,} of {frame.height:,} queries of {what}",
-                f"it comes from ir_datasets {TRAIN}, which cannot be had"
+                f"it comes from ir_datasets {TRAIN}, which cannot be obtained"
                 if self.train_queries is None
                 else f"these ids are not in ir_datasets {TRAIN}",
             )
@@ -379,7 +381,7 @@ class _Gathering:
     def _unique_pairs(self, what: str, pairs: pl.DataFrame) -> pl.DataFrame:
         unique = pairs.unique(maintain_order=True)
         if extra := pairs.height - unique.height:
-            self.remarks.append(f"{what}: {extra} (query, passage) pairs come twice upstream; kept once")
+            self.remarks.append(f"{what}: {extra} (query, passage) pairs appear twice upstream; kept once")
         return unique
 
     def _note_queries_without_text(self, what: str, queries: pl.DataFrame, qrels: pl.DataFrame) -> None:

@@ -140,7 +140,7 @@ def of_submission(
     plain = plain.with_columns(figure=pl.lit(""))
     if plain.select(_KEYS).is_duplicated().any():
         twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
-        raise UserError(f"{path}: two of its runs cover {twice}; which one stands for the system cannot be told")
+        raise UserError(f"{path}: two of its runs cover {twice}; it is not clear which one stands for the system")
     whole = pl.concat([plain.select(*_KEYS, "value", "missing", "trained_on"), _in_and_out(values, cells, release)])
     whole = whole.with_columns(system=pl.lit(opened.system)).select(list(_VALUES))
     return Source(str(path), [opened.system], whole, scores.provenance)

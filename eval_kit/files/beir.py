@@ -47,7 +47,7 @@ def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
         elif not isinstance(title, str) or not isinstance(text, str):
             faults.add(number, '"title" and "text" must be strings')
         elif passage_id in ids:
-            faults.add(number, f"passage {passage_id} comes twice")
+            faults.add(number, f"passage {passage_id} appears twice")
         else:
             ids.add(passage_id)
             if not faults.count:
@@ -71,7 +71,7 @@ def read_queries(path: Path) -> pl.DataFrame:
         if not isinstance(name, str) or not isinstance(text, str) or not name:
             faults.add(number, 'expected a JSON object with "_id" and "text", both strings')
         elif name in texts:
-            faults.add(number, f"query {name} comes twice")
+            faults.add(number, f"query {name} appears twice")
         else:
             texts[name] = text
     if not texts and not faults.count:
@@ -102,7 +102,7 @@ def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
         elif query not in queries:
             faults.add(number, f"query {query} is not in queries.jsonl")
         elif (query, passage) in grades:
-            faults.add(number, f"passage {passage} comes twice for query {query}")
+            faults.add(number, f"passage {passage} appears twice for query {query}")
         else:
             grades[query, passage] = grade
     if not grades and not faults.count:

@@ -19,7 +19,7 @@ def read_queries(path: Path) -> pl.DataFrame:
         ``query_id`` and ``text`` in file order.
 
     Raises:
-        UserError: a line without exactly one tab, an empty id or text, or an id that comes twice.
+        UserError: a line without exactly one tab, an empty id or text, or an id that appears twice.
     """
     rows: dict[str, str] = {}
     for number, line in read_lines(path):
@@ -28,7 +28,7 @@ def read_queries(path: Path) -> pl.DataFrame:
             raise UserError(f"{path}:{number}: expected a query id, a tab and a text")
         query_id, text = fields
         if query_id in rows:
-            raise UserError(f"{path}:{number}: query id {query_id} comes twice")
+            raise UserError(f"{path}:{number}: query id {query_id} appears twice")
         rows[query_id] = text
     return pl.DataFrame({"query_id": list(rows), "text": list(rows.values())}, QUERIES_SCHEMA)
 
@@ -37,7 +37,7 @@ def read_trec_qrels(path: Path) -> pl.DataFrame:
     """Read TREC judgements: query, an unused field, passage and grade, separated by blanks or tabs.
 
     Returns:
-        ``query-id``, ``corpus-id``, ``score``, one row a line (a pair may come twice).
+        ``query-id``, ``corpus-id``, ``score``, one row a line (a pair may appear twice).
 
     Raises:
         UserError: a line without four fields, or a grade that is not a whole number.

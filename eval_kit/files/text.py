@@ -1,4 +1,4 @@
-"""Text from outside: UTF-8, in lines of bounded length, with its faults told by file and line."""
+"""Text from outside: UTF-8, in lines of bounded length, with its faults named by file and line."""
 
 from collections.abc import Iterator
 from pathlib import Path

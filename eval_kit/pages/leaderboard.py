@@ -157,7 +157,7 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
     for entry in entries:
         row = rows.setdefault((*_identity(entry), entry.test_set), _Row(entry, entry.test_set, entry.trained_on))
         if entry.figure in row.figures:
-            raise UserError(f"{entry.system} on {entry.test_set}: {entry.figure} of {entry.measure} comes twice")
+            raise UserError(f"{entry.system} on {entry.test_set}: {entry.figure} of {entry.measure} appears twice")
         row.figures[entry.figure] = (entry.value, entry.low, entry.high)
     return list(rows.values())
 

@@ -221,7 +221,7 @@ def _fault_of_model(system: str, training: str, seen: set[tuple[str, str]]) -> s
     if training not in TRAININGS:
         return f"the training {training[:40]!r} is neither {' nor '.join(TRAININGS)}"
     if (system, training) in seen:
-        return f"{system} comes twice for {training}"
+        return f"{system} appears twice for {training}"
     seen.add((system, training))
     return ""
 

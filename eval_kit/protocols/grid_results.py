@@ -126,7 +126,7 @@ def protocols(
         declared: what the model that made a run was trained on, as for :func:`eval_kit.measures.score.score`.
 
     Raises:
-        UserError: a name that tells no cell, a missing cell (with the file name expected), or a run that does not
+        UserError: a name that is no cell's, a missing cell (with the file name expected), or a run that does not
             cover the test sets of its shift.
     """
     cells = dict(runs) if isinstance(runs, Mapping) else named(runs)

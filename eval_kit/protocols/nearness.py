@@ -39,7 +39,7 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
             r = to_training(release, shift, cluster, of_model)
             frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
     if not frames:
-        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(CLUSTERED)} shift")
+        raise UserError(f"these runs have no use for vectors: they are of no {', '.join(CLUSTERED)} shift")
     return pl.concat(frames)
 
 
@@ -52,7 +52,7 @@ def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
         for split in ("test", "train")
     ]
     if not frames:
-        raise UserError(f"vectors say nothing about these runs: they are of no {', '.join(CLUSTERED)} shift")
+        raise UserError(f"these runs have no use for vectors: they are of no {', '.join(CLUSTERED)} shift")
     return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
 
 

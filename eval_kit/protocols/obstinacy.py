@@ -28,7 +28,7 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
         ``query_id`` and a boolean column for each ranker, in the order of ``values``.
 
     Raises:
-        UserError: ids that come twice, a ranker without a value for some query, a level out of 1 to 100 or so low
+        UserError: ids that appear twice, a ranker without a value for some query, a level out of 1 to 100 or so low
             that it holds no query.
     """
     names = rankers(values)
@@ -100,7 +100,7 @@ def strictly_more_obstinate(first: Mapping[str, float], second: Mapping[str, flo
         UserError: no rankers, or not the same.
     """
     if not first or first.keys() != second.keys():
-        raise UserError("two sets of queries can be compared only on the same rankers, one at least")
+        raise UserError("two sets of queries can be compared only on the same rankers, at least one")
     if same_ranker:
         return all(first[ranker] < second[ranker] for ranker in first)
     return max(first.values()) < min(second.values())
@@ -110,7 +110,7 @@ def rankers(values: pl.DataFrame) -> list[str]:
     """The columns of values, each complete.
 
     Raises:
-        UserError: no rankers, no queries, ids that come twice, a ranker that lacks queries.
+        UserError: no rankers, no queries, ids that appear twice, a ranker that lacks queries.
     """
     names = [name for name in values.columns if name != "query_id"]
     if not names or not values.height:

@@ -216,7 +216,7 @@ def open_release(source: str | os.PathLike[str] | None = None, revision: str | N
         PartialRelease: the release lacks something, which its manifest names.
 
     Raises:
-        ReleaseError: nothing there, not a release, a damaged table, or a revision that cannot be had.
+        ReleaseError: nothing there, not a release, a damaged table, or a revision that cannot be obtained.
     """
     where = str(source or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
     folder = Path(where)
@@ -257,7 +257,7 @@ def _download(repository: str, revision: str | None) -> Path:
                 raise
             folder = cached
     except (httpx2.HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise ReleaseError(f"{named}: cannot be had from the Hub: {_why(error, fixed)}") from error
+        raise ReleaseError(f"{named}: cannot be downloaded from the Hub: {_why(error, fixed)}") from error
     version = read_manifest(folder)["version"]
     if fixed and str(revision).startswith("v") and revision != f"v{version}":
         raise ReleaseError(f"{named}: the Hub holds version {version} under that tag; name another revision")

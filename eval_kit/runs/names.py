@@ -38,7 +38,7 @@ def run_name(run: Path) -> str:
 
 
 def cell_of(run: Path) -> Cell | None:
-    """The cell that a run's file name tells of, or None for a run outside a grid."""
+    """The cell that a run's file name says, or None for a run outside a grid."""
     match = _NAME.fullmatch(run_name(run))
     return Cell(match["system"], match["shift"], match["held_out"], int(match["seed"] or 0)) if match else None
 
@@ -87,7 +87,7 @@ def named(
         held_outs: likewise; the three come together, or none of them.
 
     Raises:
-        UserError: lists that do not fit the runs; a file name that tells no cell; two runs of one cell.
+        UserError: lists that do not fit the runs; a file name that is no cell's; two runs of one cell.
     """
     given = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
     cells_of_runs = _told(len(runs), given) if any(given.values()) else map(_of_name, runs)
@@ -109,7 +109,7 @@ class WordedRun:
 
 
 def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
-    """The wording that each run searched, as its file name tells.
+    """The wording that each run searched, as its file name says.
 
     Runs of a variation are named ``<system>.<base>.<variation>.trec``, such as ``bm25.dl19.typo.3.trec``; runs of the
     original queries ``<system>.trec`` or ``<system>.<base>.trec``.
@@ -137,7 +137,7 @@ def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
     for name, run in files.items():
         if name not in varied and name not in systems:
             raise UserError(
-                f"{run}: its name tells no variation; if it is of one, name it "
+                f"{run}: its name does not say which variation it is of; name it "
                 f"<system>.<base>.<variation>.trec, such as {name}.{next(iter(release.variations))}.trec"
             )
         if len(meant := sorted(systems.get(name, ()))) > 1:
@@ -178,7 +178,7 @@ def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
 
 
 def _varied_run(run: Path, release: Release) -> WordedRun | None:
-    """The run as its name tells, or None for a run that is of no variation."""
+    """The run as its name says, or None for a run that is of no variation."""
     name = run_name(run)
     named_for = [full_name for full_name in release.variations if name.endswith(f".{full_name}")]
     if not named_for:

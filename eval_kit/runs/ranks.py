@@ -62,7 +62,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         cutoffs: ranks at which ties are looked for.
 
     Raises:
-        RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that comes twice
+        RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that appears twice
             for a query; scores where an MS MARCO run has ranks.
     """
     ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
@@ -228,7 +228,7 @@ def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[
     repeats = lines.filter(~pl.struct("query_id", column).is_first_distinct()).sort("line")
     name = column.removesuffix("_id")
     return [
-        (line, f"{name} {value} comes twice for query {query}")
+        (line, f"{name} {value} appears twice for query {query}")
         for line, query, value in repeats.select("line", "query_id", column).head(MOST_FAULTS).iter_rows()
     ]
 

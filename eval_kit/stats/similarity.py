@@ -24,7 +24,7 @@ def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
     """Weighted Jaccard similarity of two sets of texts (ECIR 2023 §5.2; BEIR, appendix F).
 
     Σ min(S_k, T_k) / Σ max(S_k, T_k) over all words k of either, where S_k is the share of word k among the words of
-    ``source``. Words are lower-cased and separated by blanks; a text that comes twice counts twice.
+    ``source``. Words are lower-cased and separated by blanks; a text that appears twice counts twice.
 
     Returns:
         From 0 (no word in common) to 1 (equal shares). It is symmetric.

@@ -57,7 +57,7 @@ class Vectors:
         if ids.null_count() or (ids == "").any():
             raise VectorsError(f"{self.source}: vector {_first(ids.is_null() | (ids == '')) + 1} has no query id")
         if len(repeated := _repeated(ids)):
-            raise VectorsError(f"{self.source}: query {repeated[0]}{_more(len(repeated))} comes twice")
+            raise VectorsError(f"{self.source}: query {repeated[0]}{_more(len(repeated))} appears twice")
         finite = pl.Series(np.concatenate([np.isfinite(block).all(axis=1) for block in blocks(values)]))
         if not finite.all():
             bad = ids.filter(~finite)
@@ -98,7 +98,7 @@ def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
 
     Args:
         source: a file, a model's folder, or a model's name on the Hub.
-        queries: ``query_id`` and ``text``; a query that comes twice is encoded once.
+        queries: ``query_id`` and ``text``; a query that appears twice is encoded once.
 
     Raises:
         VectorsError: see :func:`read` and :func:`encode`.
@@ -115,7 +115,7 @@ def read(path: Path) -> Vectors:
 
     Raises:
         VectorsError: a file that is missing or unreadable, vectors of different lengths, NaN, ids that are missing
-            or come twice.
+            or appear twice.
     """
     if not path.is_file():
         raise VectorsError(f"{path}: there is no such file")
@@ -130,7 +130,7 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
 
     Args:
         model: a name on the Hub or a folder.
-        queries: ``query_id`` and ``text``; a query that comes twice is encoded once.
+        queries: ``query_id`` and ``text``; a query that appears twice is encoded once.
 
     Raises:
         VectorsError: sentence-transformers is not installed, or there is no such model.
@@ -145,7 +145,7 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
         encoder = SentenceTransformer(model)
     except (OSError, ValueError) as error:
         raise VectorsError(
-            f"{model}: not a sentence-transformers model that can be had: {str(error).splitlines()[0]}"
+            f"{model}: not a sentence-transformers model that can be obtained: {str(error).splitlines()[0]}"
         ) from error
     once = queries.unique("query_id", keep="first", maintain_order=True)
     values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)

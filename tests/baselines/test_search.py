@@ -208,7 +208,7 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
         (["bm25", "--option", "k1=high"], "bm25: option k1 cannot be 'high'; it is of type float"),
         (["--model", dense, "--architecture", "dense", "--option", "encode_batch=x"], "encode_batch cannot be 'x'"),
         (["--checkpoint", "tas"], "there is no checkpoint 'tas'; there are dpr"),
-        (["--checkpoint", "tas-b"], "tas-b: cannot be loaded: there is no such folder, and the Hub cannot be had"),
+        (["--checkpoint", "tas-b"], "tas-b: cannot be loaded: there is no such folder, and the Hub cannot be reached"),
         (
             ["--model", "msmarco", "--architecture", "prebuilt"],
             "msmarco: there is no such folder, and no such inverted index among",

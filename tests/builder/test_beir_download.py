@@ -85,7 +85,7 @@ def test_a_zip_that_is_not_what_its_md5_says(server: Server, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"no zip at all", "nfcorpus.zip: is no zip that can be unpacked: File is not a zip file"),
+        (b"no zip at all", "nfcorpus.zip: is not a zip file that can be unpacked: File is not a zip file"),
         (zipped("other", FOLDER), "other/corpus.jsonl is not in the folder nfcorpus/"),
         (zipped("nfcorpus", {"../../evil": "x"}), "nfcorpus/../../evil is not in the folder nfcorpus/"),
         (zipped("nfcorpus", {}), "nfcorpus.zip: holds no files"),

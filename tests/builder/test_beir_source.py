@@ -140,12 +140,12 @@ def test_what_a_folder_holds(tiny: Path) -> None:
     [
         ("queries.jsonl", "{not json", 'queries.jsonl:5: expected a JSON object with "_id"'),
         ("queries.jsonl", '{"text": "no id"}', "queries.jsonl:5: expected a JSON object with"),
-        ("queries.jsonl", '{"_id": "q1", "text": "again"}', "queries.jsonl:5: query q1 comes twice"),
+        ("queries.jsonl", '{"_id": "q1", "text": "again"}', "queries.jsonl:5: query q1 appears twice"),
         ("queries.jsonl", '{"_id": "q9", "text": " "}', "queries.jsonl:5: the text is empty"),
         ("corpus.jsonl", "{not json", 'corpus.jsonl:4: expected a JSON object with "_id"'),
         ("corpus.jsonl", '{"_id": 7, "text": "x"}', 'corpus.jsonl:4: expected a JSON object with "_id"'),
         ("corpus.jsonl", '{"_id": "p9", "text": ["x"]}', 'corpus.jsonl:4: "title" and "text" must be strings'),
-        ("corpus.jsonl", '{"_id": "p2", "text": "again"}', "corpus.jsonl:4: passage p2 comes twice"),
+        ("corpus.jsonl", '{"_id": "p2", "text": "again"}', "corpus.jsonl:4: passage p2 appears twice"),
         ("qrels/train.tsv", "q7\tp1\t1", "train.tsv:6: query q7 is not in queries.jsonl"),
         ("qrels/train.tsv", "q1\tp1\tone", "train.tsv:6: the grade 'one' is not a whole number"),
         ("qrels/train.tsv", "q1 p1 1", "train.tsv:6: expected a query id, a passage id and a grade"),
@@ -178,7 +178,7 @@ def test_bad_folders_by_the_command_line_leave_nothing(tiny: Path, command: Run,
     (tiny / "queries.jsonl").write_text('{"_id": "q0", "text": "a"}\n{"_id": "q0", "text": "b"}\n')
     out = tmp_path / "out" / "release"
     done = command("builder", "build", "--from", "rebuilt", "--collection", tiny, "--out", out)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "queries.jsonl:2: query q0 comes" in done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "queries.jsonl:2: query q0 appears" in done.stderr
     assert not out.parent.exists()
 
 

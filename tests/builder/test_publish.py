@@ -617,7 +617,7 @@ def test_the_tag_is_the_version(hub: Hub, home: Path, first: Path) -> None:
 
 
 def test_a_partial_release_only_on_demand(hub: Hub, home: Path, build: Any) -> None:
-    folder = build(replace(small_draft(), missing=[{"what": "topic/train", "because": "it cannot be had"}]))
+    folder = build(replace(small_draft(), missing=[{"what": "topic/train", "because": "it cannot be obtained"}]))
     assert "lacks 1 parts (first topic/train)" in user_error(publish(hub, home, folder))
     assert publish(hub, home, folder, "--allow-partial").returncode == 0
 
@@ -708,7 +708,7 @@ def test_open_is_never_another_revision(hub: Hub, home: Path, first: Path, secon
         assert opened(client(hub, home, "-c", OPEN, REPOSITORY, commit, **environment)) == ("1.0.0", old["digest"])
         for revision in (["v1.1.0"], ["main"], []):  # v1.1.0 was never asked for by that name
             line = not_opened(client(hub, home, "-c", OPEN, REPOSITORY, *revision, **environment))
-            assert "cannot be had from the Hub" in line
+            assert "cannot be downloaded from the Hub" in line
 
     refuses_all_but_what_is_fixed_and_cached(HF_HUB_OFFLINE="1")
     hub.fault("info", 500)
@@ -736,7 +736,7 @@ def test_a_damaged_cache(hub: Hub, home: Path, first: Path) -> None:
     blob.write_bytes(whole[:-1] + b"?")
     assert "parquet" in not_opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"))
     blob.unlink()
-    assert "cannot be had from the Hub" in not_opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"))
+    assert "cannot be downloaded from the Hub" in not_opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"))
     hub.heal()
     assert opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"))[0] == "1.0.0"
     assert hashlib.sha256(blob.read_bytes()).digest() == hashlib.sha256(whole).digest()
@@ -763,8 +763,8 @@ def corrupt(hub: Hub) -> None:
     ("step", "act", "words"),
     [
         ("reconstruction", 500, FAILED),
-        ("xorb_data", "reset", f"cannot be had from the Hub: {BROKE}"),
-        ("xorb_data", "kill", f"cannot be had from the Hub: {BROKE}"),
+        ("xorb_data", "reset", f"cannot be downloaded from the Hub: {BROKE}"),
+        ("xorb_data", "kill", f"cannot be downloaded from the Hub: {BROKE}"),
         ("xorb_data", corrupt, "parquet"),  # hf_xet does not notice; the manifest does
     ],
 )

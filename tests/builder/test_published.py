@@ -28,7 +28,7 @@ MS_SHIFT = {
     "length.short": 3434,
     "length.long": 3546,
 }
-RESTRAIN = {  # distinct queries; lines upstream; pairs that come twice
+RESTRAIN = {  # distinct queries; lines upstream; pairs that appear twice
     "interpolate_14k": (13_175, 14_295, 0),
     "extrapolate_14k": (13_763, 14_363, 0),
     "interpolate_45k": (42_725, 46_291, 0),
@@ -207,7 +207,7 @@ def test_partial_needs_permission(
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.strip().count("\n") == 0 and "Traceback" not in done.stderr
-    assert "cannot be had" in done.stderr and "--allow-partial" in done.stderr
+    assert "cannot be obtained" in done.stderr and "--allow-partial" in done.stderr
     assert not list(tmp_path.iterdir()), "nothing was built"
 
 

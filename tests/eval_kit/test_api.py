@@ -77,7 +77,7 @@ def test_an_unnamed_run_and_a_list(run, published_release):
             lambda frame: pl.concat([frame.head(1).with_columns(query_id=pl.lit("nobody")), frame]),
             "mine:1: query nobody is in no test set",
         ),
-        (lambda frame: pl.concat([frame, frame.tail(1)]), "comes twice for query"),
+        (lambda frame: pl.concat([frame, frame.tail(1)]), "appears twice for query"),
         (lambda frame: frame.head(frame.height * 9 // 10), "of the 43 queries of dl19 are missing"),
         (lambda frame: frame.drop("score"), "mine: expected a path, {query: {passage: score}} or a dataframe"),
         (lambda frame: 7, "it is a int"),

@@ -173,7 +173,7 @@ def test_wordings_have_the_judgements_of_their_base(published_release: Release, 
 
 
 def test_registering_needs_no_passages(published_release: Release, tmp_path: Path) -> None:
-    """Queries and judgements are there even where the collection cannot be had."""
+    """Queries and judgements are there even where the collection cannot be obtained."""
     got = evaluate(published_release, tmp_path, "dump('msmarco-passage/shift/wh/who')['counts']")
     assert got == [6_494]
     assert not (tmp_path / "msmarco-passage/collection.tsv").exists(), "nobody tried to fetch it"

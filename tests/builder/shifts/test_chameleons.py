@@ -68,7 +68,7 @@ def test_other_things_that_are_refused() -> None:
     values, _ = planted()
     with pytest.raises(UserError, match=r"query id 'q.*' comes more than once"):
         assign(pl.concat([values, values[:1]]))
-    with pytest.raises(UserError, match="three rankers at least, not 2"):
+    with pytest.raises(UserError, match="at least three rankers, not 2"):
         assign(values.select("query_id", *RANKERS[:2]))
     with pytest.raises(UserError, match="1 to 100 percent, not 0"):
         assign(values, ChameleonParameters(levels=[0]))

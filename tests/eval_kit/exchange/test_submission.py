@@ -134,7 +134,7 @@ def test_several_faults_are_reported_at_once(whole, mini_release):
         (None, "there is no submission.json"),
         (b"{\n", "submission.json:2: is not JSON"),
         (b"\xff", "submission.json:1: is not UTF-8"),
-        (b'{"a": 1, "a": 2}', "submission.json: is not JSON: the key 'a' comes twice"),
+        (b'{"a": 1, "a": 2}', "submission.json: is not JSON: the key 'a' appears twice"),
         (b"[" * 100_000, "submission.json: "),
         (b"[]", "submission.json: $: [] is not of type 'object'"),
         (b" " * (1 << 20) + b"{}", "submission.json: is larger than 1,048,576 bytes"),

@@ -231,7 +231,7 @@ HEADER = b"query-id\tcorpus-id\tscore\n"
         ("queries.jsonl", b'{"_id": 1, "text": "a"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
         ("queries.jsonl", b'["1", "a"]\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
         ("queries.jsonl", b'{"_id": "1"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
-        ("queries.jsonl", QUERY + QUERY, "queries.jsonl:2: query 1 comes twice"),
+        ("queries.jsonl", QUERY + QUERY, "queries.jsonl:2: query 1 appears twice"),
         ("queries.jsonl", QUERY + b"\xff\n", "queries.jsonl:2: is not UTF-8"),
         ("queries.jsonl", b"\xef\xbb\xbf" + QUERY, 'queries.jsonl:1: expected a JSON object with "_id"'),
         ("qrels/test.tsv", None, "test.tsv: cannot be read: No such file"),
@@ -243,7 +243,7 @@ HEADER = b"query-id\tcorpus-id\tscore\n"
         ("qrels/test.tsv", HEADER + b"1\ta\t1.0\n", "test.tsv:2: the grade '1.0' is not a whole number"),
         ("qrels/test.tsv", HEADER + b"1\ta\t\n", "test.tsv:2: the grade '' is not a whole number"),
         ("qrels/test.tsv", HEADER + b"2\ta\t1\n", "test.tsv:2: query 2 is not in queries.jsonl"),
-        ("qrels/test.tsv", HEADER + b"1\ta\t1\n1\ta\t0\n", "test.tsv:3: passage a comes twice for query 1"),
+        ("qrels/test.tsv", HEADER + b"1\ta\t1\n1\ta\t0\n", "test.tsv:3: passage a appears twice for query 1"),
         ("qrels/test.tsv", HEADER + b"2\ta\t1\n" * 7, "; and 2 more"),
     ],
 )

@@ -708,7 +708,7 @@ def test_published_figures_are_those_of_the_tables():
 
 def test_bad_entries_are_one_sentence(tmp_path):
     one = Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "out", 0.5, release_digest="a" * 64)
-    with pytest.raises(UserError, match="comes twice"):
+    with pytest.raises(UserError, match="appears twice"):
         write_leaderboard([one, one], tmp_path / "x.html")
     with pytest.raises(UserError, match="at least one"):
         write_leaderboard([], tmp_path / "x.html")

@@ -143,7 +143,7 @@ def repeats(path, lines, place, name):
     for number, line in enumerate(lines, 1):
         pair = (line[0], line[place])
         if pair in seen:
-            found.append(f"{path}:{number}: {name} {line[place]} comes twice for query {line[0]}")
+            found.append(f"{path}:{number}: {name} {line[place]} appears twice for query {line[0]}")
         seen.add(pair)
     more = f"; and {len(found) - SHOWN_FAULTS} more" if len(found) > SHOWN_FAULTS else ""
     return "; ".join(found[:SHOWN_FAULTS]) + more

@@ -84,7 +84,7 @@ BAD_LINES = {
     "unknown query": (column(0, b"nobody"), "query nobody is in no test set of this release"),
     "duplicate": (
         lambda line: b" ".join([line.split()[0], b"Q0 p2 3 6.5 tag"]),
-        "passage p2 comes twice for query",
+        "passage p2 appears twice for query",
     ),
 }
 
@@ -173,12 +173,12 @@ BAD_FILES = {
     "MS MARCO, a passage twice": (
         lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p2 3", 1),
         3,
-        "passage p2 comes twice for query",
+        "passage p2 appears twice for query",
     ),
     "MS MARCO, a rank twice": (
         lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p3 2", 1),
         3,
-        "rank 2 comes twice for query",
+        "rank 2 appears twice for query",
     ),
     "truncated gzip": (lambda text: gzip.compress(text)[:-20], 1, "truncated or damaged"),
     "gzip without its end": (lambda text: gzip.compress(text)[:-8], 130, "truncated or damaged"),

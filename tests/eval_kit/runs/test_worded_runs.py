@@ -38,9 +38,9 @@ def test_names(mini_release: Release):
     [
         (
             ["bm25", "x", "bm25.dl19.typo.delete.1"],
-            r"x.trec: its name tells no variation; .* x\.dl19\.typo\.delete\.1\.trec",
+            r"x.trec: its name does not say which variation it is of; .* x\.dl19\.typo\.delete\.1\.trec",
         ),
-        (["bm25", "bm25.dl19.typo.delete.2"], "bm25.trec: its name tells no variation"),
+        (["bm25", "bm25.dl19.typo.delete.2"], "bm25.trec: its name does not say which variation it is of"),
         (["bm25", "bm25.dl19.typo.delete.1", "sub/bm25"], "a second run of bm25"),
         (
             ["a.dl19", "a.dl19.typo.delete.1", "a.dl19.dl19.typo.insert.1"],
@@ -143,4 +143,4 @@ def test_the_command(planted: dict[str, Path], mini_release: Release, command):
 def test_runs_without_a_variation(planted: dict[str, Path], mini_release: Release, command):
     lacking = command("eval_kit", "variations", planted["exact.dl19"], "--release", mini_release.folder)
     assert (lacking.returncode, lacking.stderr.count("\n")) == (2, 1)
-    assert "its name tells no variation" in lacking.stderr
+    assert "its name does not say which variation it is of" in lacking.stderr

@@ -67,8 +67,8 @@ def test_faults_of_any_vectors():
 
     fails_with("mine: the vector of query 10 (and 1 more) holds NaN or infinity", with_nan(np.nan), with_nan(np.inf))
     fails_with("mine: 4 vectors, but 3 query ids", lambda: vectors(ids=IDS[:3]))
-    fails_with("mine: query 9 comes twice", lambda: vectors(ids=["9", "9", "10", "11"]))
-    fails_with("mine: query 9 (and 2 more) comes twice", lambda: vectors(ids=["9"] * 4))
+    fails_with("mine: query 9 appears twice", lambda: vectors(ids=["9", "9", "10", "11"]))
+    fails_with("mine: query 9 (and 2 more) appears twice", lambda: vectors(ids=["9"] * 4))
     fails_with("mine: vector 3 has no query id", lambda: vectors(ids=["9", "10", "", "11"]))
     fails_with("mine: vector 3 has no query id", lambda: vectors(ids=["9", "10", None, "11"]))
     fails_with("not a table of vectors: its shape is (12,)", lambda: vectors(VALUES.ravel()))
