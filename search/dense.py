@@ -1,7 +1,7 @@
 """Search of dense vectors by inner product: exact, or by faiss's HNSW and IVF indexes.
 
-The exact search reads the vectors block by block from the disk, so its memory does not grow with their number: on a
-GPU as one matrix product a block in torch, else by ``faiss.knn``. The two faiss indexes hold all vectors in memory.
+The exact search takes the vectors block by block: on a GPU as one matrix product a block in torch, from its memory
+where all fit there; else from the disk by ``faiss.knn``. The two faiss indexes hold all vectors in memory.
 """
 
 import math
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from search import resident
 from search.shards import Shards, building, is_built
 from search.topk import Ranking, TopK, device_of
 
@@ -104,17 +105,20 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     rank = torch.from_numpy(shards.rank).to(chosen)
     top = TopK(depth, rank)
     groups = [torch.from_numpy(queries[start : start + GROUP]).to(chosen) for start in range(0, len(queries), GROUP)]
-    for start, arrays in shards.blocks(BLOCK):
-        if by_faiss:
+    if by_faiss:
+        for start, arrays in shards.blocks(BLOCK):
             vectors = np.asarray(arrays["vectors"], np.float32)
             for number, group in enumerate(groups):
                 scores, columns = knn(group.numpy(), vectors, depth)
                 top.add(number, torch.from_numpy(scores), torch.from_numpy(columns) + start)
-        else:
-            block = torch.from_numpy(np.array(arrays["vectors"])).to(chosen).float()
-            rows = torch.arange(start, start + len(block), device=chosen)
-            for number, group in enumerate(groups):
-                top.add(number, group @ block.T, rows)
+        return top.hits(shards.ids)
+    on_device = resident.blocks(
+        shards, BLOCK, chosen, lambda arrays: torch.from_numpy(np.array(arrays["vectors"])).to(chosen)
+    )
+    for start, block in on_device:
+        vectors_t, rows = block.float().T, torch.arange(start, start + len(block), device=chosen)
+        for number, group in enumerate(groups):
+            top.add(number, group @ vectors_t, rows)
     return top.hits(shards.ids)
 
 

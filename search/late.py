@@ -104,8 +104,9 @@ def plaid(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
     """The passages that PLAID finds, with its approximate scores."""
     import torch
 
-    for first in range(0, len(queries), GROUP):
-        group = [torch.from_numpy(query) for query in queries[first : first + GROUP]]
+    size = GROUP if device_of(None).type == "cpu" else max(1, len(queries))
+    for first in range(0, len(queries), size):
+        group = [torch.from_numpy(query) for query in queries[first : first + size]]
         results = index.search(group, top_k=depth, n_full_scores=max(4096, 4 * depth), show_progress=False)
         for hits in results:
             yield best_first((shards.ids[row].decode(), float(score)) for row, score in hits)

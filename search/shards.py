@@ -19,7 +19,8 @@ import logging
 import operator
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,7 @@ from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from search.arrays import create_array, put_rows, write_array
-from search.retriever import Passages
+from search.processes import in_order
 from search.topk import rank_of
 
 LOG = logging.getLogger(__name__)
@@ -48,27 +49,31 @@ JOINING = "joining.json"
 """What ``shards.json`` will say, while shards are being joined."""
 
 type Arrays = Mapping[str, NDArray[Any]]
-type Encode = Callable[[list[str]], Arrays]
-"""Texts to arrays: what one shard holds of its passages."""
+type Content = str | NDArray[np.unsignedinteger[Any]]
+"""The text of a passage, or the ids of its tokens."""
+type Encode = Callable[[list[Any]], Arrays]
+"""Contents to arrays: what one shard holds of its passages."""
 
 
 def write(
-    passages: Passages,
+    passages: Iterable[tuple[str, Content]],
     folder: Path,
     encode: Encode,
     identity: str,
     doing: str = "encoding passages",
     index_share: float = 0.0,
+    executor: Executor | None = None,
 ) -> "Shards":
     """Encode passages into ``folder``, as far as they are not there yet. A second process waits for the first.
 
     Args:
-        passages: read once; nothing of them is kept but the shard in hand.
+        passages: read once; nothing of them is kept but the shards in hand.
         folder: created if need be; shards of other passages or another model are replaced.
         encode: called with at most ``SHARD`` texts at a time.
         identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
         doing: for the progress line.
         index_share: bytes that an index of the arrays will need for each of theirs.
+        executor: of the processes that call ``encode``; None for this one.
 
     Raises:
         UserError: no passages, a model that gives NaN, a disk that is full, or that the first shard shows to be too
@@ -79,17 +84,20 @@ def write(
         total = operator.length_hint(passages) or None
         with FileLock(folder / ".lock"), counting(doing, "passages", total) as advance:
             count = 0
-            for count, batch in enumerate(itertools.batched(passages, SHARD), start=1):
-                encoded = write_shard(folder, count - 1, batch, encode, identity)
+            calls = (
+                (folder, number, batch, encode, identity)
+                for number, batch in enumerate(itertools.batched(passages, SHARD))
+            )
+            for count, (size, encoded) in enumerate(in_order(executor, _written, calls), start=1):
                 if encoded and count == 1 and total:
-                    _check_space(folder, len(batch), total, index_share)
-                advance(len(batch), not encoded)
+                    _check_space(folder, size, total, index_share)
+                advance(size, not encoded)
             return finish(folder, count)
     except OSError as error:
         raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
 
 
-def write_shard(folder: Path, number: int, batch: Sequence[tuple[str, str]], encode: Encode, identity: str) -> bool:
+def write_shard(folder: Path, number: int, batch: Sequence[tuple[str, Content]], encode: Encode, identity: str) -> bool:
     """Encode one shard, unless it is there.
 
     Args:
@@ -117,6 +125,13 @@ def write_shard(folder: Path, number: int, batch: Sequence[tuple[str, str]], enc
     ids = np.array([passage_id.encode() for passage_id, _ in batch])
     _write_folder(path, {"ids": ids, **arrays}, {"key": key, "passages": len(batch), "seconds": seconds})
     return True
+
+
+def _written(
+    folder: Path, number: int, batch: Sequence[tuple[str, Content]], encode: Encode, identity: str
+) -> tuple[int, bool]:
+    """The passages of a shard, and whether it had to be encoded."""
+    return len(batch), write_shard(folder, number, batch, encode, identity)
 
 
 def finish(folder: Path, count: int) -> "Shards":
@@ -230,6 +245,11 @@ class Shards:
     def ids(self) -> NDArray[np.bytes_]:
         """The passage ids, UTF-8, in the order of the rows."""
         return self.array("ids")
+
+    @cached_property
+    def resident(self) -> dict[str, Any]:
+        """The blocks that a device keeps in its memory; see :mod:`search.resident`."""
+        return {}
 
     @cached_property
     def _maps(self) -> dict[str, NDArray[Any]]:
@@ -382,11 +402,11 @@ def _check_space(folder: Path, passages: int, total: int, index_share: float) ->
         raise UserError(f"{folder}: {expected}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
 
 
-def _key(identity: str, batch: Sequence[tuple[str, str]]) -> str:
+def _key(identity: str, batch: Sequence[tuple[str, Content]]) -> str:
     digest = hashlib.sha256(identity.encode())
     for passage in batch:
         for part in passage:
-            encoded = part.encode()
+            encoded = part.encode() if isinstance(part, str) else part.tobytes()
             digest.update(len(encoded).to_bytes(8, "little") + encoded)
     return digest.hexdigest()
 
@@ -398,7 +418,7 @@ def _read(path: Path) -> Any:
         return {}
 
 
-def _refuse_nan(arrays: Arrays, batch: Sequence[tuple[str, str]]) -> None:
+def _refuse_nan(arrays: Arrays, batch: Sequence[tuple[str, Content]]) -> None:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             first, last = batch[0][0], batch[-1][0]

@@ -2,7 +2,7 @@
 
 The shards hold the terms of each passage as a CSR matrix (passages, terms): ``indices`` and ``values``, a row a weight,
 and ``lengths`` (weights of each passage). On a CPU scipy walks the postings of a query's terms, which are made of a
-block of passages at a time; on a GPU each block is one sparse product in torch.
+block of passages at a time; on a GPU each block is one sparse product in torch, from its memory where all fit there.
 """
 
 import warnings
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from search import resident
 from search.shards import Arrays, Shards
 from search.topk import TopK, device_of
 
@@ -44,16 +45,21 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     by_scipy = device is None and chosen.type == "cpu"
     top = TopK(depth, torch.from_numpy(shards.rank).to(chosen), above=0.0)
     groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
-    if not by_scipy:
-        groups = [torch.from_numpy(group.toarray().T.copy()).to(chosen) for group in groups]
-    for start, arrays in shards.blocks(BLOCK):
-        passages = len(arrays["lengths"])
-        matrix = _matrix(arrays, queries.shape[1])
-        block = matrix.T.tocsr() if by_scipy else _to_torch(matrix).to(chosen)
-        rows = torch.arange(start, start + passages, device=chosen)
-        for number, group in enumerate(groups):
-            scores = torch.from_numpy((group @ block).toarray()) if by_scipy else (block @ group).T
-            top.add(number, scores, rows)
+    if by_scipy:
+        for start, arrays in shards.blocks(BLOCK):
+            postings = _matrix(arrays, queries.shape[1]).T.tocsr()
+            rows = torch.arange(start, start + len(arrays["lengths"]))
+            for number, group in enumerate(groups):
+                top.add(number, torch.from_numpy((group @ postings).toarray()), rows)
+        return top.hits(shards.ids)
+    columns = [torch.from_numpy(group.toarray().T.copy()).to(chosen) for group in groups]
+    on_device = resident.blocks(
+        shards, BLOCK, chosen, lambda arrays: _to_torch(_matrix(arrays, queries.shape[1])).to(chosen)
+    )
+    for start, block in on_device:
+        rows = torch.arange(start, start + len(block), device=chosen)
+        for number, column in enumerate(columns):
+            top.add(number, (block @ column).T, rows)
     return top.hits(shards.ids)
 
 

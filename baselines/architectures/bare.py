@@ -28,7 +28,9 @@ _MARKER_TOKENS = 4
 class Bare:
     """A BERT model with the input and pooling of one of ``FORMS``."""
 
-    def __init__(self, model: str, form: str, tokenizer: str, revision: str | None = None) -> None:
+    def __init__(
+        self, model: str, form: str, tokenizer: str, revision: str | None = None, device: str | None = None
+    ) -> None:
         import torch
         from transformers import AutoModel, AutoTokenizer
 
@@ -38,7 +40,7 @@ class Bare:
             self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer)
             self._model = AutoModel.from_pretrained(model, **of_model).eval()
         self._form = form
-        self.to("cuda" if torch.cuda.is_available() else "cpu")
+        self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, where: Any) -> "Bare":
         """Move to a device, or to a type of numbers."""

@@ -1,6 +1,8 @@
 """A score a pair of texts: cross-encoders, which re-rank what BM25 found."""
 
-from functools import cached_property
+import os
+from collections.abc import Sequence
+from functools import cached_property, partial
 from itertools import batched, chain, repeat
 from pathlib import Path
 from typing import Any
@@ -8,15 +10,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 from filelock import FileLock
+from numpy.typing import NDArray
 
-from baselines.architectures import checkpoint
-from baselines.architectures.encoding import Batch, to_precision
+from baselines.architectures import checkpoint, devices, token_ids
+from baselines.architectures.encoding import Batch, batches, to_precision
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from search import bm25, candidates
 from search.candidates import Settings
+from search.processes import in_order
 from search.retriever import Hits, Passages, best_first
+from search.shards import Content
 from search.texts import PassageTexts, write
+from search.tokens import PassageTokens
 
 QUERIES_AT_ONCE = 32
 """Queries whose pairs are scored together, ordered by length."""
@@ -34,7 +40,8 @@ class Cross:
         b: of BM25.
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
         encode_batch: pairs in a batch; None for 32 on a CPU and 256 on a GPU.
-        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
+            and float32 on a CPU.
         revision: of the model on the Hub.
     """
 
@@ -47,7 +54,7 @@ class Cross:
         b: float = Settings.b,
         pair_length: int | None = None,
         encode_batch: int | None = None,
-        encode_precision: str = "float32",
+        encode_precision: str | None = None,
         revision: str | None = None,
     ) -> None:
         if candidates < 1:
@@ -55,56 +62,88 @@ class Cross:
         self.model = model
         self._settings, self._length = Settings(candidates, k1, b), pair_length
         self._batch, self._precision, self._revision = Batch(encode_batch), encode_precision, revision
+        self.device: str | None = None
+        self._opened: dict[Path, PassageTexts | PassageTokens] = {}
         checkpoint.check(model, "cross", revision)
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Keep the passages' texts and index them for BM25, unless that was done. A second process waits."""
+        """Keep the passages' texts and index them for BM25, unless that was done. A second process waits.
+
+        Texts that a grid keeps are linked; :meth:`search` reads their token ids.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            texts = write(passages, folder / "texts")
+            texts = _kept(passages, folder / "texts")
         bm25.index_once(counted(texts, "indexing passages", "passages"), folder / candidates.BM25, key=texts.key)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates in the order of the model's raw scores."""
-        texts = PassageTexts(folder / "texts")
-        query_texts = dict(queries.select("query_id", "text").iter_rows())
-        for batch in batched(candidates.of(queries, folder, self._settings), QUERIES_AT_ONCE):
-            yield from self._ranked(query_texts, dict(batch), texts, depth)
-
-    def scores(self, pairs: list[tuple[str, str]]) -> Any:
-        """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""
-        from torch.nn import Identity
-
-        model = self._model
-        scores = self._batch.of(
-            model.device,
-            lambda size: model.predict(
-                pairs, batch_size=size, activation_fn=Identity(), show_progress_bar=False, convert_to_tensor=True
-            ),
+        texts = dict(queries.select("query_id", "text").iter_rows())
+        groups = (
+            ([(query, texts[query], passages) for query, passages in batch], folder, depth)
+            for batch in batched(candidates.of(queries, folder, self._settings), QUERIES_AT_ONCE)
         )
-        values = np.asarray(scores.float().cpu().numpy(), np.float32)
-        if values.ndim != 1:
+        self._contents(folder / "texts")  # tokenised before several processes read it
+        with devices.processes(self) as executor:
+            rank = self.rank if executor is None else partial(devices.call, "rank")
+            yield from chain.from_iterable(in_order(executor, rank, groups))
+
+    def rank(
+        self, queries: Sequence[tuple[str, str, list[str]]], folder: Path, depth: int
+    ) -> list[tuple[str, list[tuple[str, float]]]]:
+        """Queries with the best of their candidates, the best first; all pairs are scored together.
+
+        Args:
+            queries: the id of each, its text and its candidates.
+            folder: that :meth:`index` made.
+            depth: passages a query that are kept.
+        """
+        ids = list(chain.from_iterable(passages for _, _, passages in queries))
+        contents = self._contents(folder / "texts").of(ids) if ids else []
+        texts = chain.from_iterable(repeat(text, len(passages)) for _, text, passages in queries)
+        scores = iter(self.scores(list(zip(texts, contents, strict=True))).tolist() if ids else ())
+        return [
+            (query, best_first((passage, next(scores)) for passage in passages)[:depth])
+            for query, _, passages in queries
+        ]
+
+    def scores(self, pairs: Sequence[tuple[str, Content]]) -> Any:
+        """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""
+        return self._batch.of(self._model.device, lambda size: self._scores(pairs, size))
+
+    def _scores(self, pairs: Sequence[tuple[str, Content]], size: int) -> NDArray[np.float32]:
+        import torch
+
+        order, parts = [], []
+        lengths = [len(query) + len(passage) for query, passage in pairs]
+        for rows, features in batches(self._model, pairs, lengths, size, prompt=token_ids.prompt_of(self._model)):
+            parts.append(features["scores"].float())
+            order.append(rows)
+        values = torch.cat(parts).cpu().numpy()
+        if values.ndim > 1 and values.shape[1] > 1:
             raise UserError(f"{self.model}: gives {values.shape[1]} scores a pair; a re-ranker gives one")
         if not np.isfinite(values).all():
             raise UserError(f"{self.model}: gives NaN or infinity for a pair of texts")
-        return values
+        scores = np.empty(len(pairs), np.float32)
+        scores[np.concatenate(order)] = values.reshape(-1)
+        return scores
+
+    def _contents(self, folder: Path) -> PassageTexts | PassageTokens:
+        """The passages as the model reads them: as token ids, where a grid keeps their texts, else as texts."""
+        if folder not in self._opened:
+            texts = PassageTexts(folder)
+            prompt = token_ids.prompt_of(self._model)
+            self._opened = {folder: token_ids.stored(self._model, texts, prompt) if folder.is_symlink() else texts}
+        return self._opened[folder]
 
     @cached_property
     def _model(self) -> Any:
         from sentence_transformers import CrossEncoder
 
         with checkpoint.loading(self.model):
-            loaded = CrossEncoder(self.model, **checkpoint.pinned(self.model, self._revision), max_length=self._length)
+            pinned = checkpoint.pinned(self.model, self._revision)
+            loaded = CrossEncoder(self.model, device=self.device, max_length=self._length, **pinned)
         return _with_exact_head(to_precision(loaded, self._precision))
-
-    def _ranked(
-        self, query_texts: dict[str, str], candidates: dict[str, list[str]], texts: PassageTexts, depth: int
-    ) -> Hits:
-        ids = list(chain.from_iterable(candidates.values()))
-        queries = chain.from_iterable(repeat(query_texts[query], len(candidates[query])) for query in candidates)
-        scores = iter(self.scores(list(zip(queries, texts.of(ids), strict=True))).tolist() if ids else ())
-        for query, passages in candidates.items():
-            yield query, best_first((passage, next(scores)) for passage in passages)[:depth]
 
 
 def _with_exact_head(model: Any) -> Any:
@@ -114,3 +153,15 @@ def _with_exact_head(model: Any) -> Any:
     *_, head = (module for module in model.modules() if isinstance(module, Linear))
     head.float().register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
     return model
+
+
+def _kept(passages: Passages, folder: Path) -> PassageTexts:
+    """The texts in ``folder``: a link to where a grid keeps them, else a copy."""
+    if isinstance(passages, PassageTexts) and not folder.exists():
+        target = os.path.relpath(passages.folder.resolve(), folder.parent.resolve())
+        folder.symlink_to(target, target_is_directory=True)
+    if isinstance(passages, PassageTexts) and folder.samefile(passages.folder):
+        return PassageTexts(folder)
+    if folder.is_symlink():
+        folder.unlink()
+    return write(passages, folder)

@@ -1,6 +1,7 @@
 """One vector a text: bi-encoders."""
 
 import json
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from baselines.architectures import bare, checkpoint
-from baselines.architectures.encoding import Batch, set_lengths, to_precision
+from baselines.architectures import bare, checkpoint, devices, token_ids
+from baselines.architectures.encoding import Batch, check_store, precision_of, set_lengths, store_of, to_precision
 from eval_kit.errors import UserError
 from search import dense, shards
 from search.retriever import Hits, Passages
 
 SIMILARITIES = {"dot": False, "cosine": True}
 """Whether vectors are brought to unit length."""
-STORES = ("float32", "float16")
 
 
 class Dense:
@@ -36,8 +36,9 @@ class Dense:
         passage_length: tokens after which a passage is cut.
         tokenizer: Hub id or folder, for a bare checkpoint that comes without.
         encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
-        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
-        store: of the vectors on the disk: ``float32`` or ``float16``.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
+            and float32 on a CPU.
+        store: of the vectors on the disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
         revision: of the models on the Hub.
     """
 
@@ -55,21 +56,21 @@ class Dense:
         passage_length: int | None = None,
         tokenizer: str | None = None,
         encode_batch: int | None = None,
-        encode_precision: str = "float32",
-        store: str = "float32",
+        encode_precision: str | None = None,
+        store: str | None = None,
         revision: str | None = None,
     ) -> None:
         dense.check_kind(index)
         if similarity is not None and similarity not in SIMILARITIES:
             raise UserError(f"there is no similarity {similarity!r}; there are {', '.join(SIMILARITIES)}")
-        if store not in STORES:
-            raise UserError(f"vectors cannot be stored as {store!r}; there are {', '.join(STORES)}")
+        check_store(store)
         self.model, self.query_model = model, query_model or model
         self._kind, self._pooling, self._similarity = index, pooling, similarity
         self._prompts = {"query": query_prompt, "document": passage_prompt}
         self._lengths = {"query": query_length, "document": passage_length}
         self._tokenizer, self._batch, self._precision = tokenizer, Batch(encode_batch), encode_precision
         self._store, self._revision = store, revision
+        self.device: str | None = None
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
         for encoder in {self.model, self.query_model}:
             checkpoint.check(encoder, "dense", revision, pooled=pooling is not None)
@@ -78,11 +79,21 @@ class Dense:
     def identity(self) -> str:
         """Of everything that decides a passage's vector."""
         decides = [checkpoint.digest(self.model, self._revision), self._pooling, self._unit, self._prompts["document"]]
-        return json.dumps(["dense", *decides, self._lengths["document"], self._precision, self._store])
+        numbers = [precision_of(self._precision), store_of(self._store, self._precision)]
+        return json.dumps(["dense", *decides, self._lengths["document"], *numbers])
 
-    def encode_passages(self, texts: list[str]) -> shards.Arrays:
+    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
+        """The passages as the model reads them: as token ids, where those are kept, else as texts."""
+        if isinstance(self._passages, bare.Bare):
+            return passages
+        given = self._prompts["document"]
+        prompt = token_ids.prompt_of(self._passages) if given is None else given
+        return token_ids.stored(self._passages, passages, prompt)
+
+    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
         """``vectors``: (n, d), in the order of the texts."""
-        return {"vectors": self._encode(self._passages, texts, "document").astype(self._store, copy=False)}
+        store = store_of(self._store, self._precision)
+        return {"vectors": self._encode(self._passages, texts, "document").astype(store, copy=False)}
 
     def encode_queries(self, texts: list[str]) -> dense.Vectors:
         """(n, d) float32, in the order of the texts."""
@@ -91,7 +102,7 @@ class Dense:
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make its faiss index, if one is wanted."""
         self._opened.clear()
-        encoded = shards.write(passages, folder, self.encode_passages, self.identity)
+        encoded = devices.encode(self, passages, folder)
         dense.build(encoded, self._kind, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
@@ -122,7 +133,7 @@ class Dense:
 
     def _load(self, model: str) -> Any:
         if self._pooling in bare.FORMS:
-            plain = bare.Bare(model, self._pooling, self._tokenizer or model, self._revision)
+            plain = bare.Bare(model, self._pooling, self._tokenizer or model, self._revision, self.device)
             return to_precision(plain, self._precision)
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -130,17 +141,19 @@ class Dense:
         pinned = checkpoint.pinned(model, self._revision)
         with checkpoint.loading(model):
             if self._pooling is None:
-                loaded = SentenceTransformer(model, **pinned)
+                loaded = SentenceTransformer(model, device=self.device, **pinned)
             else:
                 transformer = Transformer(
                     model, model_kwargs=dict(pinned), processor_kwargs=dict(pinned), config_kwargs=dict(pinned)
                 )
                 pooling = Pooling(transformer.get_embedding_dimension(), self._pooling)
-                loaded = SentenceTransformer(modules=[transformer, pooling], similarity_fn_name="dot")
+                loaded = SentenceTransformer(
+                    modules=[transformer, pooling], similarity_fn_name="dot", device=self.device
+                )
         set_lengths(loaded, self._lengths)
         return to_precision(loaded, self._precision)
 
-    def _encode(self, model: Any, texts: list[str], role: str) -> NDArray[np.float32]:
+    def _encode(self, model: Any, texts: Sequence[Any], role: str) -> NDArray[np.float32]:
         def encode(batch: int) -> Any:
             if isinstance(model, bare.Bare):
                 return model.encode(texts, role, batch, self._lengths[role])

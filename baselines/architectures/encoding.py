@@ -1,14 +1,18 @@
-"""Settings that all encoders of sentence-transformers share."""
+"""Settings that all encoders of sentence-transformers share, and how they are run batch by batch."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 
 LOG = logging.getLogger(__name__)
 PRECISIONS = ("float32", "bfloat16", "float16")
+STORES = ("float32", "float16")
 
 
 @dataclass
@@ -37,17 +41,64 @@ class Batch:
             torch.cuda.empty_cache()
 
 
-def to_precision(model: Any, precision: str) -> Any:
-    """The model, its weights in ``float32``, ``bfloat16`` or ``float16``.
+def precision_of(name: str | None) -> str:
+    """The precision of a model's arithmetic: the one named, else ``float16`` on a GPU and ``float32`` on a CPU.
 
     Raises:
         UserError: an unknown precision.
     """
     import torch
 
-    if precision not in PRECISIONS:
-        raise UserError(f"there is no precision {precision!r}; there are {', '.join(PRECISIONS)}")
-    return model if precision == "float32" else model.to(getattr(torch, precision))
+    if name not in (None, *PRECISIONS):
+        raise UserError(f"there is no precision {name!r}; there are {', '.join(PRECISIONS)}")
+    return name or ("float16" if torch.cuda.is_available() else "float32")
+
+
+def to_precision(model: Any, precision: str | None) -> Any:
+    """The model, its weights in :func:`precision_of`."""
+    import torch
+
+    chosen = precision_of(precision)
+    return model if chosen == "float32" else model.to(getattr(torch, chosen))
+
+
+def store_of(name: str | None, precision: str | None) -> str:
+    """The type of vectors on the disk: the one named, else ``float16`` where the arithmetic has 16 bits too."""
+    return name or ("float32" if precision_of(precision) == "float32" else "float16")
+
+
+def check_store(name: str | None) -> None:
+    """Refuse a type that is not in ``STORES``."""
+    if name not in (None, *STORES):
+        raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(STORES)}")
+
+
+def batches(
+    model: Any, inputs: Sequence[Any], lengths: Sequence[int], size: int, **options: Any
+) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    """What a model makes of each batch, longest first; nothing waits for the GPU.
+
+    Args:
+        model: of sentence-transformers.
+        inputs: texts, token ids or pairs.
+        lengths: by which the inputs are sorted.
+        size: inputs in a batch.
+        options: of its ``preprocess``, of which ``task`` goes to the model too.
+
+    Yields:
+        Positions of the batch among the inputs, and the features that the model returns.
+    """
+    import torch
+    from sentence_transformers.util import batch_to_device
+
+    model.eval()
+    task = {"task": options["task"]} if "task" in options else {}
+    order = np.argsort([-length for length in lengths], kind="stable")
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        features = model.preprocess([inputs[row] for row in rows], **options)
+        with torch.inference_mode():
+            yield rows, model(batch_to_device(features, model.device), **task)
 
 
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:

@@ -1,20 +1,27 @@
 """One vector a token: ColBERT and its kin."""
 
 import json
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from baselines.architectures import checkpoint
-from baselines.architectures.encoding import Batch, set_lengths, to_precision
-from eval_kit.errors import UserError
+from baselines.architectures import checkpoint, devices, token_ids
+from baselines.architectures.encoding import (
+    Batch,
+    batches,
+    check_store,
+    precision_of,
+    set_lengths,
+    store_of,
+    to_precision,
+)
 from search import late, shards
 from search.retriever import Hits, Passages
-
-STORES = ("float32", "float16")
 
 
 class MultiVector:
@@ -27,8 +34,9 @@ class MultiVector:
             None for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
         encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
-        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
-        store: of the vectors on the disk: ``float32`` or ``float16``.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
+            and float32 on a CPU.
+        store: of the vectors on the disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
         revision: of the model on the Hub.
     """
 
@@ -40,17 +48,17 @@ class MultiVector:
         query_length: int | None = None,
         passage_length: int | None = None,
         encode_batch: int | None = None,
-        encode_precision: str = "float32",
-        store: str = "float32",
+        encode_precision: str | None = None,
+        store: str | None = None,
         revision: str | None = None,
     ) -> None:
         late.check_engine(engine)
-        if store not in STORES:
-            raise UserError(f"vectors cannot be stored as {store!r}; there are {', '.join(STORES)}")
+        check_store(store)
         self.model = model
         self._engine, self._batch, self._precision, self._store = engine, Batch(encode_batch), encode_precision, store
         self._lengths = {"query": query_length, "document": passage_length}
         self._revision = revision
+        self.device: str | None = None
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
         checkpoint.check(model, "multivector", revision)
 
@@ -58,25 +66,27 @@ class MultiVector:
     def identity(self) -> str:
         """Of everything that decides a passage's vectors."""
         weights = checkpoint.digest(self.model, self._revision)
-        return json.dumps(["multivector", weights, self._lengths["document"], self._precision, self._store])
+        numbers = [precision_of(self._precision), store_of(self._store, self._precision)]
+        return json.dumps(["multivector", weights, self._lengths["document"], *numbers])
 
-    def encode_passages(self, texts: list[str]) -> shards.Arrays:
+    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
+        """The passages as the model reads them: as token ids, where those are kept, else as texts."""
+        return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
+
+    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
         """``tokens`` (all tokens, d), one text's below the other's, and ``lengths`` (n,)."""
-        import torch
-
-        vectors = self._encode(texts, "document")
-        tokens = torch.cat(vectors).float().cpu().numpy().astype(self._store, copy=False)
-        return {"tokens": tokens, "lengths": np.array(list(map(len, vectors)), np.int32)}
+        vectors = self._encode(texts, "document", store_of(self._store, self._precision))
+        return {"tokens": np.concatenate(vectors), "lengths": np.array(list(map(len, vectors)), np.int32)}
 
     def encode_queries(self, texts: list[str]) -> late.Tokens:
         """For each text its vectors, (tokens, d) float32."""
-        return [tokens.float().cpu().numpy() for tokens in self._encode(texts, "query")]
+        return self._encode(texts, "query", "float32")
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
         self._opened.clear()
         index_share = late.PLAID_SHARE if self._engine == "plaid" else 0.0
-        encoded = shards.write(passages, folder, self.encode_passages, self.identity, index_share=index_share)
+        encoded = devices.encode(self, passages, folder, index_share)
         late.build(encoded, self._engine, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
@@ -96,17 +106,31 @@ class MultiVector:
         from sentence_transformers import MultiVectorEncoder
 
         with checkpoint.loading(self.model):
-            loaded = MultiVectorEncoder(self.model, **checkpoint.pinned(self.model, self._revision))
+            pinned = checkpoint.pinned(self.model, self._revision)
+            loaded = MultiVectorEncoder(self.model, device=self.device, **pinned)
         set_lengths(loaded, self._lengths)
         return to_precision(loaded, self._precision)
 
-    def _encode(self, texts: list[str], role: str) -> Any:
-        """For each text a tensor of its vectors."""
-        model = self._model
-        encode = model.encode_query if role == "query" else model.encode_document
-        return self._batch.of(
-            model.device, lambda size: encode(texts, batch_size=size, show_progress_bar=False, convert_to_numpy=False)
-        )
+    def _encode(self, texts: Sequence[shards.Content], role: str, store: str) -> list[NDArray[Any]]:
+        """For each text its vectors, (tokens, d) of the type ``store``."""
+        return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role, store))
+
+    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str, store: str) -> list[NDArray[Any]]:
+        """As sentence-transformers' ``encode``, which waits for the GPU once a text."""
+        import torch
+
+        prompt = token_ids.prompt_of(self._model, role)
+        order, tokens, lengths = [], [], []
+        for rows, features in batches(self._model, texts, list(map(len, texts)), size, prompt=prompt, task=role):
+            mask = features["attention_mask"].bool()
+            tokens.append(features["token_embeddings"][mask].to(getattr(torch, store)))
+            lengths.append(mask.sum(1))
+            order.append(rows)
+        if not order:
+            return []
+        ends = torch.cat(lengths).cumsum(0).tolist()
+        vectors = np.split(torch.cat(tokens).cpu().numpy(), ends[:-1])
+        return [vectors[position] for position in np.argsort(np.concatenate(order), kind="stable")]
 
     def _open(self, folder: Path) -> tuple[shards.Shards, Any]:
         if folder not in self._opened:

@@ -1,6 +1,7 @@
 """One weight a term of the vocabulary: SPLADE and its kin."""
 
 import json
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from baselines.architectures import checkpoint
-from baselines.architectures.encoding import Batch, set_lengths, to_precision
+from baselines.architectures import checkpoint, devices, token_ids
+from baselines.architectures.encoding import Batch, precision_of, set_lengths, to_precision
 from eval_kit.errors import UserError
 from search import impact, shards, sparse
 from search.retriever import Hits, Passages
@@ -26,7 +27,8 @@ class Sparse:
         query_length: tokens after which a query is cut; None for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
         encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
-        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
+            and float32 on a CPU.
         revision: of the model on the Hub.
     """
 
@@ -38,7 +40,7 @@ class Sparse:
         query_length: int | None = None,
         passage_length: int | None = None,
         encode_batch: int | None = None,
-        encode_precision: str = "float32",
+        encode_precision: str | None = None,
         revision: str | None = None,
     ) -> None:
         if engine not in ENGINES:
@@ -47,6 +49,7 @@ class Sparse:
         self._engine, self._batch, self._precision = engine, Batch(encode_batch), encode_precision
         self._lengths = {"query": query_length, "document": passage_length}
         self._revision = revision
+        self.device: str | None = None
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
         checkpoint.check(model, "sparse", revision)
 
@@ -54,9 +57,13 @@ class Sparse:
     def identity(self) -> str:
         """Of everything that decides a passage's weights."""
         weights = checkpoint.digest(self.model, self._revision)
-        return json.dumps(["postings", weights, self._lengths["document"], self._precision])
+        return json.dumps(["postings", weights, self._lengths["document"], precision_of(self._precision)])
 
-    def encode_passages(self, texts: list[str]) -> shards.Arrays:
+    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
+        """The passages as the model reads them: as token ids, where those are kept, else as texts."""
+        return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
+
+    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
         """The postings of the terms in the texts, which are numbered in their order."""
         return sparse.arrays_of(self._encode(texts, "document"))
 
@@ -67,7 +74,7 @@ class Sparse:
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the Lucene index, if one is wanted."""
         self._opened.clear()
-        encoded = shards.write(passages, folder, self.encode_passages, self.identity)
+        encoded = devices.encode(self, passages, folder)
         if self._engine == "lucene":
             impact.build(encoded, folder)
 
@@ -83,15 +90,16 @@ class Sparse:
         from sentence_transformers import SparseEncoder
 
         with checkpoint.loading(self.model):
-            loaded = SparseEncoder(self.model, **checkpoint.pinned(self.model, self._revision))
+            pinned = checkpoint.pinned(self.model, self._revision)
+            loaded = SparseEncoder(self.model, device=self.device, **pinned)
         set_lengths(loaded, self._lengths)
         return to_precision(loaded, self._precision)
 
-    def _encode(self, texts: list[str], role: str) -> Any:
+    def _encode(self, texts: Sequence[shards.Content], role: str) -> Any:
         """Batch by batch, longest first: a batch is as wide as the vocabulary until it is made sparse."""
         return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role))
 
-    def _encode_in(self, batch: int, texts: list[str], role: str) -> Any:
+    def _encode_in(self, batch: int, texts: Sequence[shards.Content], role: str) -> Any:
         from scipy.sparse import csr_matrix, vstack
 
         encode = self._model.encode_query if role == "query" else self._model.encode_document

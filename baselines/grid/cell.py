@@ -31,6 +31,8 @@ class Cell:
         options: of this system, from a checked config (:mod:`baselines.config`).
         root: folder of the grid; the cell's own lies below it, named by its digest.
         variations: full names of those that are searched too; they decide nothing about the model.
+        backbone_digest: of the backbone that the options name, if any: its commit on the Hub, or the sha256 of a
+            folder's files.
     """
 
     place: names.Cell
@@ -38,12 +40,19 @@ class Cell:
     options: Mapping[str, Any]
     root: Path
     variations: tuple[str, ...] = ()
+    backbone_digest: str | None = None
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over release, options, place and code version: cells with one digest have one result."""
-        decides = [self.release.digest, dict(self.options), self.place.file, __version__]
+        """sha256 over release, options, backbone, place and code version: cells with one digest have one result."""
+        decides = [self.release.digest, dict(self.options), self.backbone_digest, self.place.file, __version__]
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def backbone_commit(self) -> str | None:
+        """The commit of a backbone of the Hub; None for a folder, or one made on the spot."""
+        backbone = self.options.get("backbone")
+        return self.backbone_digest if isinstance(backbone, str) and not Path(backbone).is_dir() else None
 
     @property
     def folder(self) -> Path:

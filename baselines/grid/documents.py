@@ -7,11 +7,9 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from baselines import systems
-from baselines.architectures import checkpoint
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal
 from baselines.model_card import render
@@ -32,10 +30,8 @@ LIBRARIES = (
 def describe(cell: Cell) -> None:
     """Make the cell's folder and say in its ``cell.json`` what belongs there.
 
-    A backbone of the Hub is resolved to its commit here, once: the cell trains on it however often it is begun.
-
     Raises:
-        UserError: the folder cannot be made, or there is no such backbone.
+        UserError: the folder cannot be made.
     """
     path = cell.folder / "cell.json"
     if path.is_file():
@@ -44,23 +40,13 @@ def describe(cell: Cell) -> None:
         cell.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{cell.folder}: cannot be made: {error.strerror}") from error
-    backbone = cell.options.get("backbone")
-    commit = checkpoint.digest(backbone) if isinstance(backbone, str) and not Path(backbone).is_dir() else None
-    atomic.write_text(path, json.dumps(_description(cell) | {"backbone_commit": commit}, indent=1) + "\n")
-
-
-def commit_of(cell: Cell) -> str | None:
-    """The commit of the cell's backbone, as its ``cell.json`` has it; None for a folder or one made on the spot."""
-    path = cell.folder / "cell.json"
-    commit: str | None = json.loads(path.read_text(encoding="utf-8"))["backbone_commit"] if path.is_file() else None
-    return commit
+    atomic.write_text(path, json.dumps(_description(cell), indent=1) + "\n")
 
 
 def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
     """The ``done.json`` (schemas/cell.schema.json) of a cell whose run was scored."""
     [source] = scores.provenance["runs"]
     done = _description(cell) | {
-        "backbone_commit": commit_of(cell),
         "training": journal.facts["training"],
         "excluded": allowed(cell).excluded if "backbone" in cell.options else {},
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
@@ -122,6 +108,7 @@ def _description(cell: Cell) -> dict[str, Any]:
         "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
         "options": dict(cell.options),
         "code_version": __version__,
+        "backbone_commit": cell.backbone_commit,
     }
 
 

@@ -16,12 +16,13 @@ from baselines.grid.documents import conclude, conclusion, describe, write_card
 from baselines.grid.encodings import keep_encodings
 from baselines.grid.journal import Journal, Report, lock
 from baselines.training import torchrun
+from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.measures.score import score
 from eval_kit.runs import contamination, names, writer
 from search.passages import passages
-from search.retriever import Retriever, lines
+from search.retriever import Passages, Retriever, lines
 from search.shards import index_bytes
 
 QUERIES_AT_ONCE = 4_000
@@ -131,7 +132,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     train(cell, journal, processes)
     if not cell.searched:
         retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
-        index(cell, journal, lambda: retriever.index(passages(cell.release), systems.index_folder(cell)))
+        index(cell, journal, lambda: retriever.index(_passages(cell), systems.index_folder(cell)))
         with journal.stage("searching") as report:
             keep_encodings(cell, retriever)
             search(cell, retriever, report)
@@ -144,6 +145,11 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     shutil.rmtree(cell.own_index, ignore_errors=True)
     journal.finished()
     conclude(cell, done)
+
+
+def _passages(cell: Cell) -> Passages:
+    """The passages of a cell; a neural one reads the token ids that the grid keeps beside their texts."""
+    return passage_texts(cell) if "backbone" in cell.options else passages(cell.release)
 
 
 def _join(parts: Iterable[Path], run: Path) -> None:

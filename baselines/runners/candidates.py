@@ -7,8 +7,8 @@ from multiprocessing import get_context
 import polars as pl
 
 from baselines import systems
+from baselines.architectures.devices import end_with_parent
 from baselines.grid.cell import Cell
-from baselines.runners.local import end_with_parent
 from baselines.systems.bm25 import tuned
 from baselines.training.queries import passage_texts
 from eval_kit.console import counted

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from itertools import batched
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from baselines.architectures.devices import end_with_parent
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal, lock
 from baselines.grid.stages import Outcome, run_cell
@@ -154,18 +154,6 @@ def _serve(connection: Connection, processes: int) -> None:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
         connection.send(run_cell(cell, processes))
-
-
-def end_with_parent() -> None:
-    """End this process, whatever it is doing, when the one that started it has ended."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

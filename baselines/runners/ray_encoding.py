@@ -5,6 +5,7 @@ belong, so the folder is the same as one process would have made, and what a kil
 """
 
 import itertools
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal
 from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
+from baselines.training.queries import passage_texts
 from search import shards
-from search.passages import passages
 from search.retriever import Passages
 
 
@@ -25,7 +26,7 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
     def work(cell: Cell, journal: Journal) -> None:
         trained = (cell.place.system, str(cell.model), cell.options)
         folder = systems.index_folder(cell)
-        index(cell, journal, lambda: encode_with_ray(passages(cell.release), folder, *trained, gpus, threads))
+        index(cell, journal, lambda: encode_with_ray(passage_texts(cell), folder, *trained, gpus, threads))
 
     return attempt(cell, work)
 
@@ -36,7 +37,7 @@ def encode_with_ray(
     """Encode passages into the shards that ``index`` of the system's retriever would make.
 
     Args:
-        passages: read once; their texts are in Ray's object store until they are encoded.
+        passages: read once; they are in Ray's object store, as the model reads them, until they are encoded.
         folder: of the shards, seen by all machines.
         system: a name of :data:`baselines.systems.SYSTEMS` whose retriever encodes passages.
         model: its trained model.
@@ -50,9 +51,9 @@ def encode_with_ray(
     cluster: Any = ray
     folder.mkdir(parents=True, exist_ok=True)
     blocks = []
-    for number, batch in enumerate(itertools.batched(passages, shards.SHARD)):
-        ids, texts = zip(*batch, strict=True)
-        blocks.append(cluster.put(pa.table({"shard": [number] * len(batch), "id": ids, "text": texts})))
+    retriever: Any = systems.system(system).retriever(model, options)
+    for number, batch in enumerate(itertools.batched(retriever.as_read(passages), shards.SHARD)):
+        blocks.append(cluster.put(pa.table({"shard": [number], "passages": [pickle.dumps(batch)]})))
     resources = cluster.cluster_resources()
     most = int(resources.get("GPU", 0) / gpus if gpus else resources["CPU"] / threads)
     cluster.data.from_arrow_refs(blocks).map_batches(
@@ -77,8 +78,7 @@ class _Encoder:
 
     def __call__(self, block: Any) -> Any:
         """Encode one shard, unless it is there."""
-        batch = list(zip(block["id"].to_pylist(), block["text"].to_pylist(), strict=True))
-        number = block["shard"][0].as_py()
+        number, batch = block["shard"][0].as_py(), pickle.loads(block["passages"][0].as_py())
         encode, identity = self._retriever.encode_passages, self._retriever.identity
         shards.write_shard(self._folder, number, batch, encode, identity)
-        return block.select(["shard"]).slice(0, 1)
+        return block.select(["shard"])

@@ -10,6 +10,7 @@ from baselines.grid.journal import Report
 from baselines.training import early_stopping
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
+from baselines.training.grouping import by_length
 from baselines.training.losses import cached
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
@@ -49,6 +50,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             )
             pooling = Pooling(encoder.get_embedding_dimension(), "cls")
             model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
+        by_length(model)
+        contents = session.feed(model)
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: MarginMSELoss(model),
             "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),
@@ -64,7 +67,11 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             loss=cached(loss, mini_batch) if mini_batch else loss,
             dataset=session.dataset,
             evaluator=early_stopping.retrieval(
-                InformationRetrievalEvaluator, cell, score_functions={"dot": dot_score}, main_score_function="dot"
+                InformationRetrievalEvaluator,
+                cell,
+                contents,
+                score_functions={"dot": dot_score},
+                main_score_function="dot",
             ),
             metric=f"{early_stopping.NAME}_dot_{early_stopping.METRIC}",
             callbacks=session.callbacks,

@@ -75,6 +75,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 modules=[encoder, projection, mask, Normalize("token_embeddings")],
                 prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
             )
+        contents = session.feed(model)
         if options.get("distillation") == "margin_mse":
             if mini_batch:
                 raise UserError(f"{cell.place.file}: the GPU's memory does not hold a batch; set batch_size to less")
@@ -98,7 +99,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model=model,
             loss=loss,
             dataset=session.dataset,
-            evaluator=early_stopping.retrieval(MultiVectorInformationRetrievalEvaluator, cell),
+            evaluator=early_stopping.retrieval(MultiVectorInformationRetrievalEvaluator, cell, contents),
             metric=f"{early_stopping.NAME}_maxsim_{early_stopping.METRIC}",
             callbacks=session.callbacks,
         )

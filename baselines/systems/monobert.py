@@ -51,6 +51,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model = CrossEncoder(name, num_labels=1, max_length=options["pair_length"], **pinned)
         preprocess = model.preprocess
         model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # the only type that DDP looks into
+        contents = session.feed(model)
         loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else InBatch)(
             model,
             num_negatives=options.get("in_batch_negatives", 1),
@@ -63,7 +64,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model=model,
             loss=loss,
             dataset=session.dataset,
-            evaluator=early_stopping.reranking(CrossEncoderRerankingEvaluator, cell),
+            evaluator=early_stopping.reranking(CrossEncoderRerankingEvaluator, cell, contents),
             metric=f"{early_stopping.NAME}_{early_stopping.METRIC}",
             callbacks=session.callbacks,
         )

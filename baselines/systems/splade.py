@@ -16,12 +16,15 @@ from baselines.grid.journal import Report
 from baselines.training import early_stopping
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
+from baselines.training.grouping import by_length
 from baselines.training.losses import in_batch_pairwise
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, across_gpus
 from search.retriever import Retriever
 
 FLOPS_WARMUP = 1 / 3
+EVALUATED_AT_ONCE = 8_192
+"""Validation passages whose weights of all terms are in memory at once: 1 GB of 30,522 float32 each."""
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 IS_TRAINED = True
 SHARES_INDEX = False
@@ -31,7 +34,6 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.training.trainer.fit`."""
     from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
     from sentence_transformers.sparse_encoder.callbacks.splade_callbacks import SpladeRegularizerWeightSchedulerCallback
-    from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
     from sentence_transformers.sparse_encoder.losses import (
         CachedSpladeLoss,
         SparseDistillKLDivLoss,
@@ -57,6 +59,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model = SparseEncoder(
                 modules=[encoder, SpladePooling(options.get("pooling", "max"))], similarity_fn_name="dot"
             )
+        by_length(model)
+        contents = session.feed(model)
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: SparseMarginMSELoss(model),
             "kl": lambda: in_batch(SparseDistillKLDivLoss)(
@@ -83,7 +87,14 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model=model,
             loss=loss,
             dataset=session.dataset,
-            evaluator=early_stopping.retrieval(SparseInformationRetrievalEvaluator, cell),
+            evaluator=early_stopping.retrieval(
+                early_stopping.dense_rows(),
+                cell,
+                contents,
+                score_functions={"dot": dot_score},
+                main_score_function="dot",
+                corpus_chunk_size=EVALUATED_AT_ONCE,
+            ),
             metric=f"{early_stopping.NAME}_dot_{early_stopping.METRIC}",
             callbacks=[*session.callbacks, schedule],
         )

@@ -19,7 +19,6 @@ from typing import Any
 
 from baselines.architectures import checkpoint
 from baselines.grid.cell import Cell
-from baselines.grid.documents import commit_of
 from baselines.training.trainer import rank
 from eval_kit.files import atomic
 from search.passages import collection_key, passages
@@ -33,7 +32,7 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     """The transformer that a cell's training starts from.
 
     Args:
-        cell: with the options ``backbone`` and ``random_weights``; its ``cell.json`` names the commit.
+        cell: with the options ``backbone`` and ``random_weights``.
         texts: of the training queries; a small backbone learns their words too.
 
     Returns:
@@ -45,9 +44,8 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     chosen = cell.options["backbone"]
     if not isinstance(chosen, str):
         return _with_words(_small(cell, chosen), texts, _own_folder(cell)), {}
-    commit = commit_of(cell)
-    pinned = dict(checkpoint.pinned(chosen, commit))
-    checkpoint.kind(chosen, commit)  # says so if there is none
+    pinned = dict(checkpoint.pinned(chosen, cell.backbone_commit))
+    checkpoint.kind(chosen, cell.backbone_commit)  # says so if there is none
     return (_bare(cell, chosen, pinned), {}) if cell.options.get("random_weights", False) else (chosen, pinned)
 
 

@@ -14,10 +14,9 @@ from typing import Any
 import polars as pl
 
 from baselines.grid.cell import Cell
-from baselines.training.queries import Judged, Lookup, Mined
+from baselines.training.queries import Judged, Lookup, Mined, passage_texts
 from baselines.training.trainer import quiet, rank
 from eval_kit.files import atomic
-from search.passages import passages
 from search.retriever import Retriever
 
 DEPTH = 200
@@ -67,7 +66,7 @@ def _negatives(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Ope
     with quiet(), torch.random.fork_rng():
         model.save_pretrained(str(folder / "model"), create_model_card=False)
         retriever = opened(folder / "model")
-        retriever.index(passages(cell.release), folder / "index")
+        retriever.index(passage_texts(cell), folder / "index")
         mined = {}
         for query, hits in retriever.search(queries, folder / "index", depth):
             mined[query] = [passage for passage, _ in hits if passage not in judged.positives[query]]

@@ -19,6 +19,7 @@ from eval_kit.release import Release
 from eval_kit.shifts import TRAINED_FOR, Training
 from search.passages import collection_key, passages
 from search.texts import PassageTexts, is_written, write
+from search.tokens import PassageTokens
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -95,7 +96,7 @@ def passage_texts(cell: Cell) -> PassageTexts:
 
 
 def examples(cell: Cell, judged: Judged, lookup: "Lookup", count: int) -> "Dataset":
-    """Training examples: ``query``, ``positive``, ``negative_0`` ... as texts, and ``label`` if there is a teacher.
+    """Training examples: ``query``, ``positive``, ``negative_0`` ..., and ``label`` if there is a teacher.
 
     Every pair of a query and a relevant passage comes once, then again with other negatives, until there are ``count``
     examples or the negatives are used up. Which negatives an example has depends on the seed and the ids alone.
@@ -103,7 +104,7 @@ def examples(cell: Cell, judged: Judged, lookup: "Lookup", count: int) -> "Datas
     Args:
         cell: with the options ``negatives`` and ``negatives_from``, and the seed.
         judged: its training queries.
-        lookup: makes texts of ids.
+        lookup: makes texts or token ids of ids.
         count: how many examples the training will see.
     """
     from datasets import Dataset
@@ -117,11 +118,12 @@ type Mined = Mapping[str, Sequence[str]]
 
 @dataclass
 class Lookup:
-    """Turns a batch of ids into texts.
+    """Turns a batch of ids into what the model reads.
 
     Attributes:
         queries: texts by query id.
         texts: of the passages.
+        tokens: of the passages, where the model reads those.
         teacher: gives the labels.
         mined: take the place of a query's negatives.
         mined_next: replaces ``mined`` two batches from now, because the loader has already made the next batch.
@@ -130,11 +132,12 @@ class Lookup:
     queries: Mapping[str, str]
     texts: PassageTexts
     teacher: Teacher | None = None
+    tokens: PassageTokens | None = None
     mined: Mined | None = None
     mined_next: Mined | None = None
 
     def __call__(self, batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        """``query``, ``positive``, ``negative_0`` ... as ids → the same as texts, with ``label``."""
+        """``query``, ``positive``, ``negative_0`` ... as ids → the same as texts or token ids, with ``label``."""
         ids = [query.removeprefix(QUERY) for query in batch["query"]]
         columns: dict[str, list[Any]] = {"query": [self.queries[query] for query in ids]}
         passages = {name: column for name, column in batch.items() if name != "query"}
@@ -142,10 +145,10 @@ class Lookup:
             passages = self._with_mined(self.mined, ids, passages)
         if self.mined_next is not None:
             self.mined, self.mined_next = self.mined_next, None
-        for name, column in passages.items():
-            columns[name] = self.texts.of(column)
         if self.teacher is not None:
-            columns["label"] = self.teacher(columns["query"], [columns[name] for name in passages])
+            columns["label"] = self.teacher(columns["query"], [self.texts.of(column) for column in passages.values()])
+        for name, column in passages.items():
+            columns[name] = (self.tokens or self.texts).of(column)
         return columns
 
     @staticmethod

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from baselines.architectures import token_ids
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training.distillation import teacher
@@ -11,6 +12,8 @@ from baselines.training.mining import miner
 from baselines.training.queries import Lookup, examples, examples_a_step, passage_texts, steps, training
 from baselines.training.trainer import Build, fit
 from search.retriever import Retriever
+from search.texts import PassageTexts
+from search.tokens import PassageTokens
 
 type Opener = Callable[[str | Path, Mapping[str, Any]], Retriever]
 
@@ -20,7 +23,7 @@ class Session:
 
     Attributes:
         judged: the training queries with their passages.
-        dataset: the examples, with texts made as they are read.
+        dataset: the examples, with texts or token ids made as they are read.
         callbacks: mining, if the options want it.
         steps: updates of the weights.
     """
@@ -35,11 +38,18 @@ class Session:
         self.cell = cell
         self.judged = training(cell)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
-        lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options))
+        self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options))
         self.dataset = examples(cell, self.judged, lookup, self.steps * examples_a_step(cell))
         self.callbacks = []
         if "mine_every" in options:
             self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
+
+    def feed(self, model: Any) -> PassageTexts | PassageTokens:
+        """Have the dataset give the model its passages as it reads them, as token ids if it can, and return them."""
+        texts = self._lookup.texts
+        contents = token_ids.stored(model, texts, token_ids.prompt_of(model))
+        self._lookup.tokens = contents if isinstance(contents, PassageTokens) else None
+        return contents
 
     def train(self, build: Build, progress: Report | None) -> dict[str, Any]:
         """Fit, and add to the facts on how many queries."""

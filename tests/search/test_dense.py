@@ -13,7 +13,7 @@ from tiny_checkpoints import passages, texts, tiny
 from baselines.architectures import retriever
 from baselines.architectures.dense import Dense
 from eval_kit.errors import UserError
-from search import dense, shards
+from search import dense, resident, shards
 from search.shards import Shards
 
 QUERIES = pl.DataFrame({"query_id": [f"q{n}" for n in range(7)], "text": texts(7, 1, 6)})
@@ -49,8 +49,20 @@ def test_exact_is_brute_force_at_every_tie(device: str | None, data: st.DataObje
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "SHARD", data.draw(st.integers(1, 20)))
         patch.setattr(dense, "GROUP", data.draw(st.integers(1, 5)))
+        patch.setattr(dense, "BLOCK", data.draw(st.integers(1, 50)))
+        patch.setattr(resident, "room", lambda device: data.draw(st.sampled_from([0, np.inf])))
         stored = encoded(tmp_path_factory.mktemp("vectors"), vectors, ids)
-        assert list(dense.exact(queries, stored, depth, device)) == brute_force(queries, vectors, ids, depth)
+        for _ in range(2):  # the second time from the device, where there was room
+            assert list(dense.exact(queries, stored, depth, device)) == brute_force(queries, vectors, ids, depth)
+
+
+def test_an_index_that_fits_on_the_device_is_read_once(real, monkeypatch: pytest.MonkeyPatch):
+    stored, _, queries, _ = real
+    monkeypatch.setattr(resident, "room", lambda device: np.inf)
+    first = list(dense.exact(queries, stored, 100, "cpu"))
+    monkeypatch.setattr(Shards, "blocks", None)
+    assert list(dense.exact(queries, stored, 100, "cpu")) == first
+    stored.resident.clear()
 
 
 @pytest.fixture(scope="module")

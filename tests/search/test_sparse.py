@@ -13,7 +13,7 @@ from tiny_checkpoints import passages, texts, tiny
 
 from baselines.architectures.sparse import Sparse
 from eval_kit.errors import UserError
-from search import impact, shards, sparse
+from search import impact, resident, shards, sparse
 from search.shards import Shards
 
 QUERIES = pl.DataFrame({"query_id": [f"q{n}" for n in range(7)], "text": texts(7, 1, 6)})
@@ -52,9 +52,12 @@ def test_exact_is_brute_force_at_every_tie(device: str | None, data: st.DataObje
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "SHARD", data.draw(st.integers(1, 20)))
         patch.setattr(sparse, "GROUP", data.draw(st.integers(1, 4)))
+        patch.setattr(sparse, "BLOCK", data.draw(st.integers(1, 40)))
+        patch.setattr(resident, "room", lambda device: data.draw(st.sampled_from([0, np.inf])))
         stored = encoded(tmp_path_factory.mktemp("weights"), weights, ids)
-        found = list(sparse.exact(csr_matrix(queries), stored, depth, device))
-        assert found == brute_force(queries, weights, ids, depth)
+        for _ in range(2):  # the second time from the device, where there was room
+            found = list(sparse.exact(csr_matrix(queries), stored, depth, device))
+            assert found == brute_force(queries, weights, ids, depth)
 
 
 def test_lucene_ranks_by_the_rounded_weights(tmp_path: Path):

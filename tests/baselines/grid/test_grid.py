@@ -142,6 +142,13 @@ def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: 
     for other in (digests({"depth": 10, "k1": 1.0}), digests({"depth": 10, "k1": 0.9}, mini_release)):
         assert not first & other
     assert not first & digests({"depth": 10, "k1": 0.9}, seeds=(1,))
+    backbone = tmp_path / "backbone"
+    backbone.mkdir()
+    (backbone / "config.json").write_text("{}")
+    named = digests({"backbone": str(backbone)})
+    assert named == digests({"backbone": str(backbone)})
+    (backbone / "config.json").write_text('{"hidden_size": 2}')
+    assert not named & digests({"backbone": str(backbone)})
 
 
 def test_a_cell_goes_elsewhere_with_absolute_paths(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

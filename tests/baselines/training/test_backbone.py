@@ -87,7 +87,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 from baselines import systems
-from baselines.grid.documents import commit_of, describe
+from baselines.grid.documents import describe
 from eval_kit.release import open_release
 from tests.baselines.tiny_cells import tiny_cell
 
@@ -97,7 +97,7 @@ describe(cell)
 main.write_text("b" * 40)
 describe(cell)
 systems.system(system).train(cell)
-print(commit_of(cell))
+print(cell.backbone_commit)
 """
 
 

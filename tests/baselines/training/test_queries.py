@@ -175,11 +175,11 @@ def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_que
     trainable_release: Release, tmp_path: Path
 ) -> None:
     cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2)
-    made = retrieval(dict, cell)
+    made = retrieval(dict, cell, passage_texts(cell))
     judged = validation(trainable_release)
     assert set(made["queries"]) == set(trainable_release.table("validation", "validation")["query_id"])
     assert set(made["corpus"]) == {
         one for lists in (judged.positives, judged.negatives) for ids in lists.values() for one in ids
     }
     assert set.union(*made["relevant_docs"].values()) <= set(made["corpus"])
-    assert retrieval(dict, tiny_cell("biencoder", trainable_release, tmp_path)) is None
+    assert retrieval(dict, tiny_cell("biencoder", trainable_release, tmp_path), passage_texts(cell)) is None

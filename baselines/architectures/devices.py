@@ -1,0 +1,96 @@
+"""Encoding and re-ranking on every GPU that is visible: a process for each, with a model of its own.
+
+What a process is given (a shard of passages, the candidates of some queries) is the same however many there are, and so
+is the result.
+"""
+
+import copy
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property, partial
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from search import shards
+from search.retriever import Passages
+from search.texts import PassageTexts
+
+_retriever: Any = None
+"""Of this process, where it is one of several."""
+
+
+def visible() -> list[str]:
+    """The GPUs of this machine that this process may use, as torch names them."""
+    import torch
+
+    return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+
+
+def encode(retriever: Any, passages: Passages, folder: Path, index_share: float = 0.0) -> shards.Shards:
+    """Encode the passages that ``folder`` lacks, on every GPU; see :func:`search.shards.write`."""
+    contents = retriever.as_read(passages)
+    with processes(retriever, passages) as executor:
+        function = retriever.encode_passages if executor is None else partial(call, "encode_passages")
+        return shards.write(contents, folder, function, retriever.identity, index_share=index_share, executor=executor)
+
+
+@contextmanager
+def processes(retriever: Any, passages: Passages | None = None) -> Iterator[Executor | None]:
+    """A process for each GPU, in which :func:`call` reaches the retriever; None where there are not several GPUs.
+
+    Args:
+        retriever: whose attribute ``device`` says where its model is.
+        passages: that the processes will be given as the model reads them.
+    """
+    if len(names := visible()) < 2:
+        yield None
+        return
+    context = get_context("spawn")
+    devices = context.SimpleQueue()
+    for name in names:
+        devices.put(name)
+    texts = passages if isinstance(passages, PassageTexts) else None
+    arguments = (_unloaded(retriever), texts, devices)
+    with ProcessPoolExecutor(len(names), context, initializer=_begin, initargs=arguments) as executor:
+        yield executor
+
+
+def call(method: str, *arguments: Any) -> Any:
+    """Call a method of this process's retriever."""
+    return getattr(_retriever, method)(*arguments)
+
+
+def end_with_parent() -> None:
+    """End this process, whatever it is doing, when the one that started it has ended."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _begin(retriever: Any, texts: PassageTexts | None, devices: Any) -> None:
+    global _retriever
+    end_with_parent()
+    retriever.device = devices.get()
+    if texts is not None:
+        retriever.as_read(texts)  # its model takes token ids from now on
+    _retriever = retriever
+
+
+def _unloaded(retriever: Any) -> Any:
+    """The retriever without what it has loaded, small enough to be sent."""
+    small = copy.copy(retriever)
+    for name, attribute in vars(type(retriever)).items():
+        if isinstance(attribute, cached_property):
+            vars(small).pop(name, None)
+    small._opened = {}
+    return small

@@ -1,0 +1,46 @@
+"""Training batches embedded in groups of texts of similar length, so that little of what a model reads is padding.
+
+The batch stays what it was, and so do its embeddings and gradients (but for dropout's draws): only what is computed at
+once changes. Of 256 passages of MS MARCO, filled up to the longest, more than half of the tokens are padding.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GROUP = 32
+"""Texts embedded at once."""
+
+
+def by_length(model: Any) -> None:
+    """Have a model of one vector a text embed each training batch in groups, the texts in the order of their lengths.
+
+    It returns nothing but the vectors: accelerate would make a float32 copy of all else, as of SPLADE's logits.
+    """
+    import torch
+
+    whole = model.forward
+
+    def forward(features: dict[str, Any], **options: Any) -> dict[str, "Tensor"]:
+        def vectors(part: dict[str, Any]) -> "Tensor":
+            embedding: Tensor = whole(part, **options)["sentence_embedding"]
+            return embedding
+
+        mask = features.get("attention_mask")
+        if mask is None or not model.training or len(mask) <= GROUP or model.tokenizer.padding_side != "right":
+            return {"sentence_embedding": vectors(features)}
+        lengths, order = mask.sum(1).sort(stable=True)
+        widths = lengths.tolist()
+        groups = [
+            {name: _rows(value, rows, max(widths[start : start + GROUP])) for name, value in features.items()}
+            for start, rows in zip(range(0, len(order), GROUP), order.split(GROUP), strict=True)
+        ]
+        return {"sentence_embedding": torch.cat([vectors(group) for group in groups])[order.argsort()]}
+
+    model.forward = forward
+
+
+def _rows(value: Any, rows: "Tensor", width: int) -> Any:
+    """The rows of a tensor (texts, tokens) up to a width; other values as they are."""
+    return value[rows, :width] if getattr(value, "ndim", 0) == 2 else value

@@ -1,0 +1,46 @@
+"""Blocks of an index on the device that searches them: kept there from the first search on, where they fit."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from search.shards import Arrays, Shards
+
+SHARE = 0.7
+"""Of the GPU's free memory that an index may take; the rest is for scores."""
+
+
+def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arrays], Any]) -> Iterator[tuple[int, Any]]:
+    """The row of the first of so many passages, and what ``to_device`` makes of their arrays.
+
+    A GPU keeps the blocks where all fit into its memory, so that only the first search reads the disk.
+
+    Args:
+        shards: of the index; they hold what is kept.
+        passages: of a block.
+        device: of torch.
+        to_device: makes tensors on the device, which take no more bytes than the arrays.
+    """
+    kept: list[tuple[int, Any]] | None = shards.resident.get(str(device))
+    if kept is not None:
+        yield from kept
+        return
+    fits = _bytes(shards) <= room(device)
+    kept = []
+    for start, arrays in shards.blocks(passages):
+        block = to_device(arrays)
+        if fits:
+            kept.append((start, block))
+        yield start, block
+    if fits:
+        shards.resident[str(device)] = kept
+
+
+def room(device: Any) -> float:
+    """Bytes that an index may take on a device; none on a CPU, where the files are memory maps."""
+    import torch
+
+    return SHARE * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0.0
+
+
+def _bytes(shards: Shards) -> int:
+    return sum(shards.array(name).nbytes for name in shards.arrays if name not in ("ids", "lengths"))

