@@ -24,11 +24,11 @@ def against_all(averages: pl.DataFrame, performance: pl.DataFrame) -> pl.DataFra
         performance: from :func:`eval_kit.protocols.chameleons.chameleons`.
 
     Returns:
-        ``run``, ``set``, ``level``, ``all`` and ``value``.
+        ``run``, ``set``, ``level``, ``all`` and ``value``, of the runs that cover all queries, in their order.
     """
     everything = averages.filter(pl.col("measure") == "AP").select("run", all="mean")
     sets = performance.filter(pl.col("measure") == "AP").select("run", "set", "level", "value")
-    return sets.join(everything, on="run", maintain_order="left").select("run", "set", "level", "all", "value")
+    return everything.join(sets, on="run", maintain_order="left_right").select("run", "set", "level", "all", "value")
 
 
 def in_pairs(performance: pl.DataFrame) -> pl.DataFrame:

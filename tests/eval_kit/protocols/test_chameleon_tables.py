@@ -117,6 +117,7 @@ def test_the_figures_are_those_of_the_tables(published_release: Release, runs: d
     for row in document["figure_3"]:
         assert row["all"] == averages[row["run"]]["mean"]
         assert row["value"] == means[row["run"], row["set"], row["level"]]
+    assert list(dict.fromkeys(row["run"] for row in document["figure_3"])) == list(document["figure_1"])
     assert {row["set"] for row in document["figure_4"]} == set(SIZES)
     for row in document["figure_4"]:
         for which in ("first", "second"):
@@ -148,6 +149,10 @@ def test_a_run_of_the_sets_alone(published_release: Release, runs: dict[str, Pat
     assert figures.averages.is_empty() and figures.worst.is_empty() and figures.agreement.is_empty()
     whole = results([runs["weak"]], published_release).performance
     assert figures.performance.drop("run").equals(whole.drop("run"))
+    both = results([part, runs["strong"]], published_release).as_json()
+    assert {row["run"] for row in both["figure_3"]} == {"strong"}, (
+        "of the other run there is no figure over all queries"
+    )
 
 
 def test_the_command_on_the_published_sets(command: Run, published_release: Release, runs: dict[str, Path]) -> None:
