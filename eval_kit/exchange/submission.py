@@ -17,6 +17,7 @@ from eval_kit.files import strict_json
 from eval_kit.files.opening import is_file
 from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
+from eval_kit.runs.contamination import declaration
 from eval_kit.runs.covered_test_sets import covered
 from eval_kit.runs.names import Cell, cell_of
 from eval_kit.runs.ranks import rank_judged
@@ -200,7 +201,8 @@ def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
 
 
 def _unlisted(folder: Path, document: Mapping[str, Any]) -> list[str]:
-    listed = {folder / PurePosixPath(name) for _, name, _ in _entries(document)} | {folder / DOCUMENT}
+    runs = {folder / PurePosixPath(name) for _, name, _ in _entries(document)}
+    listed = runs | {folder / DOCUMENT} | set(map(declaration, runs))
     unlisted = sorted(path for path in folder.rglob("*") if is_file(path) and path not in listed)
     return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in unlisted]
 
