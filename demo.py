@@ -61,7 +61,7 @@ def demo(
     counts = f"{len(release.manifest['tables'])} tables, {len(release.manifest['test_sets'])} test sets"
     console.print(f"{release_folder}: {counts}, digest {release.digest[:16]}", highlight=False)
 
-    cells = grid.cells(options, release, folder / "grid", [shift])
+    cells = grid.cells(options, release, folder / "grid", [shift], benchmarks=False)
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
     runner = partial(local.run, workers=local.most_workers(1), threads=1)
     if failed := watched(cells, runner, Console(stderr=True)):

@@ -33,6 +33,7 @@ class Cell:
         variations: full names of those that are searched too; they decide nothing about the model.
         backbone_digest: of the backbone that the options name, if any: its commit on the Hub, or the sha256 of a
             folder's files.
+        benchmarks: whether dev and TREC DL are searched in the same run, besides the shift's own test queries.
     """
 
     place: names.Cell
@@ -41,12 +42,13 @@ class Cell:
     root: Path
     variations: tuple[str, ...] = ()
     backbone_digest: str | None = None
+    benchmarks: bool = True
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over release, options, backbone, place and code version: cells with one digest have one result."""
-        decides = [self.release.digest, dict(self.options), self.backbone_digest, self.place.file, __version__]
-        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+        """sha256 over all that decides the run: cells with one digest have one result."""
+        decides = [self.release.digest, dict(self.options), self.backbone_digest, self.place.file, self.benchmarks]
+        return hashlib.sha256(json.dumps([*decides, __version__], sort_keys=True).encode()).hexdigest()
 
     @property
     def backbone_commit(self) -> str | None:
@@ -120,7 +122,7 @@ class Cell:
         trained_for = TRAINED_FOR[self.place.shift]
         if not trained_for.test_tables(self.release):
             raise UserError(f"{self.release.folder}: holds no queries to test {self.place.shift} on")
-        tables = trained_for.searched_tables(self.release)
+        tables = (trained_for.searched_tables if self.benchmarks else trained_for.test_tables)(self.release)
         texts = [self.release.table(*table).select("query_id", "text") for table in tables]
         return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
 

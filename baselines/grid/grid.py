@@ -32,6 +32,7 @@ def cells(
     seeds: Sequence[int] = (0,),
     control: bool = False,
     variations: Sequence[str] = (),
+    benchmarks: bool = True,
 ) -> list[Cell]:
     """The cells of a grid: topic 5, wh 3, length 2, ReSTTest 5 and ReSTrain two for each size, for each system.
 
@@ -44,6 +45,7 @@ def cells(
         control: whether each trained system is also trained on all queries, for :mod:`eval_kit.protocols.benchmarks`.
         variations: names as :func:`baselines.search.varied` takes them; each cell searches those of its test sets.
             ``all`` may be none.
+        benchmarks: whether every cell also searches dev and TREC DL.
 
     Raises:
         UserError: the release does not hold a shift or a variation, or there is no backbone of a name in the options.
@@ -61,7 +63,7 @@ def cells(
         for part, system in itertools.product(shift.parts(release), options):
             if shift is not CONTROL or is_trained(system):
                 cell_name, backbone = names.Cell(system, name, part, seed), digests.get(named.get(system))
-                grid.append(Cell(cell_name, release, options[system], root, searched, backbone))
+                grid.append(Cell(cell_name, release, options[system], root, searched, backbone, benchmarks))
     return grid
 
 

@@ -34,6 +34,7 @@ def options(release_folder: Path) -> dict[str, dict[str, object]]:
     small = {"neural": {}, "systems": {}}
     for name, own in config.load("mini").items():
         small["systems"][name] = own if name == "bm25" else {**own, **SMALL, **STEPS}
+    small["systems"]["monobert"] |= {"candidates": 5}
     for name in VARIANTS:
         more = {"mine_every": 2, "mine_depth": 5} if name == "biencoder-star" else {"negatives": 3}
         small["systems"][name] = small["systems"]["biencoder"] | more

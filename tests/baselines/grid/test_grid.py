@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 
@@ -110,6 +111,18 @@ def test_a_config_asks_for_what_a_release_may_lack(mini_release: Release, tmp_pa
     grid = cells({"splade": {"depth": 10}}, bare, tmp_path, shifts=["wh"], control=True, variations=["all"])
     assert {(cell.place.shift, cell.variations) for cell in grid} == {("wh", ())}
     assert set(grid[0].test_queries()["query_id"]) == set(mini_release.table("wh", "test")["query_id"])
+
+
+def test_the_demo_leaves_the_benchmarks_out(mini_release: Release, tmp_path: Path):
+    with_them, without = (
+        cells({"splade": {"depth": 10}}, mini_release, tmp_path, shifts=["wh"], benchmarks=benchmarks)[0]
+        for benchmarks in (True, False)
+    )
+    benchmarks = pl.concat(mini_release.test_sets[name].queries for name in ("dev", "dl19", "dl20"))
+    own = set(mini_release.table("wh", "test")["query_id"])
+    assert set(with_them.test_queries()["query_id"]) == own | set(benchmarks)
+    assert set(without.test_queries()["query_id"]) == own
+    assert with_them.digest != without.digest
 
 
 def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_path: Path):
