@@ -16,6 +16,7 @@ QUERIES_mini := 2500
 QUERIES_mini-long := 10000
 LITE := $(filter day,$(CONFIG))
 T ?=
+MINUTES ?= 10
 RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BENCH ?= scoring variations shifts baselines
 GRID ?= grid-$(CONFIG)
@@ -26,7 +27,7 @@ TAG ?=
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint format docs release baselines reproduce publish bench rehearsal gpu-check lock clean
+.PHONY: help demo test test-slow fuzz test-all lint format docs release baselines reproduce publish bench rehearsal gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -51,6 +52,10 @@ test: $(READY)  ## run the tests but the slow ones (T=tests/eval_kit: a part)
 
 test-slow: $(READY)  ## run the slow tests: kills, Ray, torchrun, publishing's faults
 	@$(PYTEST) -m slow $(T)
+
+fuzz: $(READY)  ## hostile inputs by chance, against the contract of docs/security.md, for MINUTES=n
+	@end=$$(( $$(date +%s) + $(MINUTES) * 60 )); while test "$$(date +%s)" -lt "$$end"; do \
+		FUZZ_EXAMPLES=100 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz || exit; done
 
 test-all: test test-slow  ## run all tests
 

@@ -54,7 +54,7 @@ def documents(draw: st.DrawFn, base: Any) -> bytes:
         elif how == "nest":
             holder[key] = json.loads("[" * 100 + "]" * 100)
         else:
-            holder[key] = draw(st.sampled_from(VALUES))
+            holder[key] = copy.deepcopy(draw(st.sampled_from(VALUES)))
         if not list(_holders(document)):
             break
     text = json.dumps(document).encode()

@@ -14,16 +14,17 @@ import numpy as np
 import polars as pl
 import pytest
 import zstandard
-from contract import keeps_the_contract
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from strange import documents, texts
 
 from eval_kit.cli import app
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.digests import file_sha256, release_digest
+from eval_kit.measures.score import score
 from eval_kit.release import open_release
 from eval_kit.stats import vectors
+from tests.fuzz.contract import keeps_the_contract
+from tests.fuzz.strange import documents, texts
 
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
 config = pytest.importorskip("baselines.config", exc_type=ImportError)
@@ -99,6 +100,9 @@ def folder(tmp_path_factory) -> Path:
     np.save(folder / "vectors.npy", np.eye(4, 3, dtype=np.float32))
     (folder / "vectors.ids.txt").write_text("1\n2\n10\n30\n")
     pl.DataFrame({"query_id": ["1", "2"], "vector": [[1.0, 2.0], [0.5, 0.5]]}).write_parquet(folder / "v.parquet")
+    scored = score([folder / "run.trec"], opened)
+    (folder / "scores.json").write_text(json.dumps(scored.as_json()))
+    (folder / "scores.tsv").write_text(scored.per_query().write_csv(separator="\t"))
     return folder
 
 
@@ -232,27 +236,11 @@ def test_configs(folder: Path, data: st.DataObject, name: str):
 @fuzz
 @given(data=st.data())
 def test_scores_to_compare(folder: Path, data: st.DataObject):
-    document, table = folder / "scores.json", folder / "scores.tsv"
-    arguments = [
-        "score",
-        folder / "run.trec",
-        "--release",
-        folder / "release",
-        "--json",
-        document,
-        "--per-query",
-        table,
-    ]
-    with pytest.raises(SystemExit):
-        app([*map(str, arguments)])
-    try:
-        path = data.draw(st.sampled_from([document, table]))
-        base = path.read_bytes()
-        with Swapped(path, data.draw(texts(base) if path == table else documents(json.loads(base)))):
-            kit(folder, "compare", document, folder / "run.trec", "--release", folder / "release", "--format", "csv")
-    finally:
-        document.unlink()
-        table.unlink()
+    path = folder / data.draw(st.sampled_from(["scores.json", "scores.tsv"]))
+    base = path.read_bytes()
+    with Swapped(path, data.draw(texts(base) if path.suffix == ".tsv" else documents(json.loads(base)))):
+        runs = [folder / "scores.json", folder / "run.trec"]
+        kit(folder, "compare", *runs, "--release", folder / "release", "--format", "csv")
 
 
 @fuzz

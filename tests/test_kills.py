@@ -1,0 +1,112 @@
+"""SIGKILL at random moments: what is run again ends with the bytes of an undisturbed run.
+
+A handful of kills by default, one a command; for more: ``KILLS=50 make test-slow T=tests/test_kills.py``.
+"""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from eval_kit.release import open_release
+
+pytestmark = pytest.mark.slow
+
+KILLS = int(os.environ.get("KILLS", 6))
+COMMANDS = {
+    name: line.split()
+    for name, line in {
+        "build": "builder build mini --queries 500 --out out/release",
+        "negatives": "builder negatives release --depth 50 --sample 10 --cache cache --threads 1",
+        "pack": "builder pack release --out out",
+        "export": "builder export release --format trec --out out/export",
+        "report": "eval_kit report s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --out out/report.html",
+        "leaderboard": "eval_kit leaderboard board --release release --out out/board.html",
+    }.items()
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that the commands read: a release, the runs of a grid on it, and a submission of them."""
+    folder = tmp_path_factory.mktemp("kills") / "prepared"
+    (folder / "out").mkdir(parents=True)
+    subprocess.run([sys.executable, "-m", *COMMANDS["build"]], cwd=folder, check=True, capture_output=True)
+    (folder / "out/release").rename(folder / "release")
+    release = open_release(folder / "release")
+    wh = [test_set for name, test_set in release.test_sets.items() if name.startswith("wh.")]
+    queries = sorted({query for test_set in wh for query in test_set.queries})
+    submission = folder / "board" / "s"
+    submission.mkdir(parents=True)
+    runs = [f"s.wh.{part}.trec" for part in ("wha", "how", "who")]
+    for run in runs:
+        lines = (f"{query} Q0 {random.Random(run + query).randrange(500)} 1 1.0 t\n" for query in queries)
+        (folder / run).write_text("".join(lines))
+        shutil.copy(folder / run, submission)
+    document = {
+        "system": "s",
+        "team": "t",
+        "architecture": "dense",
+        "training_data": ["x"],
+        "licence": "MIT",
+        "release": {"version": release.version, "digest": release.digest},
+        "runs": [{"file": run} for run in runs],
+    }
+    (submission / "submission.json").write_text(json.dumps(document))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(prepared: Path) -> dict[str, tuple[dict[str, bytes], float]]:
+    """What each command leaves, and how many seconds it takes; filled as it is needed."""
+    return {}
+
+
+def begin(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *command], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+def finish(command: Sequence[str], folder: Path) -> None:
+    _, said = (process := begin(command, folder)).communicate(timeout=300)
+    assert process.returncode == 0, said.decode()
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    """Every file that a command leaves, without caches and the locks that stay."""
+    paths = [path for top in ("out", "release") for path in sorted((folder / top).rglob("*"))]
+    paths += [path for path in folder.iterdir() if path.name.startswith(".")]
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file() and path.suffix != ".lock"
+    }
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
+    number: int, prepared: Path, undisturbed: dict[str, tuple[dict[str, bytes], float]], tmp_path: Path
+):
+    name = list(COMMANDS)[number % len(COMMANDS)]
+    command = COMMANDS[name]
+    if name not in undisturbed:
+        whole = shutil.copytree(prepared, tmp_path / "whole")
+        begun = time.monotonic()
+        finish(command, whole)
+        undisturbed[name] = left(whole), time.monotonic() - begun
+    expected, seconds = undisturbed[name]
+    folder = shutil.copytree(prepared, tmp_path / "killed")
+    process = begin(command, folder)
+    time.sleep(random.Random(number).uniform(0.2, 1.0) * seconds)
+    process.kill()
+    process.communicate()
+    finish(command, folder)
+    found = left(folder)
+    assert sorted(found) == sorted(expected)
+    assert [path for path in expected if found[path] != expected[path]] == []
