@@ -8,6 +8,7 @@ import atexit
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -57,11 +58,11 @@ def _server(modules: Sequence[str]) -> str:
     folder = tempfile.TemporaryDirectory()
     address = str(Path(folder.name, "server"))
     process = subprocess.Popen(
-        [sys.executable, __file__, address, *modules], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        [sys.executable, __file__, address, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout and process.stdout.readline() == b"listening\n"
     atexit.register(folder.cleanup)
-    atexit.register(process.kill)
+    atexit.register(process.terminate)
     return address
 
 
@@ -77,6 +78,8 @@ def _serve(address: str, modules: Sequence[str]) -> None:
         server.listen(64)
         print("listening", flush=True)
         while True:
+            if sys.stdin in select.select([server, sys.stdin], [], [])[0]:
+                return  # the tests have ended
             connection, _ = server.accept()
             if os.fork() == 0:
                 break
@@ -89,7 +92,7 @@ def _serve(address: str, modules: Sequence[str]) -> None:
         connection.sendall(os.waitstatus_to_exitcode(os.waitpid(client, 0)[1]).to_bytes(4, signed=True))
         os._exit(0)
     connection.close()
-    for number, file in enumerate(files, 1):
+    for number, file in enumerate([os.open(os.devnull, os.O_RDONLY), *files]):
         os.dup2(file, number)
     os.environ.clear()
     os.environ.update(environment)
