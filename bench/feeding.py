@@ -37,6 +37,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--out", type=Path, default=RESULTS / "feeding.json")
     given = parser.parse_args()
+    if not (given.slice / "collection.tsv").is_file():
+        parser.error(f"{given.slice}: holds no collection.tsv")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     with tempfile.TemporaryDirectory() as folder:
         measured = _measure(given.slice / "collection.tsv", Path(folder), given.seconds)

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from baselines import checkpoints
+from baselines.architectures import checkpoint
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -31,9 +32,8 @@ class Cell:
         options: of this system, from a checked config (:mod:`baselines.config`).
         root: folder of the grid; the cell's own lies below it, named by its digest.
         variations: full names of those that are searched too; they decide nothing about the model.
-        backbone_digest: of the backbone that the options name, if any: its commit on the Hub, or the sha256 of a
-            folder's files.
         benchmarks: whether dev and TREC DL are searched in the same run, besides the shift's own test queries.
+        resolved: the :attr:`backbone_digest`, where another process has looked it up.
     """
 
     place: names.Cell
@@ -41,8 +41,18 @@ class Cell:
     options: Mapping[str, Any]
     root: Path
     variations: tuple[str, ...] = ()
-    backbone_digest: str | None = None
     benchmarks: bool = True
+    resolved: str | None = None
+
+    @cached_property
+    def backbone_digest(self) -> str | None:
+        """Of the backbone that the options name, if any: its commit on the Hub, or the sha256 of a folder's files.
+
+        Raises:
+            UserError: there is no such backbone.
+        """
+        backbone = self.options.get("backbone")
+        return self.resolved or (checkpoint.digest(backbone) if isinstance(backbone, str) else None)
 
     @cached_property
     def digest(self) -> str:
@@ -151,4 +161,4 @@ class Cell:
     def portable(self) -> "Cell":
         """The cell for a process elsewhere: absolute paths, and no tables that the release has read so far."""
         release = Release(self.release.folder.resolve(), self.release.manifest)
-        return dataclasses.replace(self, release=release, root=self.root.resolve())
+        return dataclasses.replace(self, release=release, root=self.root.resolve(), resolved=self.backbone_digest)

@@ -31,7 +31,7 @@ def describe(cell: Cell) -> None:
     """Make the cell's folder and say in its ``cell.json`` what belongs there.
 
     Raises:
-        UserError: the folder cannot be made.
+        UserError: the folder cannot be made, or there is no such backbone.
     """
     path = cell.folder / "cell.json"
     if path.is_file():

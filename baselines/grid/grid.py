@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from baselines.architectures import checkpoint
 from baselines.grid.cell import Cell
 from baselines.grid.documents import describe
 from baselines.grid.journal import in_use
@@ -48,13 +47,11 @@ def cells(
         benchmarks: whether every cell also searches dev and TREC DL.
 
     Raises:
-        UserError: the release does not hold a shift or a variation, or there is no backbone of a name in the options.
+        UserError: the release does not hold a shift or a variation.
     """
     chosen = list(shifts or [shift for shift in SHIFTS if shift in release.configs])
     names_of_variations = list(release.variations) if "all" in variations else varied(release, variations, [])
     worded = [release.variations[name] for name in names_of_variations]
-    named = {name: own["backbone"] for name, own in options.items() if isinstance(own.get("backbone"), str)}
-    digests = {backbone: checkpoint.digest(backbone) for backbone in set(named.values())}
     grid = []
     for seed, name in itertools.product(seeds, [*chosen, *([CONTROL.name] if control else [])]):
         shift = TRAINED_FOR[name]
@@ -62,8 +59,8 @@ def cells(
         searched = tuple(variation.full_name for variation in worded if variation.base in test_sets)
         for part, system in itertools.product(shift.parts(release), options):
             if shift is not CONTROL or is_trained(system):
-                cell_name, backbone = names.Cell(system, name, part, seed), digests.get(named.get(system))
-                grid.append(Cell(cell_name, release, options[system], root, searched, backbone, benchmarks))
+                cell_name = names.Cell(system, name, part, seed)
+                grid.append(Cell(cell_name, release, options[system], root, searched, benchmarks))
     return grid
 
 

@@ -17,7 +17,7 @@ from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
 from baselines.training.queries import passage_texts
 from search import shards
-from search.retriever import Passages
+from search.texts import PassageTexts
 
 
 def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
@@ -32,12 +32,12 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
 
 
 def encode_with_ray(
-    passages: Passages, folder: Path, system: str, model: str, options: Mapping[str, Any], gpus: float, threads: int
+    passages: PassageTexts, folder: Path, system: str, model: str, options: Mapping[str, Any], gpus: float, threads: int
 ) -> None:
     """Encode passages into the shards that ``index`` of the system's retriever would make.
 
     Args:
-        passages: read once; they are in Ray's object store, as the model reads them, until they are encoded.
+        passages: seen by all machines; as the model reads them they are in Ray's object store until they are encoded.
         folder: of the shards, seen by all machines.
         system: a name of :data:`baselines.systems.SYSTEMS` whose retriever encodes passages.
         model: its trained model.
@@ -58,7 +58,7 @@ def encode_with_ray(
     most = int(resources.get("GPU", 0) / gpus if gpus else resources["CPU"] / threads)
     cluster.data.from_arrow_refs(blocks).map_batches(
         _Encoder,
-        fn_constructor_args=(folder, system, model, dict(options)),
+        fn_constructor_args=(folder, system, model, dict(options), passages),
         batch_size=None,
         batch_format="pyarrow",
         concurrency=(1, max(1, min(most, len(blocks)))),
@@ -72,9 +72,12 @@ def encode_with_ray(
 class _Encoder:
     """An actor: the model, loaded once."""
 
-    def __init__(self, folder: Path, system: str, model: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, system: str, model: str, options: Mapping[str, Any], passages: PassageTexts
+    ) -> None:
         self._folder = folder
         self._retriever: Any = systems.system(system).retriever(model, options)
+        self._retriever.as_read(passages)  # its model takes token ids from now on
 
     def __call__(self, block: Any) -> Any:
         """Encode one shard, unless it is there."""

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from baselines import config
-from baselines.architectures import checkpoint
 from baselines.grid.cell import Cell
 from eval_kit.release import Release
 from eval_kit.runs import names as cells
@@ -20,6 +19,4 @@ def tiny_cell(
     chosen = {**config.load("mini")[system], **(SMALL if system != "bm25" else {}), **options}
     kept = {name: value for name, value in chosen.items() if value is not None}
     checked = config.checked({"systems": {system: kept}}, "test")[system]
-    backbone = checked.get("backbone")
-    digest = checkpoint.digest(backbone) if isinstance(backbone, str) else None
-    return Cell(cells.Cell(system, *place), release, checked, root, backbone_digest=digest)
+    return Cell(cells.Cell(system, *place), release, checked, root)

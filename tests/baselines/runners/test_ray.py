@@ -21,9 +21,9 @@ from baselines.grid.cell import Cell
 from baselines.grid.grid import cells, run
 from baselines.runners import local
 from baselines.systems import system
+from baselines.training.queries import passage_texts
 from eval_kit.release import Release
 from search import shards
-from search.passages import passages
 from tests.baselines.grids import small_release, until
 
 pytestmark = pytest.mark.slow
@@ -48,12 +48,11 @@ import json, sys
 from pathlib import Path
 from search import shards
 from baselines.runners import ray, ray_encoding
-from search.passages import passages
-from eval_kit.release import open_release
+from search.texts import PassageTexts
 shards.SHARD = 300
 ray.connect()
-release, folder, model, options = sys.argv[1:]
-texts = passages(open_release(release))
+texts, folder, model, options = sys.argv[1:]
+texts = PassageTexts(Path(texts))
 ray_encoding.encode_with_ray(texts, Path(folder), "biencoder", model, json.loads(options), gpus=0, threads=1)
 """
 
@@ -111,11 +110,12 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
     monkeypatch.setattr(shards, "SHARD", 300)
     trained = next(cell for cell in by_local if cell.place.system == "biencoder")
     options = json.dumps(trained.options)
-    assert driver(nodes, ENCODING, release.folder, tmp_path / "ray", trained.model, options).wait() == 0
+    kept = passage_texts(trained)
+    assert driver(nodes, ENCODING, kept.folder, tmp_path / "ray", trained.model, options).wait() == 0
     retriever = system("biencoder").retriever(trained.model, trained.options)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    retriever.index(passages(release), tmp_path / "alone")
+    retriever.index(kept, tmp_path / "alone")
     torch.set_num_threads(threads)
     ray, alone = shards.read(tmp_path / "ray"), shards.read(tmp_path / "alone")
     assert len(ray.counts) > 2
@@ -123,7 +123,7 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
     for (_, mine), (_, theirs) in zip(ray, alone, strict=True):
         np.testing.assert_array_equal(mine["vectors"], theirs["vectors"])
     before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy"))
-    retriever.index(passages(release), tmp_path / "ray")
+    retriever.index(kept, tmp_path / "ray")
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy")) == before
 
 
