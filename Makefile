@@ -71,7 +71,7 @@ format: $(READY)  ## let ruff rewrite the code
 
 docs: $(READY)  ## build the documentation into build/docs; a broken link or a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "build/docs/index.html"
+	@echo "build/docs/index.html (its search needs a server: python3 -m http.server -d build/docs)"
 
 release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR, PREVIOUS=RELEASE)
 	@$(BIN)/python -m builder build --from published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)

@@ -94,7 +94,7 @@ def _api() -> str:
 
 def _measures() -> str:
     parts = ["# Measures", inspect.getdoc(definitions) or ""]
-    for kind in definitions._KINDS.values():
+    for kind in definitions.KINDS.values():
         facts = ["lower is better" if kind.lower_is_better else "higher is better", f"unit: {kind.unit.name}"]
         facts.append("needs a cutoff" if kind.needs_cutoff else "with or without a cutoff")
         example = f"`{kind.name}@10`{f', `{kind.name}(rel=2)@10`' if kind.takes_grade else ''}"

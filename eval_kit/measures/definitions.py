@@ -108,12 +108,12 @@ def parse(name: str) -> Measure:
         UserError: an unknown measure, one that lacks the cutoff it needs, or one with a grade that it cannot have.
     """
     match = _NAME.fullmatch(name)
-    if not match or match["kind"] not in _KINDS:
+    if not match or match["kind"] not in KINDS:
         raise UserError(
-            f"unknown measure {name[:40]!r}; there are {', '.join(_KINDS)}, as RR@10 or R(rel=2)@100, "
+            f"unknown measure {name[:40]!r}; there are {', '.join(KINDS)}, as RR@10 or R(rel=2)@100, "
             "with grades up to 999 and cutoffs up to 9,999,999"
         )
-    kind = _KINDS[match["kind"]]
+    kind = KINDS[match["kind"]]
     if match["grade"] and not kind.takes_grade:
         raise UserError(f"the measure {name!r} cannot have a (rel=): {kind.name} takes every grade")
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
@@ -276,7 +276,7 @@ def _gain(judged: pl.LazyFrame, name: str) -> pl.LazyFrame:
     return judged.group_by("query_id").agg(gain.sum().alias(name))
 
 
-_KINDS = {
+KINDS = {
     kind.name: kind
     for kind in (
         Kind("RR", _reciprocal_rank, ranks_from_value=True, ecir_percent=True),
@@ -290,5 +290,6 @@ _KINDS = {
         Kind("ASL", _search_length, PASSAGES, lower_is_better=True, needs_cutoff=True, bounded_by_cutoff=True),
     )
 }
-LOWER_IS_BETTER = tuple(kind.name for kind in _KINDS.values() if kind.lower_is_better)
+"""Every kind of measure, by name."""
+LOWER_IS_BETTER = tuple(kind.name for kind in KINDS.values() if kind.lower_is_better)
 """The kinds of measure of which lower is better."""
