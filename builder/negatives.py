@@ -104,8 +104,8 @@ def training_queries(release: Release) -> pl.DataFrame:
     without = queries.filter(pl.col("text").is_null())["query_id"]
     if len(without):
         raise UserError(
-            f"{release.folder}: {len(without):,} of {queries.height:,} training queries have no text (first "
-            f"{without[0]}); a complete release is needed"
+            f"{release.folder}: {len(without):,} of {queries.height:,} training queries have no text, "
+            f"query {without[0]} first; a complete release is needed"
         )
     return queries
 

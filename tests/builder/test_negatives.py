@@ -244,7 +244,7 @@ def test_queries_without_text(bare: Path, tmp_path: Path) -> None:
     query_id = table["query_id"][0]
     blank = table.with_columns(pl.when(pl.col("query_id") != query_id).then("text").alias("text"))
     alone = {**release.manifest, "tables": [one for one in release.manifest["tables"] if one["config"] == "topic"]}
-    with pytest.raises(UserError, match=rf"1 of {table.height} training queries have no text \(first {query_id}\)"):
+    with pytest.raises(UserError, match=rf"1 of {table.height} training queries have no text, query {query_id} first"):
         negatives.training_queries(Release(bare, alone, {("topic", "train"): blank}))
 
 

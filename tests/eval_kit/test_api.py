@@ -65,6 +65,17 @@ def test_an_unnamed_run_and_a_list(run, published_release):
     assert {figure.run for figure in eval_kit.score([frame, run], published_release).figures} == {"run1", "tas-b.dl19"}
 
 
+def test_measures_that_are_asked_for(run, published_release):
+    frame = lines(run)
+    names = ["P@5", "Judged@10"]
+    scores = eval_kit.score(frame, published_release, measures=names).to_polars()
+    assert scores["measure"].to_list() == names and scores["test_set"].unique().to_list() == ["dl19"]
+    compared = eval_kit.compare({"a": frame, "b": frame}, published_release, measures=names).to_polars()
+    assert compared.filter(pl.col("system") == "a")["value"].to_list() == pytest.approx(scores["value"].to_list())
+    with pytest.raises(UserError, match="unknown measure 'MRR@10'"):
+        eval_kit.score(frame, published_release, measures=["MRR@10"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
