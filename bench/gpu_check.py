@@ -145,15 +145,15 @@ def train(release: Any, root: Path, system: str, scope: Scope) -> dict[str, Any]
 
 
 def encode(release: Any, root: Path, system: str, scope: Scope) -> dict[str, Any]:
-    """Passages a second of the model that was trained, tokenisation included."""
+    """Passages a second of the model that was trained, from the token ids that a grid keeps."""
+    from baselines.training.queries import passage_texts
     from search import shards
-    from search.passages import passages
 
     trained = cell(release, root, system, scope, **({"engine": "exact"} if system == "colbert" else {}))
     source = cell(release, root, system, scope)
     retriever = _systems(system).retriever(source.model, trained.options)
     folder = root / "encoded" / system
-    retriever.index(passages(release), folder)
+    retriever.index(passage_texts(source), folder)
     encoded = shards.read(folder)
     return {"passages_per_second": round(len(encoded) / max(encoded.seconds, 1e-9), 1)}
 

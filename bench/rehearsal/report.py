@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent.parent / "results" / "rehearsal.json"
-COLUMNS = ("stage", "how many", "wall", "CPU", "rate", "peak memory", "open files", "on disk")
+COLUMNS = ("stage", "how many", "wall", "CPU", "a CPU second", "peak memory", "open files", "on disk")
 
 
 def keep(out: Path, scale: str, machine: Mapping[str, Any], stages: Mapping[str, Any]) -> None:
@@ -26,7 +26,7 @@ def markdown(stages: Mapping[str, Mapping[str, Any]]) -> str:
             f"{figures['count']:,} {figures['unit']}",
             f"{figures['wall_s']:,.1f} s",
             f"{figures['cpu_s']:,.1f} s",
-            f"{figures['rate']:,.1f}/s",
+            f"{figures['count'] / figures['cpu_s']:,.1f}",
             f"{figures['peak_gb']:.2f} GB",
             f"{figures['open_files']}",
             f"{figures['disk_gb']:.3f} GB",

@@ -97,6 +97,16 @@ def _texts(work: Work) -> int:
     return len(passage_texts(work.cell("biencoder")))
 
 
+def _tokens(work: Work) -> int:
+    from transformers import AutoTokenizer
+
+    from baselines.training.queries import passage_texts
+    from search import tokens
+
+    cell = work.cell("biencoder")
+    return len(tokens.write(passage_texts(cell), AutoTokenizer.from_pretrained(cell.options["backbone"])))
+
+
 def _index(work: Work) -> int:
     from search import bm25
 
@@ -134,10 +144,10 @@ def _train(system: str) -> Callable[[Work], int]:
 def _encode(system: str) -> Callable[[Work], int]:
     def encode(work: Work) -> int:
         from baselines import systems
-        from search.passages import passages
+        from baselines.training.queries import passage_texts
 
         cell = work.cell(system)
-        work.retriever(system).index(passages(cell.release), systems.index_folder(cell))
+        work.retriever(system).index(passage_texts(cell), systems.index_folder(cell))
         return work.sizes.passages
 
     return encode
@@ -242,6 +252,7 @@ def _table(work: Work) -> int:
 STAGES: dict[str, Stage] = {
     "passages": Stage(_passages, "passages", "passages, queries and judgements made up, and written as a release"),
     "texts": Stage(_texts, "passages", "texts kept for the grid"),
+    "tokens": Stage(_tokens, "passages", "token ids of the uncased vocabulary kept for the grid"),
     "bm25 index": Stage(_index, "passages", "Lucene's index"),
     "negatives": Stage(_negatives, "queries", "100 of BM25's best 1,000 for every training query"),
     "candidates": Stage(_candidates, "queries", "BM25's best 1,000 for every test query, and the grid's index"),
