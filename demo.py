@@ -65,7 +65,7 @@ def demo(
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
     runner = partial(local.run, workers=local.most_workers(1), threads=1)
     if failed := watched(cells, runner, Console(stderr=True)):
-        raise UserError(f"{failed[0].place.file}: {failed[0].reason}")
+        raise UserError(f"{failed[0].name.file}: {failed[0].reason}")
 
     console.rule("3. the papers' table (as ECIR 2023, Table 2)")
     trained = results(folder / "grid" / "runs", release)

@@ -93,7 +93,7 @@ def run_grid(
         cells += grid.cells(
             systems, opened, out, shift or plan.shifts, seed or (0,), control=plan.control, variations=plan.variations
         )
-    if len({cell.place for cell in cells}) < len(cells):
+    if len({cell.name for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
     workers = workers or local.most_workers(threads, processes)
     checks.refuse(cells, workers)

@@ -369,7 +369,7 @@ def _sparsity(done: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     rows = []
     for record in done:
         if sparsity := record.get("sparsity"):
-            rows.append((record["place"]["system"], record["place"]["shift"], sparsity["query"], sparsity["passage"]))
+            rows.append((record["cell"]["system"], record["cell"]["shift"], sparsity["query"], sparsity["passage"]))
     columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}
     cells = pl.DataFrame(rows, columns, orient="row")
     return cells.group_by("system", "shift", maintain_order=True).agg(

@@ -65,7 +65,7 @@ def ours(cell: Cell) -> Figures:
     shutil.rmtree(cell.folder, ignore_errors=True)
     clock = Clock(cell.options["steps"])
     began = time.perf_counter()
-    systems.system(cell.place.system).train(cell, lambda progress: clock(progress["step"]))
+    systems.system(cell.name.system).train(cell, lambda progress: clock(progress["step"]))
     whole = time.perf_counter() - began
     figures = clock.figures(cell.options["batch_size"])
     return figures | {"outside_s": whole - figures["wall_s"]}
@@ -80,7 +80,7 @@ def parts_of(cell: Cell) -> Build:
         return {}
 
     with patch("baselines.training.session.fit", catch):
-        systems.system(cell.place.system).train(cell)
+        systems.system(cell.name.system).train(cell)
     return caught[0]
 
 
@@ -104,7 +104,7 @@ def plain_trainer(cell: Cell, parts: Parts, folder: Path, steps: int) -> Any:
             weight_decay=options.get("weight_decay", 0.0),
             bf16=precision == "bfloat16",
             fp16=precision == "float16",
-            seed=cell.place.seed,
+            seed=cell.name.seed,
             batch_sampler=BatchSamplers.NO_DUPLICATES,
             router_mapping={name: "query" if name == "query" else "document" for name in texts.column_names},
             dataloader_pin_memory=False,
@@ -134,7 +134,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
     shutil.rmtree(folder, ignore_errors=True)
     began = time.perf_counter()
     build = parts_of(cell)
-    set_seed(cell.place.seed)
+    set_seed(cell.name.seed)
     parts = build(None)
     trainer = plain_trainer(cell, parts, folder / "training", cell.options["steps"])
     trainer.add_callback(Timed())

@@ -27,7 +27,7 @@ class Cell:
     """A system that is trained on a shift without one part of it (for ReSTrain: on that part; or on everything).
 
     Attributes:
-        place: system, shift, held-out part and seed; it names the run.
+        name: system, shift, held-out part and seed; it names the run.
         release: whose queries, judgements and negatives are used.
         options: of this system, from a checked config (:mod:`baselines.config`).
         root: folder of the grid; the cell's own lies below it, named by its digest.
@@ -36,7 +36,7 @@ class Cell:
         resolved: the :attr:`backbone_digest`, where another process has looked it up.
     """
 
-    place: names.Cell
+    name: names.Cell
     release: Release
     options: Mapping[str, Any]
     root: Path
@@ -57,7 +57,7 @@ class Cell:
     @cached_property
     def digest(self) -> str:
         """sha256 over all that decides the run: cells with one digest have one result."""
-        decides = [self.release.digest, dict(self.options), self.backbone_digest, self.place.file, self.benchmarks]
+        decides = [self.release.digest, dict(self.options), self.backbone_digest, self.name.file, self.benchmarks]
         return hashlib.sha256(json.dumps([*decides, __version__], sort_keys=True).encode()).hexdigest()
 
     @property
@@ -84,7 +84,7 @@ class Cell:
     @property
     def run(self) -> Path:
         """The run; it stands there only when it is complete."""
-        return self.folder / self.place.file
+        return self.folder / self.name.file
 
     @property
     def runs_of_variations(self) -> dict[str, Path]:
@@ -104,7 +104,7 @@ class Cell:
     @property
     def published(self) -> Path:
         """The finished run among those of the whole grid."""
-        return self.root / ("control" if self.place.shift == CONTROL.name else "runs") / self.place.file
+        return self.root / ("control" if self.name.shift == CONTROL.name else "runs") / self.name.file
 
     @property
     def outputs(self) -> dict[Path, Path]:
@@ -129,9 +129,9 @@ class Cell:
         Raises:
             UserError: the release lacks the shift's test queries.
         """
-        trained_for = TRAINED_FOR[self.place.shift]
+        trained_for = TRAINED_FOR[self.name.shift]
         if not trained_for.test_tables(self.release):
-            raise UserError(f"{self.release.folder}: holds no queries to test {self.place.shift} on")
+            raise UserError(f"{self.release.folder}: holds no queries to test {self.name.shift} on")
         tables = (trained_for.searched_tables if self.benchmarks else trained_for.test_tables)(self.release)
         texts = [self.release.table(*table).select("query_id", "text") for table in tables]
         return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
@@ -152,7 +152,7 @@ class Cell:
         backbone, teacher = self.options.get("backbone"), self.options.get("teacher")
         if backbone is None:
             return []
-        sources = [training_set_id(self.release, self.place.shift, self.place.held_out)]
+        sources = [training_set_id(self.release, self.name.shift, self.name.held_out)]
         if isinstance(backbone, str):
             sources += checkpoints.training_data(backbone) or []
         of_teacher = [] if teacher is None else checkpoints.training_data(teacher)

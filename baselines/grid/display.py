@@ -33,12 +33,12 @@ def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Out
 
     with Live(get_renderable=picture, console=console, refresh_per_second=2, transient=True):
         for outcome in run(cells, runner):
-            ended[outcome.place.file] = outcome
+            ended[outcome.name.file] = outcome
             console.print(_line(outcome, len(ended), len(cells)), highlight=False, soft_wrap=True)
     return [outcome for outcome in ended.values() if outcome.state == "failed"]
 
 
 def _line(outcome: Outcome, done: int, of: int) -> Text:
-    name = outcome.place.file.removesuffix(".trec")
+    name = outcome.name.file.removesuffix(".trec")
     line = Text(f"[{done}/{of}] {name}: {outcome.state}")
     return line.append(f": {outcome.reason}", "red") if outcome.reason else line

@@ -52,7 +52,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
         "index_bytes": journal.facts["indexing"]["bytes"],
         "run": {
-            "file": cell.place.file,
+            "file": cell.name.file,
             "sha256": file_sha256(cell.run),
             "lines": source["lines"],
             "queries": source["queries"],
@@ -85,13 +85,13 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
     """
     training, backbone = done["training"], cell.options["backbone"]
     pretrained = isinstance(backbone, str) and not cell.options.get("random_weights", False)
-    facts = {name: done["place"][name] for name in ("system", "shift", "held_out", "seed")}
+    facts = {name: done["cell"][name] for name in ("system", "shift", "held_out", "seed")}
     facts |= {name: done[name] for name in ("release", "code_version", "libraries", "figures")}
     facts |= {name: training[name] for name in ("steps", "train_queries", "device")}
     card = render(
         facts
         | {
-            "architecture": systems.system(cell.place.system).TITLE,
+            "architecture": systems.system(cell.name.system).TITLE,
             "backbone": backbone if pretrained else None,
             "config": done["options"],
             "train_seconds": done["seconds"]["training"],
@@ -104,7 +104,7 @@ def _description(cell: Cell) -> dict[str, Any]:
     release = cell.release
     return {
         "digest": cell.digest,
-        "place": dataclasses.asdict(cell.place),
+        "cell": dataclasses.asdict(cell.name),
         "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
         "options": dict(cell.options),
         "code_version": __version__,

@@ -19,7 +19,7 @@ from search.retriever import Retriever
 
 def keep_encodings(cell: Cell, retriever: Retriever) -> None:
     """Write what is worth keeping, unless it is there, of a retriever whose passages are indexed."""
-    if isinstance(retriever, Dense) and TRAINED_FOR[cell.place.shift].clustered and not cell.query_vectors[0].is_file():
+    if isinstance(retriever, Dense) and TRAINED_FOR[cell.name.shift].clustered and not cell.query_vectors[0].is_file():
         _keep_vectors(cell, retriever)
     if isinstance(retriever, Sparse) and not cell.sparsity.is_file():
         _keep_sparsity(cell, retriever)
@@ -27,7 +27,7 @@ def keep_encodings(cell: Cell, retriever: Retriever) -> None:
 
 def _keep_vectors(cell: Cell, retriever: Dense) -> None:
     """Vectors of the held-out cluster's test queries and of the other clusters' training queries, float32."""
-    queries = pl.concat(test_and_training(cell.release, cell.place.shift, cell.place.held_out)).unique(
+    queries = pl.concat(test_and_training(cell.release, cell.name.shift, cell.name.held_out)).unique(
         "query_id", keep="first", maintain_order=True
     )
     vectors, ids = cell.query_vectors

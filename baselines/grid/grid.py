@@ -74,7 +74,7 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
     """
     for cell in grid:
         describe(cell)
-    waiting = {cell.place: cell for cell in grid}
+    waiting = {cell.name: cell for cell in grid}
     while waiting:
         for cell_name, cell in list(waiting.items()):
             if cell.finished:
@@ -84,7 +84,7 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
         free = [cell for cell in waiting.values() if not in_use(cell.folder)]
         for outcome in runner(free) if free else ():
             if outcome.state != "in use":
-                del waiting[outcome.place]
+                del waiting[outcome.name]
                 yield outcome
         if waiting and not free:
             time.sleep(SECONDS_BETWEEN_LOOKS)

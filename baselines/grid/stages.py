@@ -33,7 +33,7 @@ QUERIES_AT_ONCE = 4_000
 class Outcome:
     """How an attempt at a cell ended: ``done`` (what was asked), ``failed`` for a ``reason``, or ``in use``."""
 
-    place: names.Cell
+    name: names.Cell
     state: str
     reason: str | None = None
 
@@ -51,7 +51,7 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
     describe(cell)
     with lock(cell.folder) as free:
         if not free:
-            return Outcome(cell.place, "in use")
+            return Outcome(cell.name, "in use")
         if not cell.finished:
             journal = Journal(cell.folder)
             trace = cell.folder / "traceback.txt"
@@ -63,8 +63,8 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
                 with contextlib.suppress(OSError, UserError):  # a full disk takes no notes
                     journal.failed(reason)
                     trace.write_text(traceback.format_exc(), encoding="utf-8")
-                return Outcome(cell.place, "failed", reason)
-    return Outcome(cell.place, "done")
+                return Outcome(cell.name, "failed", reason)
+    return Outcome(cell.name, "done")
 
 
 def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
@@ -75,7 +75,7 @@ def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
             if processes > 1 and "backbone" in cell.options:
                 journal.facts["training"] = torchrun.train(cell, processes, report)
             else:
-                journal.facts["training"] = systems.system(cell.place.system).train(cell, report)
+                journal.facts["training"] = systems.system(cell.name.system).train(cell, report)
         shutil.rmtree(cell.folder / "training", ignore_errors=True)
 
 
@@ -103,7 +103,7 @@ def search(cell: Cell, retriever: Retriever, report: Report) -> None:
             parts.append(cell.folder / "parts" / f"{run.stem}.{start:09d}.trec")
             if not parts[-1].is_file():
                 hits = retriever.search(part, systems.index_folder(cell), cell.options["depth"])
-                writer.write(lines(hits), parts[-1], tag=cell.place.system)
+                writer.write(lines(hits), parts[-1], tag=cell.name.system)
             step += part.height
             report({"step": step, "steps": steps})
         _join(parts, run)
@@ -131,7 +131,7 @@ def publish(cell: Cell) -> None:
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     train(cell, journal, processes)
     if not cell.searched:
-        retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
+        retriever = systems.system(cell.name.system).retriever(cell.model, cell.options)
         index(cell, journal, lambda: retriever.index(_passages(cell), systems.index_folder(cell)))
         with journal.stage("searching") as report:
             keep_encodings(cell, retriever)

@@ -22,7 +22,7 @@ class Standing:
     """One cell.
 
     Attributes:
-        place: which.
+        name: which.
         digest: of the cell; its folder is named by it.
         state: ``waiting``, ``training``, ``indexing``, ``searching``, ``scoring``, ``interrupted``, ``finished`` or
             ``failed``.
@@ -34,7 +34,7 @@ class Standing:
         reason: why it failed.
     """
 
-    place: names.Cell
+    name: names.Cell
     digest: str
     state: str
     attempts: int
@@ -45,17 +45,17 @@ class Standing:
     reason: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """One flat entry, the place's parts and the run's name in it."""
-        place = {"system": self.place.system, "shift": self.place.shift, "held_out": self.place.held_out}
-        rest = {name: value for name, value in vars(self).items() if name != "place"}
-        return place | {"seed": self.place.seed, "run": self.place.file} | rest
+        """One flat entry, the parts and the run of its name in it."""
+        named = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
+        rest = {name: value for name, value in vars(self).items() if name != "name"}
+        return named | {"seed": self.name.seed, "run": self.name.file} | rest
 
 
 def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
     described = strict_json.read(folder / "cell.json")
     try:
-        name, digest = names.Cell(**described["place"]), described["digest"]
+        name, digest = names.Cell(**described["cell"]), described["digest"]
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'cell.json'}: does not describe a cell; remove {folder}") from error
     journal = read(folder)
@@ -66,7 +66,7 @@ def of_cell(folder: Path) -> Standing:
         state = "waiting"
     training = journal["facts"].get("training", {})
     return Standing(
-        place=name,
+        name=name,
         digest=digest,
         state=state,
         attempts=journal["attempts"],
@@ -97,7 +97,7 @@ def layout(standings: Iterable[Standing]) -> Table:
     columns.append(Column("", wrap="anywhere"))
     lines: list[Row] = []
     for standing in standings:
-        cell = standing.place
+        cell = standing.name
         state = Cell(standing.state, style=STYLES.get(standing.state, "bold"))
         seconds = f"{sum(standing.seconds.values()):,.1f}" if standing.seconds else ""
         names = [cell.shift, cell.held_out, cell.system, str(cell.seed)]
@@ -123,4 +123,4 @@ def _progress(standing: Standing) -> str:
 
 
 def _order(standing: Standing) -> tuple[int, names.Cell]:
-    return list(TRAINED_FOR).index(standing.place.shift), standing.place
+    return list(TRAINED_FOR).index(standing.name.shift), standing.name

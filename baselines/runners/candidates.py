@@ -38,7 +38,7 @@ def _find(grid: Sequence[Cell]) -> None:
         options = {**cell.options, **(tuned(cell) if cell.options.get("tune", False) else {})}
         named = {name: options[name] for name in ("k1", "b") if name in options}
         shifts = by_settings.setdefault(Settings(options["candidates"], **named), {})
-        if cell.place.shift not in shifts:
-            shifts[cell.place.shift] = pl.concat(cell.searches().values())
+        if cell.name.shift not in shifts:
+            shifts[cell.name.shift] = pl.concat(cell.searches().values())
     for settings, queries in by_settings.items():
         candidates.find(pl.concat(queries.values()), folder, settings)

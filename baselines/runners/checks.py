@@ -73,9 +73,9 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
         UserError: saying what is needed for what, and what is free.
     """
     root, passages = cells[0].root, how_many(cells[0].release) or 0
-    queries = {cell.place.shift: cell for cell in cells}
+    queries = {cell.name.shift: cell for cell in cells}
     heights = {shift: cell.test_queries().height for shift, cell in queries.items()}
-    runs = sum(heights[cell.place.shift] * cell.options["depth"] * LINE_BYTES for cell in cells)
+    runs = sum(heights[cell.name.shift] * cell.options["depth"] * LINE_BYTES for cell in cells)
     each = sorted((_bytes_of_a_passage(cell) for cell in cells), reverse=True)
     encoded = passages * sum(each[:workers])
     shared = 0 if (root / "passages").exists() else passages * SHARED_BYTES

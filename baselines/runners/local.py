@@ -139,7 +139,7 @@ def _outcome(worker: _Worker) -> Outcome:
         with lock(worker.cell.folder) as free:
             if free:
                 Journal(worker.cell.folder).failed(reason)
-        return Outcome(worker.cell.place, "failed", reason)
+        return Outcome(worker.cell.name, "failed", reason)
 
 
 def _serve(connection: Connection, processes: int) -> None:

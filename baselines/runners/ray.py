@@ -47,7 +47,7 @@ def run(
 
     def begin(cell: Cell, step: Any, cpus: int, gpus: int, *arguments: int) -> Any:
         task = ray.remote(step).options(
-            name=cell.place.file,
+            name=cell.name.file,
             num_cpus=cpus,
             num_gpus=gpus,
             max_retries=RETRIES,
@@ -57,7 +57,7 @@ def run(
 
     def steps(cell: Cell) -> list[Any]:
         """What begins each task of the cell, one after the other."""
-        system = systems.system(cell.place.system)
+        system = systems.system(cell.name.system)
         if not system.IS_TRAINED:
             return [partial(begin, cell, run_cell, threads, 0)]
         together = threads * processes, gpu * processes, processes
@@ -74,7 +74,7 @@ def run(
         try:
             outcome: Outcome = ray.get(ready)
         except ray.exceptions.RayError as error:
-            outcome = Outcome(cell.place, "failed", in_one_sentence(error))
+            outcome = Outcome(cell.name, "failed", in_one_sentence(error))
         if todo and outcome.state == "done":
             left[todo.pop(0)()] = (cell, todo)
         else:

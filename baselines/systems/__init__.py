@@ -63,9 +63,9 @@ def is_trained(name: str) -> bool:
 
 def index_folder(cell: Cell) -> Path:
     """Where the index of a cell's passages is: in its own folder, or in that of the grid if its system shares it."""
-    if not system(cell.place.system).SHARES_INDEX:
+    if not system(cell.name.system).SHARES_INDEX:
         return cell.own_index
-    return shared_index(cell) / BM25 if base(cell.place.system) == "bm25" else shared_index(cell)
+    return shared_index(cell) / BM25 if base(cell.name.system) == "bm25" else shared_index(cell)
 
 
 def shared_index(cell: Cell) -> Path:

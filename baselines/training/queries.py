@@ -51,7 +51,7 @@ def training(cell: Cell) -> Judged:
     permitted = allowed(cell)
     judged = _judged(cell.release, permitted.queries, permitted.qrels)
     if not judged.texts:
-        raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.place.file} on")
+        raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.name.file} on")
     return judged
 
 
@@ -165,7 +165,7 @@ class Lookup:
 
 
 def _columns(cell: Cell, judged: Judged, texts: PassageTexts, count: int) -> dict[str, list[str]]:
-    width, seed = cell.options["negatives"], cell.place.seed
+    width, seed = cell.options["negatives"], cell.name.seed
     random = cell.options.get("negatives_from") == "random"
     few = bool(width) and (random or min(map(len, judged.negatives.values())) < width)
     ids = [passage for passage, _ in texts] if few else []
@@ -214,7 +214,7 @@ def allowed(cell: Cell) -> Training:
     Raises:
         UserError: the shift has no such part, or the release no training queries of it.
     """
-    name, release = cell.place, cell.release
+    name, release = cell.name, cell.release
     shift = TRAINED_FOR[name.shift]
     shift.check_part(release, name.held_out, name.file)
     if name.held_out not in shift.training_tables(release):

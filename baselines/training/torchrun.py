@@ -54,7 +54,7 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
                 return facts
         _, first = failed.get_first_failure()
         if first.exitcode < 0 or not errors:  # what the others then said is only that it was gone
-            raise UserError(f"{cell.place.file}: one of {processes} processes was ended: {first.message}") from failed
+            raise UserError(f"{cell.name.file}: one of {processes} processes was ended: {first.message}") from failed
         if not any(isinstance(error, StepTooLargeError) for error in errors):
             raise errors[0] from failed
 
@@ -62,7 +62,7 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
 def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:
     """What each process does: the training, with its progress (the first one's) and its error sent on."""
     try:
-        return systems.system(cell.place.system).train(cell, connection.send if rank() == 0 else None)
+        return systems.system(cell.name.system).train(cell, connection.send if rank() == 0 else None)
     except Exception as error:
         connection.send(
             StepTooLargeError() if isinstance(error, StepTooLargeError) else UserError(in_one_sentence(error))

@@ -108,15 +108,15 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                 smaller = (mini_batch or _share(cell)) // 2
                 if smaller == 0:
                     raise UserError(
-                        f"{cell.place.file}: the GPU's memory does not hold a mini-batch of one text; shorten the texts"
+                        f"{cell.name.file}: the GPU's memory does not hold a mini-batch of one text; shorten the texts"
                     ) from error
-                LOG.warning("%s: out of memory; going on in mini-batches of %d", cell.place.file, smaller)
+                LOG.warning("%s: out of memory; going on in mini-batches of %d", cell.name.file, smaller)
                 atomic.write_text(folder / MINI_BATCH, json.dumps(smaller) + "\n")
                 if processes() > 1:
                     raise
             except torch.OutOfMemoryError as error:
                 raise UserError(
-                    f"{cell.place.file}: out of GPU memory in an evaluation or while mining; lower encode_batch"
+                    f"{cell.name.file}: out of GPU memory in an evaluation or while mining; lower encode_batch"
                 ) from error
             free_memory()
     except UserError:
@@ -134,7 +134,7 @@ def _attempt(
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
     batch = _share(cell) * processes()
-    set_seed(cell.place.seed)
+    set_seed(cell.name.seed)
     parts = build(mini_batch)
     checkpoints = folder / "checkpoints"
     watch = _watch(steps, progress)
@@ -146,7 +146,7 @@ def _attempt(
     trainer = _adapted(parts.trainer)(
         model=parts.model,
         args=parts.arguments(
-            **_arguments(cell.options, cell.place.seed, steps, batch, checkpoints, parts.metric),
+            **_arguments(cell.options, cell.name.seed, steps, batch, checkpoints, parts.metric),
             router_mapping=roles,  # so that each role has its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
@@ -357,7 +357,7 @@ def _share(cell: Cell) -> int:
     """Queries of a batch that this process trains on."""
     batch: int = cell.options["batch_size"]
     if batch % processes():
-        raise UserError(f"{cell.place.file}: {processes()} processes cannot share a batch of {batch} equally")
+        raise UserError(f"{cell.name.file}: {processes()} processes cannot share a batch of {batch} equally")
     return batch // processes()
 
 

@@ -23,7 +23,7 @@ LEARNING = {"backbone": {"layers": 2, "width": 32, "heads": 2}, "steps": 60, "ba
 
 def reciprocal_ranks(cell: Cell) -> dict[str, float]:
     """RR@10 of each test query of the topic shift."""
-    retriever = systems.system(cell.place.system).retriever(cell.model, cell.options)
+    retriever = systems.system(cell.name.system).retriever(cell.model, cell.options)
     retriever.index(passages(cell.release), systems.index_folder(cell))
     relevant = dict(cell.release.qrels("topic_test").select("query_id", "passage_id").iter_rows())
     return {

@@ -85,7 +85,7 @@ def begun(root: Path) -> bool:
 def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
     options = {"bm25": {"depth": 10}, "splade": {"depth": 10}}
     grid = cells(options, mini_release, tmp_path, seeds=(0, 1))
-    count = Counter((cell.place.system, cell.place.shift, cell.place.seed) for cell in grid)
+    count = Counter((cell.name.system, cell.name.shift, cell.name.seed) for cell in grid)
     sizes = {"topic": 5, "wh": 3, "length": 2, "resttest": 5, "restrain": 6}
     assert count == {(s, shift, seed): n for s in options for shift, n in sizes.items() for seed in (0, 1)}
     assert len({cell.folder for cell in grid}) == len({cell.run.name for cell in grid}) == len(grid)
@@ -94,7 +94,7 @@ def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
 def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_release: Release, tmp_path: Path):
     options = {"bm25": {"depth": 10}, "splade": {"depth": 10}, "biencoder": {"depth": 10}}
     grid = cells(options, mini_release, tmp_path, shifts=["wh", "length"], control=True)
-    control = [cell.place.file for cell in grid if cell.place.shift == "all"]
+    control = [cell.name.file for cell in grid if cell.name.shift == "all"]
     assert control == ["splade.all.none.trec", "biencoder.all.none.trec"]
     assert len(grid) == 3 * (3 + 2) + 2
     training = allowed(grid[-1])
@@ -109,7 +109,7 @@ def test_a_config_asks_for_what_a_release_may_lack(mini_release: Release, tmp_pa
     own = [entry for entry in mini_release.manifest["test_sets"] if entry["shift"] == "wh"]
     bare = Release(mini_release.folder, {**mini_release.manifest, "test_sets": own, "variations": []})
     grid = cells({"splade": {"depth": 10}}, bare, tmp_path, shifts=["wh"], control=True, variations=["all"])
-    assert {(cell.place.shift, cell.variations) for cell in grid} == {("wh", ())}
+    assert {(cell.name.shift, cell.variations) for cell in grid} == {("wh", ())}
     assert set(grid[0].test_queries()["query_id"]) == set(mini_release.table("wh", "test")["query_id"])
 
 
@@ -131,10 +131,10 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     )
     assert varied.variations == ("dl19.typo.swap_key.1",)
     assert plain.folder == varied.folder
-    assert run_cell(plain) == Outcome(plain.place, "done")
+    assert run_cell(plain) == Outcome(plain.name, "done")
     assert plain.finished and not varied.finished
     before = plain.run.stat().st_mtime_ns
-    assert run_cell(varied) == Outcome(varied.place, "done")
+    assert run_cell(varied) == Outcome(varied.name, "done")
     assert plain.run.stat().st_mtime_ns == before
     worded = tmp_path / "variations" / "bm25.wh.wha.dl19.typo.swap_key.1.trec"
     assert worded.samefile(next(iter(varied.runs_of_variations.values())))
@@ -218,21 +218,21 @@ def test_runs_hold_what_the_protocols_ask_for(release: Release, reference: dict[
 
 def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Release, tmp_path: Path):
     [cell, _] = cells(BM25, release, tmp_path, shifts=["length"])
-    assert run_cell(cell) == Outcome(cell.place, "done")
+    assert run_cell(cell) == Outcome(cell.name, "done")
     done = json.loads((cell.folder / "done.json").read_text())
     schemas.validate("cell", done)
-    assert done["place"] == {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}
+    assert done["cell"] == {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}
     benchmarks = [len(release.test_sets[name].queries) for name in ("dev", "dl19", "dl20")]
     assert done["run"]["queries"] == len(cell.test_queries()) == sum(benchmarks) == 50 + 43 + 54
     assert done["index_bytes"] > 10_000
     assert cell.published.samefile(cell.run)
     assert contamination.declared_beside(cell.published) == []
     before = (cell.folder / "done.json").stat()
-    assert run_cell(cell) == Outcome(cell.place, "done")
+    assert run_cell(cell) == Outcome(cell.name, "done")
     assert (cell.folder / "done.json").stat() == before
     cell.run.unlink()
     assert of_cell(cell.folder).state == "waiting"
-    assert run_cell(cell) == Outcome(cell.place, "done")
+    assert run_cell(cell) == Outcome(cell.name, "done")
     assert json.loads((cell.folder / "done.json").read_text())["run"] == done["run"]
 
 
@@ -296,10 +296,10 @@ def test_a_cell_that_fails_leaves_the_others_alone(
     broken = grid[1]
     broken.folder.mkdir(parents=True)
     (broken.folder / "parts").write_text("a file where a folder should be")
-    ended = {one.place: one for one in run(grid, lambda some: map(run_cell, some))}
-    assert [ended[cell.place].state for cell in grid] == ["done", "failed", "done"]
-    assert of_cell(broken.folder).reason == ended[broken.place].reason
-    assert "parts" in (ended[broken.place].reason or "")
+    ended = {one.name: one for one in run(grid, lambda some: map(run_cell, some))}
+    assert [ended[cell.name].state for cell in grid] == ["done", "failed", "done"]
+    assert of_cell(broken.folder).reason == ended[broken.name].reason
+    assert "parts" in (ended[broken.name].reason or "")
     assert "Traceback" in (broken.folder / "traceback.txt").read_text()
     assert set(runs_of(tmp_path)) == {"bm25.wh.wha.trec", "bm25.wh.who.trec"}
     assert "2 finished, 1 failed" in " ".join(command("baselines", "grid", "status", tmp_path).stdout.split())

@@ -41,7 +41,7 @@ from eval_kit.release import open_release
 grid = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
 with open(sys.argv[4], "w") as ended:  # Ray says on stdout that a node is gone
     for outcome in run(grid, partial(ray.run, threads=1, many_passages=1)):
-        print(outcome.place.file, outcome.state, outcome.reason, file=ended, flush=True)
+        print(outcome.name.file, outcome.state, outcome.reason, file=ended, flush=True)
 """
 ENCODING = """
 import json, sys
@@ -108,7 +108,7 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
     import torch
 
     monkeypatch.setattr(shards, "SHARD", 300)
-    trained = next(cell for cell in by_local if cell.place.system == "biencoder")
+    trained = next(cell for cell in by_local if cell.name.system == "biencoder")
     options = json.dumps(trained.options)
     kept = passage_texts(trained)
     assert driver(nodes, ENCODING, kept.folder, tmp_path / "ray", trained.model, options).wait() == 0
@@ -136,9 +136,9 @@ def test_a_cluster_that_loses_a_node_ends_with_the_same_runs(
     until(lambda: begun.poll() is not None or (outcomes.exists() and outcomes.read_text()))
     nodes.remove_node(nodes.worker_nodes.copy().pop(), allow_graceful=False)
     assert begun.wait() == 0
-    assert sorted(outcomes.read_text().splitlines()) == sorted(f"{cell.place.file} done None" for cell in grid)
+    assert sorted(outcomes.read_text().splitlines()) == sorted(f"{cell.name.file} done None" for cell in grid)
     for mine, theirs in zip(grid, by_local, strict=True):
-        assert mine.published.read_bytes() == theirs.published.read_bytes(), mine.place
+        assert mine.published.read_bytes() == theirs.published.read_bytes(), mine.name
 
 
 def test_without_ray_one_sentence_names_the_extra(release: Release, tmp_path: Path):

@@ -36,7 +36,7 @@ def test_two_processes_share_the_batches_of_one(trainable_release: Release, tmp_
     assert run_cell(one).state == "done"
     describe(two)
     [outcome] = local.run([two], workers=1, threads=1, processes=2)
-    assert outcome == Outcome(two.place, "done"), (two.folder / "log.txt").read_text()
+    assert outcome == Outcome(two.name, "done"), (two.folder / "log.txt").read_text()
     facts = [json.loads((cell.folder / "done.json").read_text())["training"] for cell in (one, two)]
     assert [one["processes"] for one in facts] == [1, 2]
     assert facts[0]["batch_size"] == facts[1]["batch_size"] == 8
@@ -96,5 +96,5 @@ def test_a_batch_that_cannot_be_shared_is_one_sentence(
 ):
     monkeypatch.setenv("WORLD_SIZE", "2")
     cell = tiny_cell("biencoder", trainable_release, tmp_path, batch_size=5)
-    with pytest.raises(UserError, match=f"{cell.place.file}: 2 processes cannot share a batch of 5 equally"):
+    with pytest.raises(UserError, match=f"{cell.name.file}: 2 processes cannot share a batch of 5 equally"):
         systems.system("biencoder").train(cell)

@@ -233,7 +233,7 @@ def test_out_of_memory_goes_on_from_the_last_checkpoint_and_says_so(
     assert done == [1, 2, 3, 4, 5, 6, 5, 6, 7, 8]
     assert (facts["batch_size"], facts["mini_batch_size"], facts["steps"]) == (8, 4, 8)
     said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
-    assert said == [f"{cell.place.file}: out of memory; going on in mini-batches of 4"]
+    assert said == [f"{cell.name.file}: out of memory; going on in mini-batches of 4"]
     assert cell.model.is_dir()
 
 
