@@ -8,7 +8,7 @@ import itertools
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from baselines import systems
 from baselines.grid.cell import Cell
@@ -76,7 +76,7 @@ class _Encoder:
         self, folder: Path, system: str, model: str, options: Mapping[str, Any], passages: PassageTexts
     ) -> None:
         self._folder = folder
-        self._retriever: Any = systems.system(system).retriever(model, options)
+        self._retriever = cast(Any, systems.system(system).retriever(model, options))
         self._retriever.as_read(passages)  # its model takes token ids from now on
 
     def __call__(self, block: Any) -> Any:
