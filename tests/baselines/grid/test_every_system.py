@@ -66,7 +66,7 @@ def test_every_table_is_filled(tmp_path: Path):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert all(f'aria-label="Figure {number}' in page for number in (3, 4, 5, 6))
     runs = [cell.published for cell in grid if cell.name.system == "splade" and cell.name.shift == "resttest"]
-    runs += sorted((tmp_path / "grid" / "variations").glob("splade.resttest.*"))
+    runs += sorted((tmp_path / "grid" / "variations").glob("splade.resttest.*.trec"))
     changes = changes_of(runs, release, allow_missing=True).results
     assert set(changes["system"]) == {f"splade.resttest.b{number}" for number in range(1, 6)}
     done = [json.loads((cell.folder / "done.json").read_text()) for cell in grid]
