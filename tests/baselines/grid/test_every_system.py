@@ -57,21 +57,28 @@ def test_every_table_is_filled(tmp_path: Path):
     for id in TABLES:
         for cell in load(id)["cells"]:
             published = key(cell)
-            ours = published._replace(training=SIZES.get(published.training, published.training))
-            assert ours in own or unfilled(id, published), (id, published)
+            assert on_mini(id, published) in own or unfilled(id, published), (id, published)
     assert set(found.benchmarks["training"]) == set(TRAINED_FOR) - {"restrain"}
     assert found.crossing is not None and set(found.crossing["shift"]) == {"restrain"}  # mini varies DL19 alone
-    assert found.sparsity["shift"].to_list() == list(SHIFTS) and (found.sparsity["passage"] > 0).all()
+    assert set(found.sparsity["shift"]) == set(SHIFTS) and (found.sparsity["passage"] > 0).all()
 
     write_report(found.protocols, release, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert all(f'aria-label="Figure {number}' in page for number in (3, 4, 5, 6))
     runs = [cell.published for cell in grid if cell.name.system == "splade" and cell.name.shift == "resttest"]
-    runs += sorted((tmp_path / "grid" / "variations").glob("splade.resttest.*"))
+    runs += sorted((tmp_path / "grid" / "variations").glob("splade.resttest.*.trec"))
     changes = changes_of(runs, release, allow_missing=True).results
     assert set(changes["system"]) == {f"splade.resttest.b{number}" for number in range(1, 6)}
     done = [json.loads((cell.folder / "done.json").read_text()) for cell in grid]
     assert {name for record in done for name in record["variations"]} == set(release.variations)
+
+
+def on_mini(id: str, published: Key) -> Key:
+    """The key of our figure: the sizes of ReSTrain have other names, and only the published 45k is Tables 8 and 9's."""
+    for variant, table in VARIANTS.items():
+        if id == table and published.test_set == "dl19+dl20":
+            return published._replace(system=variant, training="medium")
+    return published._replace(training=SIZES.get(published.training, published.training))
 
 
 def unfilled(id: str, published: Key) -> bool:
