@@ -13,7 +13,7 @@ HEAD = """# Published tables, and the commands that give them
 
 The tables and figures of the five papers. `python -m baselines table --paper ID` prints each one that has an id as the
 paper does, and below its figures those of a grid's own runs (`--runs`) where a grid gives them. The last column names
-the command that computes the table from one's own runs or release, or says what stands in the way.
+the command that computes the table from your own runs or release, or says what stands in the way.
 
 This list is generated: `python -m baselines.published_tables > docs/published-tables.md`.
 """
@@ -28,7 +28,7 @@ class PublishedTable:
         table: its number there.
         shows: in a few words.
         id: as :func:`eval_kit.release.reference.load` takes it; empty where it is not data.
-        own: the command for one's own figures; empty where there is none.
+        own: the command for your own figures; empty where there is none.
         why: what is missing or different.
     """
 
@@ -54,14 +54,14 @@ def published_tables() -> list[PublishedTable]:
 def own_figures(id: str) -> str:
     """One sentence on how to compute the figures of a table oneself."""
     table = next(table for table in published_tables() if table.id == id)
-    return "; ".join(filter(None, (f"one's own figures: {table.command}" if table.own else "", table.why)))
+    return "; ".join(filter(None, (f"your own figures: {table.command}" if table.own else "", table.why)))
 
 
 def markdown() -> str:
     """The list for people."""
     lines = [HEAD]
     for paper in dict.fromkeys(table.paper for table in published_tables()):
-        lines += [f"## {paper}", "", "| | shows | id | one's own figures |", "| --- | --- | --- | --- |"]
+        lines += [f"## {paper}", "", "| | shows | id | your own figures |", "| --- | --- | --- | --- |"]
         for table in published_tables():
             if table.paper == paper:
                 id = f"`{table.id}`" if table.id else ""

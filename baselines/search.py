@@ -1,4 +1,4 @@
-"""Make one run: over every test query of a release, or over passages and queries of one's own."""
+"""Make one run: over every test query of a release, or over passages and queries of your own."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""MS MARCO Chameleons on a page: the tables and the four figures of CIKM 2021, of one's own runs."""
+"""MS MARCO Chameleons on a page: the tables and the four figures of CIKM 2021, of your own runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Published tables as data: one JSON file a table, as printed, to compare one's own figures with.
+"""Published tables as data: one JSON file a table, as printed, to compare your own figures with.
 
 Each file follows ``schemas/reference.schema.json``; its ``remarks`` name the slips of the paper itself.
 """

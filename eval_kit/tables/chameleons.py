@@ -1,4 +1,4 @@
-"""CIKM 2021's tables of obstinate queries from one's own runs, with the published rankers' figures beside them."""
+"""CIKM 2021's tables of obstinate queries from your own runs, with the published rankers' figures beside them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product

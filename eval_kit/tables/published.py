@@ -1,4 +1,4 @@
-"""A published table as it is printed, with one's own figures below those of its cells that there are any for."""
+"""A published table as it is printed, with your own figures below those of its cells that there are any for."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
 
     Args:
         reference: from :func:`eval_kit.release.reference.load`.
-        own: one's own figures, as they are to be shown.
+        own: your own figures, as they are to be shown.
     """
     cells = {key(cell): printed(cell) for cell in reference["cells"]}
     varying = [name for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True) if len(set(values)) > 1]
