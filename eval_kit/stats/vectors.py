@@ -13,7 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, in_one_sentence
+from eval_kit.files.opening import is_file
+from eval_kit.files.text import read_lines
 
 FILE_ENDINGS = (".npy", ".parquet")
 IDS_ENDING = ".ids.txt"
@@ -117,7 +119,7 @@ def read(path: Path) -> Vectors:
         VectorsError: a file that is missing or unreadable, vectors of different lengths, NaN, ids that are missing
             or appear twice.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise VectorsError(f"{path}: there is no such file")
     return _read_parquet(path) if path.suffix == ".parquet" else _read_npy(path)
 
@@ -162,22 +164,22 @@ def _read_npy(path: Path) -> Vectors:
     beside = path.with_suffix(IDS_ENDING)
     if not beside.is_file():
         raise VectorsError(f"{path}: its query ids are missing: {beside} should hold them, one a line")
+    ids = [line.removeprefix("\ufeff") for _, line in read_lines(beside)]
     try:
         values = np.lib.format.open_memmap(path, mode="r")
-        ids = beside.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    except (OSError, ValueError) as error:
-        raise VectorsError(f"{path}: not readable with its {IDS_ENDING}: {error}") from error
+    except Exception as error:  # numpy reads the header as Python, with errors of every kind
+        raise VectorsError(f"{path}: not readable: {in_one_sentence(error)}") from error
     return Vectors(str(path), pl.Series("query_id", ids, pl.String), values)
 
 
 def _read_parquet(path: Path) -> Vectors:
     try:
         frame = pl.read_parquet(path, columns=["query_id", "vector"], hive_partitioning=False)
+        ids, vectors = frame["query_id"].cast(pl.String), frame["vector"]
     except pl.exceptions.ColumnNotFoundError as error:
         raise VectorsError(f"{path}: lacks a column; query_id and vector are needed") from error
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise VectorsError(f"{path}: not a readable parquet file: {error}") from error
-    ids, vectors = frame["query_id"].cast(pl.String), frame["vector"]
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise VectorsError(f"{path}: not a readable parquet file: {in_one_sentence(error)}") from error
     if not isinstance(vectors.dtype, (pl.List, pl.Array)) or not vectors.dtype.inner.is_numeric():
         raise VectorsError(f"{path}: the column vector holds {vectors.dtype}, not lists of numbers")
     lists = vectors.cast(pl.List(vectors.dtype.inner))

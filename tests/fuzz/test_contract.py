@@ -33,7 +33,7 @@ LONG = "FUZZ_EXAMPLES" in os.environ
 MOST_MEMORY = 3 << 20
 """KiB at the peak of the whole process, libraries and all."""
 fuzz = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", 12)),
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", 8)),
     derandomize=not LONG,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -90,7 +90,7 @@ def test_faults_of_npy_files(tmp_path: Path):
     path = write_npy(tmp_path, ids=IDS[:3])
     fails_with("queries.npy: 4 vectors, but 3 query ids", lambda: read(path))
     (tmp_path / "queries.ids.txt").write_bytes(b"9\n\xff\n")
-    fails_with("queries.npy: not readable", lambda: read(path))
+    fails_with("queries.ids.txt:2: is not UTF-8 text", lambda: read(path))
     (tmp_path / "queries.ids.txt").unlink()
     fails_with("queries.ids.txt should hold them", lambda: read(path))
     write_npy(tmp_path)
