@@ -76,8 +76,9 @@ class _Encoder:
         self, folder: Path, system: str, model: str, options: Mapping[str, Any], passages: PassageTexts
     ) -> None:
         self._folder = folder
-        self._retriever: Any = systems.system(system).retriever(model, options)
-        self._retriever.as_read(passages)  # its model takes token ids from now on
+        retriever: Any = systems.system(system).retriever(model, options)
+        retriever.as_read(passages)  # its model takes token ids from now on
+        self._retriever = retriever
 
     def __call__(self, block: Any) -> Any:
         """Encode one shard, unless it is there."""
