@@ -8,7 +8,7 @@ import itertools
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from baselines import systems
 from baselines.grid.cell import Cell
@@ -24,7 +24,7 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
     """Encode the passages of a cell whose model is trained."""
 
     def work(cell: Cell, journal: Journal) -> None:
-        trained = (cell.name.system, str(cell.model), cell.options)
+        trained = (cell.place.system, str(cell.model), cell.options)
         folder = systems.index_folder(cell)
         index(cell, journal, lambda: encode_with_ray(passage_texts(cell), folder, *trained, gpus, threads))
 
@@ -76,8 +76,9 @@ class _Encoder:
         self, folder: Path, system: str, model: str, options: Mapping[str, Any], passages: PassageTexts
     ) -> None:
         self._folder = folder
-        self._retriever = cast(Any, systems.system(system).retriever(model, options))
-        self._retriever.as_read(passages)  # its model takes token ids from now on
+        retriever: Any = systems.system(system).retriever(model, options)
+        retriever.as_read(passages)  # its model takes token ids from now on
+        self._retriever = retriever
 
     def __call__(self, block: Any) -> Any:
         """Encode one shard, unless it is there."""
