@@ -24,10 +24,13 @@ SCALE ?= 0.01
 WORK ?= /tmp/ms-marco-shift-rehearsal
 REPO ?=
 TAG ?=
+SYSTEMS ?= bm25
+DATASETS ?=
+BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow fuzz test-all lint format docs release baselines reproduce publish bench rehearsal gpu-check lock clean
+.PHONY: help demo test test-slow fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -89,6 +92,10 @@ baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; day: on one GPU; 
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
 	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
+
+beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); goes on where it was stopped
+	@$(BIN)/python -m builder beir download $(DATASETS) --out "$(BEIR)"
+	@$(BIN)/python -m baselines beir $(SYSTEMS) $(DATASETS:%=--dataset %) --folder "$(BEIR)" --out beir-runs --json beir-runs/suite.json $(FLAGS)
 
 reproduce: $(READY)  ## score the real runs in SHARED and compare with the expected figures; exit status 1 if one differs
 	@rm -rf build/reproduce && mkdir -p build

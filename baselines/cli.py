@@ -352,6 +352,41 @@ def search(model: Model, texts: Texts, output: Output) -> None:
         typer.echo("\n".join(map(str, runs)))
 
 
+@app.command()
+def beir(
+    systems: Annotated[
+        list[str],
+        typer.Argument(metavar="SYSTEM...", help="bm25, published checkpoints, or any name whose runs are in --out."),
+    ],
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", metavar="NAME", help="Only this folder of --folder. Repeatable. Default: BEIR's."),
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Folder of datasets in BEIR's format.")] = Path("beir"),
+    depth: Annotated[int, typer.Option(min=101, help="Number of passages per query.")] = 1000,
+    out: Annotated[Path, typer.Option(help="Folder for the runs; a run that is there is not searched again.")] = Path(
+        "beir-runs"
+    ),
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
+    ] = None,
+) -> None:
+    """Search datasets of BEIR with several systems. Their figures stand beside the paper's."""
+    from rich.console import Console
+
+    from baselines.beir import folders, measured, published_as, search
+    from eval_kit.console import screen, status, write_json
+    from eval_kit.measures.beir_table import suite
+
+    parts = folders(folder, datasets or [])
+    runs = search(list(dict.fromkeys(systems)), parts, out, depth, Console(stderr=True))
+    with status("reading runs") as on_run:
+        results = suite(runs, parts, published_as(), on_run)
+    if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):
+        results.print(screen())
+
+
 def _retriever(model: Model) -> Any:
     from baselines import architectures, checkpoints
     from baselines.systems.bm25 import Bm25

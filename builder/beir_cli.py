@@ -26,15 +26,19 @@ def show() -> None:
 
 @app.command()
 def download(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as in the list, such as nfcorpus.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Names as in the list. Default: every dataset that BEIR distributes."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
 ) -> None:
     """Download datasets, verified by md5. An interrupted download resumes; a folder appears whole or not at all."""
     from builder.sources.beir_download import install, remarks
     from eval_kit.console import counting
-    from eval_kit.release.beir_suite import named
+    from eval_kit.release.beir_suite import datasets, named
 
-    for dataset in [named(name) for name in names]:
+    distributed = [dataset for dataset in datasets().values() if dataset.url]
+    for dataset in [named(name) for name in names or []] or distributed:
         with counting(f"downloading {dataset.name}", "bytes") as advance:
             folder = install(dataset, out, advance)
         typer.echo(str(folder))

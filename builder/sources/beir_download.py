@@ -22,6 +22,8 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
         UserError: the zip holds something else than the dataset's folder, or ``out`` cannot be written.
     """
     target = out / dataset.name
+    if target.is_dir():
+        return target
     if dataset.url is None or dataset.md5 is None:
         raise UnavailableError(f"{dataset.name}: {dataset.remarks[0]}")
     try:

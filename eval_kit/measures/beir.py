@@ -52,8 +52,7 @@ class Dataset:
     @property
     def name(self) -> str:
         """The folder's name; of CQADupStack's folders ``cqadupstack.android`` and so on."""
-        folder = self.folder.resolve()
-        return f"{CQADUPSTACK}.{folder.name}" if folder.parent.name == CQADUPSTACK else folder.name
+        return dataset_name(self.folder)
 
     @property
     def test_set(self) -> TestSet:
@@ -128,6 +127,10 @@ class Report:
             "table": [asdict(row) for row in self.rows()],
         }
 
+    def by_dataset(self) -> dict[str, Row]:
+        """The system's line of each dataset of the suite; of CQADupStack the mean of its folders."""
+        return _by_dataset(self.system)
+
     def rows(self) -> list[Row]:
         """The table's lines: each run, the mean of CQADupStack's folders behind them, and the paper's figures."""
         rows = []
@@ -169,10 +172,11 @@ class Report:
                 f"{self.average.datasets}. The paper's own row follows from neither.",
                 highlight=False,
             )
-        for note in self._notes():
+        for note in self.notes():
             console.print(Text(note))
 
-    def _notes(self) -> list[str]:
+    def notes(self) -> list[str]:
+        """Queries that a run lacks, and those whose own id was left out, counted."""
         notes = []
         for entry in (*self.system, *self.bm25):
             first = entry.scores.figures[0]
@@ -213,14 +217,18 @@ def _suite_dataset(name: str) -> str:
     return CQADUPSTACK if name.startswith(f"{CQADUPSTACK}.") else name
 
 
-def _zero_shot(scores: Sequence[DatasetScores]) -> dict[str, float]:
-    """Dataset -> nDCG@10, with one value for CQADupStack, without MS MARCO, which systems were trained on (§4)."""
-    values = {}
+def _by_dataset(scores: Sequence[DatasetScores]) -> dict[str, Row]:
+    """The line of each dataset of the suite, with one for CQADupStack."""
+    rows = {}
     for dataset in dict.fromkeys(_suite_dataset(entry.dataset) for entry in scores):
-        members = [entry.value("nDCG@10") for entry in scores if _suite_dataset(entry.dataset) == dataset]
-        values[dataset] = sum(members) / len(members)
-    values.pop(MS_MARCO, None)
-    return values
+        members = [entry for entry in scores if _suite_dataset(entry.dataset) == dataset]
+        rows[dataset] = _mean_row(members) if dataset == CQADUPSTACK else _row(members[0])
+    return rows
+
+
+def _zero_shot(scores: Sequence[DatasetScores]) -> dict[str, float]:
+    """Dataset -> nDCG@10, without MS MARCO, which systems were trained on (§4)."""
+    return {name: row.values["nDCG@10"] for name, row in _by_dataset(scores).items() if name != MS_MARCO}
 
 
 def open(folder: Path) -> Dataset:
@@ -231,9 +239,8 @@ def open(folder: Path) -> Dataset:
             query without a text, and how many more there are.
     """
     queries = read_queries(folder / "queries.jsonl")
-    known = beir_suite.datasets().get(folder.resolve().name)
-    split = folder / "qrels" / f"{known.split if known else 'test'}.tsv"
-    return Dataset(folder, queries, read_qrels(split, set(queries["query_id"])))
+    qrels = folder / "qrels" / f"{split_of(folder)}.tsv"
+    return Dataset(folder, queries, read_qrels(qrels, set(queries["query_id"])))
 
 
 def score(run: Path, dataset: Dataset) -> DatasetScores:
@@ -313,10 +320,7 @@ def report(
     for name, given in (("--dataset", datasets), ("--bm25", bm25)):
         if len(given) != len(runs) and (given or name == "--dataset"):
             raise UserError(f"give {name} once for each run: {len(runs)} runs, but {len(given)} of {name}")
-    opened = [open(folder) for folder in datasets]
-    names = [dataset.name for dataset in opened]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two datasets are called {twice}")
+    opened = open_all(datasets)
 
     def scored(given: Sequence[Path]) -> list[DatasetScores]:
         entries = []
@@ -326,9 +330,38 @@ def report(
         return entries
 
     system_scores, bm25_scores = scored(runs), scored(bm25) if bm25 else []
-    zero_shot = _zero_shot(system_scores)
-    average = against_bm25(zero_shot, _zero_shot(bm25_scores)) if bm25_scores and zero_shot else None
-    return Report(system_scores, bm25_scores, average)
+    return Report(system_scores, bm25_scores, average_of(system_scores, bm25_scores))
+
+
+def dataset_name(folder: Path) -> str:
+    """The folder's name; of CQADupStack's folders ``cqadupstack.android`` and so on."""
+    path = folder.resolve()
+    return f"{CQADUPSTACK}.{path.name}" if path.parent.name == CQADUPSTACK else path.name
+
+
+def split_of(folder: Path) -> str:
+    """The split that Table 2 is of: ``test``, and ``dev`` for MS MARCO."""
+    known = beir_suite.datasets().get(folder.resolve().name)
+    return known.split if known else "test"
+
+
+def open_all(folders: Sequence[Path]) -> list[Dataset]:
+    """Read datasets, in their order.
+
+    Raises:
+        UserError: a dataset given twice; what :func:`open` refuses.
+    """
+    opened = [open(folder) for folder in folders]
+    names = [dataset.name for dataset in opened]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two datasets are called {twice}")
+    return opened
+
+
+def average_of(system: Sequence[DatasetScores], bm25: Sequence[DatasetScores]) -> Average | None:
+    """:func:`against_bm25` over the datasets but MS MARCO; None without any, or without BM25."""
+    zero_shot = _zero_shot(system)
+    return against_bm25(zero_shot, _zero_shot(bm25)) if bm25 and zero_shot else None
 
 
 def _without_own_ids(ranked: RankedRun, qrels: pl.DataFrame, queries: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:

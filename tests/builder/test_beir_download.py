@@ -136,3 +136,11 @@ def test_the_list_and_what_cannot_be_downloaded(command: Run, tmp_path: Path) ->
         done = command("builder", "beir", "download", name, "--out", tmp_path / "beir")
         assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "beir").exists()
+
+
+def test_a_folder_that_the_user_has_needs_no_download(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="bioasq: No download"):
+        install(named("bioasq"), tmp_path)
+    (tmp_path / "bioasq").mkdir()
+    assert install(named("bioasq"), tmp_path) == tmp_path / "bioasq"
+    assert visible(tmp_path) == ["bioasq"], "no lock either: the folder may be read-only"

@@ -1,0 +1,65 @@
+"""``baselines beir``: several systems over several datasets, resumed, and scored as one suite."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from baselines.beir import folders, search
+from eval_kit.errors import UserError
+
+PASSAGES = {"p1": "a red apple", "p2": "a green pear", "p3": "blue plums and apples", "p4": "nothing at all"}
+QUERIES = {"q1": "red apple", "q2": "green pear", "q3": "zebra"}
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    """``nfcorpus`` and a CQADupStack with two of its folders."""
+    for name in ("nfcorpus", "cqadupstack/android", "cqadupstack/tex"):
+        folder = tmp_path / "beir" / name
+        (folder / "qrels").mkdir(parents=True)
+        corpus = [json.dumps({"_id": passage, "title": "", "text": text}) for passage, text in PASSAGES.items()]
+        queries = [json.dumps({"_id": query, "text": text}) for query, text in QUERIES.items()]
+        (folder / "corpus.jsonl").write_text("\n".join(corpus) + "\n")
+        (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
+        (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\nq2\tp2\t1\nq3\tp4\t1\n")
+    return tmp_path / "beir"
+
+
+def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, command, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "tas-b.nfcorpus.trec").write_text("q1 Q0 p1 1 2 t\nq2 Q0 p3 1 2 t\nq2 Q0 p2 2 1 t\n")
+    given = ("baselines", "beir", "bm25", "tas-b", "--folder", beir, "--dataset", "nfcorpus", "--out", runs)
+    done = command(*given, "--json", tmp_path / "suite.json")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    # bm25: two of three queries perfect, one without a hit; tas-b: 1, 1/log2(3) and 0
+    assert ["nfcorpus", "0.667", "0.325", "0.544", "0.319"] in lines
+    assert ["Avg.", "vs.", "BM25", "-18.5%"] in lines
+    assert "bm25.nfcorpus: nothing was found for 1 queries of nfcorpus (scored 0)" in done.stdout
+    document = json.loads((tmp_path / "suite.json").read_text())
+    assert list(document["systems"]) == ["bm25", "tas-b"]
+    assert document["measured"]["bm25.nfcorpus"]["index_bytes"] > 0
+    assert document["measured"]["bm25.nfcorpus"]["latency_ms"] > 0
+    assert not (runs / "bm25.nfcorpus.index").exists()
+    before = (runs / "bm25.nfcorpus.trec").stat().st_mtime_ns
+    (beir / "nfcorpus" / "corpus.jsonl").unlink()  # nothing would search it again
+    again = search(["bm25", "tas-b"], [beir / "nfcorpus"], runs, 1000, Console())
+    assert again["bm25"] == [runs / "bm25.nfcorpus.trec"] and again["bm25"][0].stat().st_mtime_ns == before
+    with pytest.raises(UserError, match=r"sparta is neither bm25 nor a checkpoint .*sparta.nfcorpus.trec is not there"):
+        search(["sparta"], [beir / "nfcorpus"], runs, 1000, Console())
+
+
+def test_folders_are_those_at_hand_and_cqadupstacks_are_twelve(beir: Path, tmp_path: Path) -> None:
+    assert folders(beir, ["nfcorpus"]) == [beir / "nfcorpus"]
+    with pytest.raises(UserError, match="cqadupstack/english: there is no such folder"):
+        folders(beir, [])
+    for part in ("english", "gaming", "gis", "mathematica", "physics", "programmers", "stats", "unix", "webmasters"):
+        (beir / "cqadupstack" / part).mkdir()
+    (beir / "cqadupstack" / "wordpress").mkdir()
+    found = folders(beir, [])
+    assert len(found) == 13 and found[-1] == beir / "nfcorpus"
+    with pytest.raises(UserError, match="holds no dataset of BEIR"):
+        folders(tmp_path, [])
