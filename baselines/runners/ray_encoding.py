@@ -24,7 +24,7 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
     """Encode the passages of a cell whose model is trained."""
 
     def work(cell: Cell, journal: Journal) -> None:
-        trained = (cell.place.system, str(cell.model), cell.options)
+        trained = (cell.name.system, str(cell.model), cell.options)
         folder = systems.index_folder(cell)
         index(cell, journal, lambda: encode_with_ray(passage_texts(cell), folder, *trained, gpus, threads))
 
