@@ -43,7 +43,7 @@ def test_hours_are_work_divided_by_rates():
 def test_every_part_of_the_gpu_check_works_on_a_cpu(tmp_path: Path):
     document = gpu_check.measured(tmp_path, gpu_check.CPU)
     assert not [part for part in document.values() if isinstance(part, dict) and "error" in part]
-    assert document["two processes"]["largest_difference"] < 1e-5
+    assert document["two processes"]["same"] > 0.95
     assert document["plaid"]["same_top_10"] > 0.5
 
 
