@@ -408,19 +408,25 @@ def leaderboard(
 @app.command()
 def align(
     scores: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
-            help="CSV (system; training: interpolation or extrapolation; score; a column per BEIR dataset) or JSON."
+            metavar="FILE",
+            help="Results of protocol --json and of beir --json; or one CSV or JSON file of models' scores.",
         ),
     ],
+    out: Annotated[Path | None, typer.Option(help="Write Table 5 and Figure 2 to this HTML file.")] = None,
     json_file: JsonFile = None,
     seed: Seed = 0,
 ) -> None:
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
-    from eval_kit.console import screen, write_json
-    from eval_kit.protocols.align import align_file
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.pages.alignment import write_page
+    from eval_kit.protocols.align import align_files
 
-    results = align_file(scores, seed=seed)
+    refuse_overwriting(scores, [out, json_file])
+    results = align_files(scores, seed=seed)
+    if out is not None:
+        write_page(results, out)
     if not write_json(results.as_json(), json_file):
         results.print(screen())
 

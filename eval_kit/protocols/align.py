@@ -7,7 +7,6 @@ ReSTTest, has two rows that differ in ``training`` and ``score`` alone.
 """
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -24,7 +23,9 @@ from rich.console import Console
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
+from eval_kit.files.digests import file_sha256
 from eval_kit.files.text import read_utf8
+from eval_kit.protocols.align_results import read_results
 from eval_kit.runs.reader import Faults
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.tables.table import Cell, Column, Table
@@ -65,8 +66,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Alignment:
-    """Correlations by dataset, training and kind (see :func:`align`), and what they were computed from."""
+    """Correlations by dataset, training and kind, the models they are of (see :func:`align`), and their files."""
 
+    models: pl.DataFrame
     correlations: pl.DataFrame
     provenance: dict[str, Any]
 
@@ -80,17 +82,25 @@ class Alignment:
         console.print("n: models of interpolation / extrapolation; 95 % bootstrap intervals over models", style="dim")
 
 
-def align_file(path: Path, seed: int = 0) -> Alignment:
-    """Read a file of models' scores and correlate them: :func:`read` and :func:`align`."""
-    models = read(path)
+def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:
+    """Correlate models' scores.
+
+    Args:
+        paths: one file as :func:`read` takes it, or results as
+            :func:`eval_kit.protocols.align_results.read_results` does.
+        seed: of the bootstrap.
+
+    Raises:
+        UserError: what these refuse.
+    """
+    models = read(paths[0]) if len(paths) == 1 else pl.DataFrame(read_results(paths), _MODELS, orient="row")
     provenance = {
         "kit_version": __version__,
-        "file": str(path),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "files": [{"file": str(path), "sha256": file_sha256(path)} for path in paths],
         "resamples": RESAMPLES,
         "seed": seed,
     }
-    return Alignment(align(models, seed=seed), provenance)
+    return Alignment(models, align(models, seed=seed), provenance)
 
 
 def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:

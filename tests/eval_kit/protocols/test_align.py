@@ -10,7 +10,8 @@ from rich.console import Console
 from scipy import stats
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.align import DOMAINS, TRAININGS, align, align_file, layout, read
+from eval_kit.pages.alignment import write_page
+from eval_kit.protocols.align import DOMAINS, TRAININGS, align, align_files, layout, read
 from eval_kit.release.reference import load
 
 NAMES = ["dataset", "training", "kind", "n", "value", "low", "high", "p"]
@@ -73,11 +74,12 @@ def test_both_formats_are_read_alike(tmp_path):
     order = ["training", "system", "dataset"]
     assert from_csv.sort(order).equals(table.sort(order))
     assert read(tmp_path / "m.json").sort(order).equals(table.sort(order))
-    found = align_file(tmp_path / "m.csv", seed=3)
+    found = align_files([tmp_path / "m.csv"], seed=3)
     document = json.loads(json.dumps(found.as_json(), allow_nan=False))
     assert document["alignment"] == align(table, seed=3).to_dicts()
     assert (document["provenance"]["resamples"], document["provenance"]["seed"]) == (10_000, 3)
-    assert len(document["provenance"]["sha256"]) == 64
+    [source] = document["provenance"]["files"]
+    assert len(source["sha256"]) == 64
 
 
 def test_the_layout_is_table_5s():
@@ -198,3 +200,67 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "m.csv").write_bytes(HEADER.encode() + b"\xff\n")
     with pytest.raises(UserError, match=r"m\.csv:2: is not UTF-8"):
         read(tmp_path / "m.csv")
+
+
+def beir_report(run, values):
+    """A report as ``eval_kit beir --json`` writes it, of what is read of it."""
+    entries = []
+    for dataset, value in values.items():
+        figures = [{"run": f"{run}.{dataset}", "measure": name, "value": value} for name in ("R@100", "nDCG@10")]
+        entries.append({"measures": figures, "provenance": {"release": {"version": dataset, "kind": "beir"}}})
+    return {"scores": entries, "bm25": [], "average": None, "table": []}
+
+
+def protocol(shift, measure, rows):
+    names = ("system", "size", "avg_in", "out") if shift == "restrain" else ("system", "avg_in", "out")
+    results = [dict(zip(names, row, strict=True)) | {"measure": name} for row in rows for name in ("R@100", measure)]
+    return {"protocols": {shift: results}, "matrices": {}, "untrained": {}, "provenance": {}}
+
+
+def test_the_kits_own_results_are_read(tmp_path):
+    def write(name, document):
+        (tmp_path / name).write_text(json.dumps(document))
+        return tmp_path / name
+
+    restrain = protocol("restrain", "nDCG@10", [("a", "14k", 0.5, 0.4), ("a", "45k", 0.6, 0.5), ("b", "14k", 0.7, 0.3)])
+    systems = {}
+    for number, model in enumerate(("a.14k", "a.45k", "b.14k")):
+        system, _, size = model.partition(".")
+        for regime in ("interpolate", "extrapolate"):
+            values = {"fiqa": 0.1 * number, "cqadupstack.tex": 0.2, "cqadupstack.gis": 0.4 + 0.1 * number}
+            run = f"{system}.restrain.{regime}_{size}"
+            systems[run] = beir_report(run, values)
+    files = [write("protocol.json", restrain), write("suite.json", {"systems": systems, "measured": {}})]
+    found = align_files(files)
+    assert found.models.filter(dataset="cqadupstack", system="b.14k")["value"].to_list() == pytest.approx([0.4, 0.4])
+    assert found.models.filter(dataset="fiqa-2018", training="extrapolation").select("system", "score").rows() == [
+        ("a.14k", 0.4),
+        ("a.45k", 0.5),
+        ("b.14k", 0.3),
+    ]
+    values = {row["dataset"] + row["training"]: row["value"] for row in found.correlations.iter_rows(named=True)}
+    assert values["fiqa-2018interpolation"] == pytest.approx(1)  # of Kendall, the last: three models in one order
+    write_page(found, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 4 and "a.45k: 0.500, FiQA 0.100" in page
+
+    # ReSTTest: one model for both trainings; of several files
+    resttest = write("resttest.json", protocol("resttest", "RR@10", [("a", 0.3, 0.2), ("b", 0.4, 0.1)]))
+    reports = [write(f"{system}.json", beir_report(system, {"nq": 0.5})) for system in ("a", "b")]
+    models = align_files([*reports, resttest]).models
+    assert models.select("system", "training", "score", "value").rows() == [
+        ("a", "interpolation", 0.3, 0.5),
+        ("a", "extrapolation", 0.2, 0.5),
+        ("b", "interpolation", 0.4, 0.5),
+        ("b", "extrapolation", 0.1, 0.5),
+    ]
+    for paths, sentence in (
+        ([resttest, reports[0]], "lack b on nq: run b.nq.trec"),
+        ([resttest, resttest], "give one file of eval_kit protocol --json and at least one of beir --json"),
+        ([resttest, reports[0], reports[0]], "scores a on nq, as a file before it does"),
+        ([resttest, write("other.json", {"scores": [{}]})], "other.json: is not as eval_kit protocol --json"),
+        ([resttest, write("list.json", [])], "list.json: expected results"),
+        ([write("topic.json", protocol("topic", "RR@10", [])), reports[0]], "neither restrain nor resttest"),
+    ):
+        with pytest.raises(UserError, match=re.escape(sentence)):
+            align_files(paths)

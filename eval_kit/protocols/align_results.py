@@ -1,0 +1,96 @@
+"""Models' scores for :func:`eval_kit.protocols.align.align`, from the kit's own results.
+
+Interpolation and extrapolation come from ``eval_kit protocol --json``, scores on BEIR from ``eval_kit beir --json`` or
+``baselines beir --json``. ReSTrain has a model for each (CIKM 2022 §4.2.1), whose BEIR runs are named as its cells:
+``<system>.restrain.interpolate_<size>.<dataset>`` and ``<system>.restrain.extrapolate_<size>.<dataset>``. A system
+evaluated by ReSTTest is on BEIR as ``<system>.<dataset>``, one model for both trainings.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval_kit.errors import UserError
+from eval_kit.files import strict_json
+from eval_kit.release.beir_suite import CQADUPSTACK, datasets
+from eval_kit.shifts import REGIMES
+
+MEASURES = {"restrain": "nDCG@10", "resttest": "RR@10"}
+"""What interpolation and extrapolation are measured by; the first shift that the results have is taken."""
+
+type Model = tuple[str, str, float, str, float]
+"""``system``, ``training``, ``score``, ``dataset``, ``value``: a row of :func:`eval_kit.protocols.align.align`."""
+
+
+def read_results(paths: Sequence[Path]) -> list[Model]:
+    """The models of one protocol's results that BEIR results, of any number of files, score too.
+
+    Raises:
+        UserError: not one file of ``eval_kit protocol --json``; one that no such command has written; a model that a
+            dataset lacks, with the run's name expected; one scored twice on a dataset.
+    """
+    protocols: dict[Path, Any] = {}
+    values: dict[str, dict[str, float]] = {}
+    for path in paths:
+        document = strict_json.read(path)
+        if not isinstance(document, dict):
+            raise UserError(f"{path}: expected results of eval_kit protocol --json or beir --json")
+        try:
+            if "protocols" in document:
+                protocols[path] = list(_trained(document["protocols"]))
+            else:
+                _add(values, document, path)
+        except (KeyError, TypeError, AttributeError, IndexError):
+            raise UserError(f"{path}: is not as eval_kit protocol --json or beir --json writes it") from None
+    if len(protocols) != 1 or not values:
+        raise UserError(
+            f"give one file of eval_kit protocol --json and at least one of beir --json; "
+            f"given: {len(protocols)} and {len(paths) - len(protocols)}"
+        )
+    [(path, models)] = protocols.items()
+    if not models:
+        raise UserError(f"{path}: holds results of neither {' nor '.join(MEASURES)}")
+    names = dict.fromkeys(name for of_model in values.values() for name in of_model)
+    rows: list[Model] = []
+    for system, training, score, beir_name in models:
+        if lacking := next((name for name in names if name not in values.get(beir_name, {})), None):
+            raise UserError(f"{path}: the BEIR results lack {beir_name} on {lacking}: run {beir_name}.{lacking}.trec")
+        rows += [(system, training, score, _published(name), values[beir_name][name]) for name in names]
+    return rows
+
+
+def _trained(protocols: Any) -> Iterator[tuple[str, str, float, str]]:
+    """System, training, score and the model's name on BEIR."""
+    shift = next((shift for shift in MEASURES if shift in protocols), None)
+    for row in protocols[shift] if shift else ():
+        if row["measure"] != MEASURES[str(shift)]:
+            continue
+        system, scores = row["system"], (row["avg_in"], row["out"])
+        for training, regime, score in zip(("interpolation", "extrapolation"), REGIMES, scores, strict=True):
+            if shift == "restrain":
+                size = row["size"]
+                yield f"{system}.{size}", training, score, f"{system}.{shift}.{regime}_{size}"
+            else:
+                yield system, training, score, system
+
+
+def _add(values: dict[str, dict[str, float]], document: Any, path: Path) -> None:
+    """Add each system's nDCG@10 by dataset, with the mean of CQADupStack's folders as one."""
+    for report in document["systems"].values() if "systems" in document else [document]:
+        by_dataset: dict[str, list[float]] = {}
+        system = ""
+        for entry in report["scores"]:
+            folder = entry["provenance"]["release"]["version"]
+            figure = next(figure for figure in entry["measures"] if figure["measure"] == "nDCG@10")
+            system = figure["run"].removesuffix(f".{folder}")
+            name = CQADUPSTACK if folder.startswith(f"{CQADUPSTACK}.") else folder
+            by_dataset.setdefault(name, []).append(figure["value"])
+        for name, of_folders in by_dataset.items():
+            if name in values.setdefault(system, {}):
+                raise UserError(f"{path}: scores {system} on {name}, as a file before it does")
+            values[system][name] = sum(of_folders) / len(of_folders)
+
+
+def _published(name: str) -> str:
+    """The dataset's name in the reference tables."""
+    return datasets()[name].published_as if name in datasets() else name
