@@ -3,23 +3,28 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from rich.console import Console
 
 from baselines import architectures, checkpoints
 from baselines.search import latency_ms, make_run
 from baselines.systems.bm25 import Bm25
+from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
-from eval_kit.files.beir import judged_queries, read_corpus
+from eval_kit.files.beir import judged_queries, read_corpus, read_documents
 from eval_kit.measures.beir import dataset_name, split_of
 from eval_kit.release import beir_suite
 from eval_kit.runs import contamination
-from search.retriever import Retriever
+from search import bm25
+from search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
+MULTIFIELD = "bm25-multifield"
 
 
 def folders(parent: Path, names: Sequence[str]) -> list[Path]:
@@ -46,7 +51,7 @@ def search(
     Beside each run lies what was measured, ``<system>.<dataset>.json``; its index is removed.
 
     Args:
-        systems: ``bm25``, names of checkpoints, or any name whose runs are all there.
+        systems: ``bm25``, ``bm25-multifield``, names of checkpoints, or any name whose runs are all there.
         datasets: folders in BEIR's format.
         out: the runs' folder.
         depth: passages a query.
@@ -70,8 +75,8 @@ def measured(runs: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
 
 
 def published_as() -> dict[str, str]:
-    """The paper's name of each checkpoint that has a row in Table 2."""
-    names = {}
+    """The paper's name of each system that has a row in Table 2 under another name."""
+    names = {MULTIFIELD: BM25}
     for entry in checkpoints.load().values():
         for row in entry.rows:
             if row["table"] == "beir2021-table2":
@@ -80,14 +85,13 @@ def published_as() -> dict[str, str]:
 
 
 def _search(system: str, missing: Mapping[Path, Path], depth: int, progress: Console) -> None:
-    try:
-        retriever, training_data = _retriever(system)
-    except KeyError:
+    if system not in (BM25, MULTIFIELD, *checkpoints.load()):
         raise UserError(
-            f"{system} is neither bm25 nor a checkpoint ({', '.join(checkpoints.load())}), and the run "
-            f"{next(iter(missing))} is not there"
-        ) from None
+            f"{system} is neither {BM25} nor {MULTIFIELD} nor a checkpoint ({', '.join(checkpoints.load())}), and the "
+            f"run {next(iter(missing))} is not there"
+        )
     for run, folder in missing.items():
+        retriever, training_data = _retriever(system, folder)
         queries = judged_queries(folder, split_of(folder))
         index = run.with_suffix(".index")
         corpus = read_corpus(folder / "corpus.jsonl")
@@ -98,13 +102,29 @@ def _search(system: str, missing: Mapping[Path, Path], depth: int, progress: Con
         shutil.rmtree(index)
 
 
-def _retriever(system: str) -> tuple[Retriever, list[str]]:
-    """What searches, and what it was trained on.
+@dataclass(frozen=True)
+class MultifieldBm25:
+    """BM25 over title and text as two fields, as Anserini's multifield runs and BEIR's own BM25."""
 
-    Raises:
-        KeyError: neither BM25 nor a checkpoint has that name.
-    """
+    corpus: Path
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Index the corpus, whose titles ``passages`` no longer tell apart."""
+        documents = counted(read_documents(self.corpus), "indexing passages", "passages")
+        bm25.index_fields(documents, folder)
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """The passages of the greatest sum of both fields' scores."""
+        pairs = queries.select("query_id", "text").iter_rows()
+        for query, hits in bm25.search(pairs, folder, depth, fields=bm25.FIELDS):
+            yield query, best_first(hits)
+
+
+def _retriever(system: str, folder: Path) -> tuple[Retriever, list[str]]:
+    """What searches a dataset, and what it was trained on."""
     if system == BM25:
         return Bm25(), []
-    entry = checkpoints.load()[system]
+    if system == MULTIFIELD:
+        return MultifieldBm25(folder / "corpus.jsonl"), []
+    entry = checkpoints.named(system)
     return architectures.retriever(entry.architecture, entry.model, entry.options), entry.training_data

@@ -236,7 +236,7 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 class Model:
     """What searches: BM25, a model, or a published checkpoint."""
 
-    system: Annotated[str | None, typer.Argument(help="bm25, unless a model or a checkpoint is named.")] = None
+    system: Annotated[str | None, typer.Argument(help="bm25, or with --beir bm25-multifield.")] = None
     model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None
     architecture: Annotated[
         str | None,
@@ -264,7 +264,7 @@ class Model:
             raise UserError(f"name one of {', '.join(named)}; given: {' and '.join(given) or 'none'}")
         if (self.model is None) != (self.architecture is None):
             raise UserError("--model and --architecture go together")
-        if self.system not in (None, "bm25"):
+        if self.system not in (None, "bm25", "bm25-multifield"):
             raise UserError(f"only bm25 is searched without a model, not {self.system!r}; name one by --model")
         return str(named[given[0]])
 
@@ -317,6 +317,8 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     source = model.source
     if texts.beir and (texts.release or texts.test_set or texts.variation or texts.passages or texts.queries):
         raise UserError("--beir has passages and queries of its own: leave out the release's options and the files")
+    if model.system == "bm25-multifield" and texts.beir is None:
+        raise UserError("bm25-multifield searches titles and texts: name a folder by --beir")
     if texts.test_set and texts.queries is not None:
         raise UserError("--test-set is of a release, and --queries names a file instead")
     if texts.variation and texts.queries is not None:
@@ -331,7 +333,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
     if model.system is None:
         refuse_unseen_gpus()
-    retriever = _retriever(model)
+    retriever = _retriever(model, texts.beir)
     name = output.name or Path(source).resolve().name + (f".{texts.beir.resolve().name}" if texts.beir else "")
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
@@ -356,7 +358,10 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 def beir(
     systems: Annotated[
         list[str],
-        typer.Argument(metavar="SYSTEM...", help="bm25, published checkpoints, or any name whose runs are in --out."),
+        typer.Argument(
+            metavar="SYSTEM...",
+            help="bm25, bm25-multifield, published checkpoints, or any name with all its runs in --out.",
+        ),
     ],
     datasets: Annotated[
         list[str] | None,
@@ -387,11 +392,15 @@ def beir(
         results.print(screen())
 
 
-def _retriever(model: Model) -> Any:
+def _retriever(model: Model, beir_folder: Path | None) -> Any:
     from baselines import architectures, checkpoints
+    from baselines.beir import MultifieldBm25
     from baselines.systems.bm25 import Bm25
 
     options = _parsed(model.option or [])
+    if model.system == "bm25-multifield" and beir_folder is not None:
+        _refuse_unfit(options, {}, model.system)
+        return MultifieldBm25(beir_folder / "corpus.jsonl")
     if model.system is not None:
         _refuse_unfit(options, {field.name: field.type for field in dataclasses.fields(Bm25)}, "bm25")
         return Bm25(**options)

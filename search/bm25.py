@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from importlib.metadata import version
 from itertools import batched
@@ -23,6 +23,8 @@ from search.retriever import Passages
 
 K1 = 0.9
 B = 0.4
+FIELDS = {"contents": 1.0, "title": 1.0}
+"""Text and title with their weights, as in Anserini's multifield runs on BEIR."""
 INDEX_BATCH = 2_000
 SEARCH_BATCH = 500
 """Queries in a call: Java holds a thousand hits of each, so this bounds the memory."""
@@ -37,18 +39,31 @@ def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: boo
     Raises:
         UserError: no Java; an index that lacks passages, as on a full disk (Lucene only logs that).
     """
+    documents = ({"id": passage_id, "contents": text} for passage_id, text in passages)
+    _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])])
+
+
+def index_fields(documents: Iterable[tuple[str, str, str]], folder: Path, threads: int = THREADS) -> None:
+    """Index ``(passage id, title, text)``, the title as a field of its own, for a search over :data:`FIELDS`.
+
+    Raises:
+        UserError: as :func:`index`.
+    """
+    rows = ({"id": passage_id, "contents": text, "title": title} for passage_id, title, text in documents)
+    _index(rows, folder, ["-threads", str(threads), "-fields", "title"])
+
+
+def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]) -> None:
     lucene.start()
     from jnius import autoclass
 
     shutil.rmtree(folder, ignore_errors=True)
-    arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), "-threads", str(threads)]
-    if vectors:
-        arguments.append("-storeDocvectors")
+    arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
     given = 0
-    for batch in batched(passages, INDEX_BATCH):
-        indexer.addRawDocuments([json.dumps({"id": passage_id, "contents": text}) for passage_id, text in batch])
-        given += sum(bool(text.strip()) for _, text in batch)  # Anserini leaves out empty ones
+    for batch in batched(documents, INDEX_BATCH):
+        indexer.addRawDocuments([json.dumps(document) for document in batch])
+        given += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
     if (kept := lucene.documents(folder)) < given:
         raise UserError(f"{folder}: Lucene could write {kept:,} of {given:,} passages there; is the disk full?")
@@ -122,6 +137,7 @@ def search(
     k1: float = K1,
     b: float = B,
     rm3: bool = False,
+    fields: Mapping[str, float] | None = None,
 ) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     """Search for ``(query id, text)`` pairs.
 
@@ -133,6 +149,7 @@ def search(
         k1: of BM25.
         b: of BM25.
         rm3: whether to expand queries, with Anserini's defaults.
+        fields: of an index by :func:`index_fields`, with their weights; a passage's score is their weighted sum.
 
     Yields:
         Every query's id, in their order, and its ``(passage id, score)`` pairs, in Lucene's order: best first. A query
@@ -145,17 +162,31 @@ def search(
         searcher.set_bm25(float(k1), float(b))
         if rm3:
             searcher.set_rm3()
+        weights = _weights(fields) if fields else None
         mapper = _mapper()
         for batch in batched(queries, SEARCH_BATCH):
             ids, texts = autoclass("java.util.ArrayList")(), autoclass("java.util.ArrayList")()
             for query_id, text in batch:
                 ids.add(query_id)
                 texts.add(text)
-            hits = json.loads(mapper.writeValueAsString(searcher.batch_search(texts, ids, depth, threads)))
+            if weights is None:
+                results = searcher.batch_search(texts, ids, depth, threads)
+            else:
+                results = searcher.batch_search_fields(texts, ids, depth, threads, weights)
+            hits = json.loads(mapper.writeValueAsString(results))
             for query_id, _ in batch:
                 own = hits.get(query_id, [])
                 scores = np.array([hit["score"] for hit in own], np.float32).tolist()
                 yield query_id, [(hit["docid"], score) for hit, score in zip(own, scores, strict=True)]
+
+
+def _weights(fields: Mapping[str, float]) -> Any:
+    from jnius import autoclass
+
+    weights = autoclass("java.util.HashMap")()
+    for name, weight in fields.items():
+        weights.put(name, autoclass("java.lang.Float")(weight))
+    return weights
 
 
 def _mapper() -> Any:

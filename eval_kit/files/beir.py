@@ -29,7 +29,13 @@ def judged_queries(folder: Path, split: str = "test") -> pl.DataFrame:
 
 
 def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
-    """``(passage id, text)`` of a ``corpus.jsonl``, line by line; the text is title and text, as BEIR joins them.
+    """``(passage id, text)`` of a ``corpus.jsonl``: title and text, as BEIR joins them; see :func:`read_documents`."""
+    for passage_id, title, text in read_documents(path):
+        yield passage_id, f"{title} {text}".strip()
+
+
+def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
+    """``(passage id, title, text)`` of a ``corpus.jsonl``, line by line.
 
     Passages without any text are kept, as some of BEIR's own datasets have them. Only the ids stay in memory.
 
@@ -51,7 +57,7 @@ def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
         else:
             ids.add(passage_id)
             if not faults.count:
-                yield passage_id, f"{title} {text}".strip()
+                yield passage_id, title, text
     if not ids and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()

@@ -48,7 +48,10 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     (beir / "nfcorpus" / "corpus.jsonl").unlink()  # nothing would search it again
     again = search(["bm25", "tas-b"], [beir / "nfcorpus"], runs, 1000, Console())
     assert again["bm25"] == [runs / "bm25.nfcorpus.trec"] and again["bm25"][0].stat().st_mtime_ns == before
-    with pytest.raises(UserError, match=r"sparta is neither bm25 nor a checkpoint .*sparta.nfcorpus.trec is not there"):
+    with pytest.raises(
+        UserError,
+        match=r"sparta is neither bm25 nor .*sparta.nfcorpus.trec is not there",
+    ):
         search(["sparta"], [beir / "nfcorpus"], runs, 1000, Console())
 
 
@@ -63,3 +66,13 @@ def test_folders_are_those_at_hand_and_cqadupstacks_are_twelve(beir: Path, tmp_p
     assert len(found) == 13 and found[-1] == beir / "nfcorpus"
     with pytest.raises(UserError, match="holds no dataset of BEIR"):
         folders(tmp_path, [])
+
+
+def test_bm25_over_title_and_text_is_anserinis_multifield_index(shared: Path, command, tmp_path: Path) -> None:
+    """The figures are those of Anserini's reproduction of BEIR (``beir-v1.0.0-nfcorpus.multifield``)."""
+    given = ("--folder", shared / "beir", "--dataset", "nfcorpus", "--out", tmp_path, "--json", "-")
+    done = command("baselines", "beir", "bm25-multifield", *given)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["systems"]["bm25-multifield"]["table"]
+    assert rows[0]["values"]["nDCG@10"] == pytest.approx(0.3254, abs=0.0005)
+    assert rows[0]["values"]["R@100"] == pytest.approx(0.2500, abs=0.0005)
