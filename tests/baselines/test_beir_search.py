@@ -27,6 +27,7 @@ def beir(tmp_path: Path) -> Path:
     return tmp_path / "beir"
 
 
+@pytest.mark.slow
 def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, command, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
@@ -68,6 +69,7 @@ def test_folders_are_those_at_hand_and_cqadupstacks_are_twelve(beir: Path, tmp_p
         folders(tmp_path, [])
 
 
+@pytest.mark.slow
 def test_bm25_over_title_and_text_is_anserinis_multifield_index(shared: Path, command, tmp_path: Path) -> None:
     """The figures are those of Anserini's reproduction of BEIR (``beir-v1.0.0-nfcorpus.multifield``)."""
     given = ("--folder", shared / "beir", "--dataset", "nfcorpus", "--out", tmp_path, "--json", "-")
