@@ -82,7 +82,6 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@$(BIN)/python -m builder audit "$(RELEASE)"
 	@$(BIN)/python -m builder pictures "$(RELEASE)"
 	@$(BIN)/python -m builder card "$(RELEASE)" $(if $(PREVIOUS),--previous "$(PREVIOUS)")
-	@mkdir -p dist
 	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
 baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report

@@ -11,8 +11,8 @@ from pathlib import Path
 DATA = Path(__file__).parent / "published_tables.json"
 HEAD = """# Published tables, and the commands that give them
 
-The tables and figures of the five papers. `python -m baselines table --paper ID` prints each one that has an id as the
-paper does, and below its figures those of a grid's own runs (`--runs`) where a grid gives them. The last column names
+The tables and figures of the five papers. `python -m baselines table --paper ID` prints the figures of each one that
+has an id, and below them those of a grid's own runs (`--runs`) where a grid gives them. The last column names
 the command that computes the table from your own runs or release, or says what stands in the way.
 
 This list is generated: `python -m baselines.published_tables > docs/published-tables.md`.

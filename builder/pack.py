@@ -40,6 +40,7 @@ def pack(folder: Path, out: Path) -> Packed:
     kind = "" if manifest["kind"] == "published" else f"-{manifest['kind']}"
     target = out / f"{title(manifest)}{kind}-{manifest['version']}.tar.gz"
     try:
+        out.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out, prefix=f".{target.name}.") as staging:
             archive = Path(staging, target.name)
             _write(folder, names, archive)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from eval_kit.api import compare, open_release, protocol, report, score, similarity, variations
+    from eval_kit.api import compare, open_release, protocol, report, score, similarity, variations, write_run
 
-__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations"]
+__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations", "write_run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,17 +12,18 @@ from pathlib import Path
 
 from eval_kit.exchange import compare as comparisons
 from eval_kit.exchange import sources
+from eval_kit.files import atomic
 from eval_kit.measures import score as scoring
 from eval_kit.protocols import grid_results, wordings
 from eval_kit.protocols import similarity as similarities
 from eval_kit.release import Release, open_release
-from eval_kit.runs.in_memory import Runs, as_files
+from eval_kit.runs.in_memory import Run, Runs, as_files
 from eval_kit.runs.names import named
 
 type ReleaseSource = Release | str | PathLike[str] | None
 """An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
 
-__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations"]
+__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations", "write_run"]
 
 
 def score(
@@ -175,6 +176,20 @@ def report(
         grid, changes = results_of(list(files), opened, list(untrained_files), seed, allow_missing)
         write_report(grid, opened, Path(out), encoded(vectors, grid, opened), changes)
     return Path(out)
+
+
+def write_run(run: Run, path: str | PathLike[str]) -> None:
+    """Write a run as the TREC file that the commands read.
+
+    Args:
+        run: a dictionary or dataframe (see :mod:`eval_kit.api`).
+        path: the file; what stands there is replaced. Name it ``<system>.<shift>.<held-out>.trec`` for a grid.
+
+    Raises:
+        UserError: what is no run, or a file that cannot be written.
+    """
+    with as_files({"run": run}) as files:
+        atomic.write_text(Path(path), next(iter(files)).read_text(encoding="utf-8"))
 
 
 def _open(release: ReleaseSource) -> Release:

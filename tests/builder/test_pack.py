@@ -60,6 +60,7 @@ def test_the_same_release_gives_the_same_bytes(folder: Path, tmp_path: Path) -> 
 
 
 def test_what_is_not_packed(folder: Path, tmp_path: Path, command: Run) -> None:
+    (tmp_path / "nowhere").write_text("a file")
     done = command("builder", "pack", folder, "--out", tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (2, "") and "cannot be written" in done.stderr
     (stranger := folder / "notes.txt").write_text("mine")

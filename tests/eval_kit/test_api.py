@@ -65,6 +65,14 @@ def test_an_unnamed_run_and_a_list(run, published_release):
     assert {figure.run for figure in eval_kit.score([frame, run], published_release).figures} == {"run1", "tas-b.dl19"}
 
 
+def test_a_run_that_is_written_scores_as_it_did(run, published_release, tmp_path):
+    eval_kit.write_run(lines(run), tmp_path / "written.trec")
+    written = eval_kit.score(tmp_path / "written.trec", published_release).to_polars()
+    assert written.drop("run").equals(eval_kit.score(lines(run), published_release).to_polars().drop("run"))
+    with pytest.raises(UserError, match="it is a int"):
+        eval_kit.write_run(7, tmp_path / "written.trec")
+
+
 def test_measures_that_are_asked_for(run, published_release):
     frame = lines(run)
     names = ["P@5", "Judged@10"]
