@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from baselines.search import of_file
 from bench.baselines_training import encoded
 from bench.turns import Figures, folder_bytes, in_turn, medians, overhead, timed
 from eval_kit.files.formats import read_queries
 from search import dense, late, shards, sparse
+from search.passages import of_file
 
 DEPTH = 1_000
 TOP = 10

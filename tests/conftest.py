@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from eval_kit.release import PartialRelease, Release, open_release
 
+NEURAL = (("baselines", "grid"), ("baselines", "search"))
 READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("MS_MARCO_SHIFT_SHARED", ROOT.parent / "shared"))
@@ -74,6 +75,6 @@ def command() -> Run:
         if any(name.startswith(READ_AT_THE_START) for name in environment):
             whole = [sys.executable, *line]
             return subprocess.run(whole, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
-        return clients.run(line, variables, cwd, neural=arguments[0] in ("baselines", "search"))
+        return clients.run(line, variables, cwd, neural=arguments[:2] in NEURAL)
 
     return run

@@ -155,4 +155,7 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
     for variation in manifest.get("variations", []):
         require(f"a variation of {variation['base']}", "variations", variation["split"], _QUERIES)
         if variation["base"] not in names:
-            raise ReleaseError(f"there is no test set {variation['base']}, of which a variation is listed")
+            raise ReleaseError(
+                f"variations/{variation['split']} words the queries of {variation['base']}, "
+                "which is no test set of this release"
+            )

@@ -165,19 +165,9 @@ class Release:
 
     @cached_property
     def variations(self) -> dict[str, Variation]:
-        """All variations by full name, in the manifest's order.
-
-        Raises:
-            ReleaseError: a variation of what is no test set of this release.
-        """
+        """All variations by full name, in the manifest's order."""
         variations = {}
-        bases = {entry["name"] for entry in self.manifest["test_sets"]}
         for entry in self.manifest.get("variations", []):
-            if entry["base"] not in bases:
-                raise ReleaseError(
-                    f"{self.folder}: variations/{entry['split']} words the queries of {entry['base']}, "
-                    "which is no test set of this release"
-                )
             fields = {name: value for name, value in entry.items() if name != "queries"}
             invalid = None if entry["invalid"] is None else frozenset(entry["invalid"])
             variation = Variation(**{**fields, "invalid": invalid})

@@ -64,6 +64,7 @@ def test_a_model_over_files(architecture, files, command, tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{architecture}.index", f"{architecture}.trec"]
 
 
+@pytest.mark.slow
 def test_bm25_of_nfcorpus_is_anserinis_flat_index(shared: Path, command, tmp_path: Path):
     """The figures are those of Anserini's reproduction of BEIR (``beir-v1.0.0-nfcorpus.flat``)."""
     folder = shared / "beir" / "nfcorpus"

@@ -336,6 +336,7 @@ def test_table_3_is_below_its_own_definition(published_release: Release, year: s
         assert share - 3 / n < two_or_more / n < share + 0.005
 
 
+@pytest.mark.slow
 def test_shared_passages_of_the_real_restrain_lists(published_release: Release, of_the_real_lists: dict) -> None:
     """Counted once more with plain sets, from the tables."""
     for split in ("interpolate_14k", "extrapolate_200k"):

@@ -101,6 +101,7 @@ def test_a_killed_training_ends_with_the_model_of_one_that_was_not(trainable_rel
     assert told[2] == told[3]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_leaves_no_model(trainable_release: Release, tmp_path: Path) -> None:
     options = {"steps": 8, "checkpoint_every": 4}
     cell = tiny_cell("biencoder", trainable_release, tmp_path, **options)

@@ -24,6 +24,7 @@ def test_membership_does_not_depend_on_the_threads(threads: int) -> None:
     assert one.inertia == more.inertia
 
 
+@pytest.mark.slow
 def test_membership_does_not_depend_on_the_threads_of_the_process(tmp_path: Path) -> None:
     program = """
 import hashlib, sys
