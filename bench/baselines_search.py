@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from bench.baselines_training import encoded
-from bench.turns import Figures, folder_bytes, in_turn, medians, overhead, timed
+from bench.turns import Figures, in_turn, medians, overhead, timed
 from eval_kit.files.formats import read_queries
 from search import dense, late, shards, sparse
 from search.passages import of_file
+from search.shards import bytes_below
 
 DEPTH = 1_000
 TOP = 10
@@ -153,7 +154,7 @@ def bm25(
         hits = searcher.batch_search([text for _, text in queries], ids, k=DEPTH, threads=1)
         return [[hit.docid for hit in hits.get(query, [])] for query in ids]
 
-    size = folder_bytes(folder) / len(pairs)
+    size = bytes_below(folder) / len(pairs)
     return compared(
         "BM25", len(pairs), ours, plain, topics, [[topic] for topic in topics[:alone]], (size, size), repeats
     )
@@ -184,7 +185,7 @@ def words(
         return [ids[columns[row[columns] > 0]].tolist() for row, columns in best]
 
     queries = weights([text for _, text in topics])
-    sizes = folder_bytes(folder) / len(pairs), (postings.data.nbytes + postings.indices.nbytes) / len(pairs)
+    sizes = bytes_below(folder) / len(pairs), (postings.data.nbytes + postings.indices.nbytes) / len(pairs)
     alone_queries = [queries[row] for row in range(alone)]
     row = compared("sparse csr", len(pairs), ours, plain, queries, alone_queries, sizes, repeats)
     return row | {"terms_per_passage": matrix.nnz / len(pairs)}
@@ -242,7 +243,7 @@ def minilm_late(
         return _ids(late.exact(queries, stored, DEPTH))
 
     queries = model.encode_queries([text for _, text in topics])
-    sizes = folder_bytes(folder / "shards") / len(pairs), sum(tokens.nbytes for tokens in passages) / len(pairs)
+    sizes = bytes_below(folder / "shards") / len(pairs), sum(tokens.nbytes for tokens in passages) / len(pairs)
     return compared(
         "late exact", len(pairs), ours, plain, queries, [[tokens] for tokens in queries[:3]], sizes, repeats
     )
@@ -278,7 +279,7 @@ def flat(name: str, stored: shards.Shards, queries: dense.Vectors, repeats: int,
         _, rows = index.search(queries, min(DEPTH, len(stored)))
         return [np.char.decode(stored.ids[row]).tolist() for row in rows]
 
-    sizes = folder_bytes(stored.folder) / len(stored), float(index.code_size)
+    sizes = bytes_below(stored.folder) / len(stored), float(index.code_size)
     return compared(
         name, len(stored), ours, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
     )
@@ -297,7 +298,7 @@ def products(name: str, stored: shards.Shards, queries: dense.Vectors, repeats: 
         _, rows = (torch.from_numpy(queries) @ vectors.T).topk(min(DEPTH, len(stored)), dim=1)
         return [np.char.decode(stored.ids[row]).tolist() for row in rows.numpy()]
 
-    sizes = folder_bytes(stored.folder) / len(stored), vectors.nbytes / len(stored)
+    sizes = bytes_below(stored.folder) / len(stored), vectors.nbytes / len(stored)
     return compared(
         name, len(stored), ours, plain, queries, [queries[row : row + 1] for row in range(alone)], sizes, repeats
     )

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -35,8 +34,3 @@ def overhead(turns: Mapping[str, list[Figures]]) -> Figures:
     """By how much ``ours`` takes longer than ``peer``: the median over the turns of the quotients, less 1."""
     times = pl.DataFrame(turns["ours"]) / pl.DataFrame(turns["peer"])
     return (times.select("wall_s", "cpu_s").median() - 1).row(0, named=True)
-
-
-def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -428,6 +428,9 @@ def _refuse_nan(arrays: Arrays, batch: Sequence[tuple[str, Content]]) -> None:
 def index_bytes(folder: Path) -> int:
     """Bytes of all files that a search of an index reads."""
     derived = [folder / name for name in MADE_OF_SHARDS if (folder / name).exists()]
-    return sum(
-        file.stat().st_size for path in derived or [folder] for file in [path, *path.rglob("*")] if file.is_file()
-    )
+    return sum(map(bytes_below, derived or [folder]))
+
+
+def bytes_below(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder."""
+    return sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())

@@ -13,6 +13,7 @@ GREEK = (
     "psi omega"
 )
 WORDS = GREEK.split()
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FOLDER = tempfile.TemporaryDirectory(prefix="tiny-checkpoints-")
 
 
@@ -34,7 +35,6 @@ def tiny(name: str) -> Path:
         BertForMaskedLM,
         BertForSequenceClassification,
         BertModel,
-        BertTokenizerFast,
         set_seed,
     )
 
@@ -50,10 +50,8 @@ def tiny(name: str) -> Path:
         set_seed(13)
         architecture(str(tiny(plain))).save(str(folder))
         return folder
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "[", "]", "d", "q"]
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    vocabulary = [*SPECIAL, *WORDS, "[", "]", "d", "q"]
+    _save_tokenizer(vocabulary, folder)
     set_seed(13)
     config = BertConfig(
         vocab_size=len(vocabulary),
@@ -82,16 +80,14 @@ def bag_of_word_pieces(texts: Iterable[str], folder: Path) -> Path:
     """
     import torch
     from sentence_transformers import SentenceTransformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast, set_seed
+    from transformers import BertConfig, BertModel, set_seed
 
     words = sorted({word for text in texts for word in text.lower().split()})
     letters = string.ascii_lowercase + string.digits
     pieces = [*letters, *(f"##{letter}" for letter in letters)]
-    vocabulary = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces, *words]))
+    vocabulary = list(dict.fromkeys([*SPECIAL, *pieces, *words]))
     bare = folder / "bare"
-    bare.mkdir(parents=True)
-    (bare / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    BertTokenizerFast(vocab=str(bare / "vocab.txt")).save_pretrained(bare)
+    _save_tokenizer(vocabulary, bare)
     set_seed(13)
     config = BertConfig(
         vocab_size=len(vocabulary),
@@ -108,3 +104,11 @@ def bag_of_word_pieces(texts: Iterable[str], folder: Path) -> Path:
     model.save_pretrained(bare)
     SentenceTransformer(str(bare)).save(str(folder / "dense"))
     return folder / "dense"
+
+
+def _save_tokenizer(vocabulary: list[str], folder: Path) -> None:
+    from transformers import BertTokenizerFast
+
+    folder.mkdir(parents=True)
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)

@@ -115,10 +115,11 @@ def publish(cell: Cell) -> None:
 
     Beside each run stands what its model was trained on.
     """
+    training_data = cell.training_data()
     for own, published in cell.outputs.items():
         published.parent.mkdir(exist_ok=True)
         if own.suffix == cell.run.suffix:
-            contamination.declare(published, cell.training_data())
+            contamination.declare(published, training_data)
         if published.exists() and published.samefile(own):
             continue
         with atomic.whole(published) as part:

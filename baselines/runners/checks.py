@@ -11,6 +11,7 @@ from baselines.runners.local import gpus
 from eval_kit.errors import UserError
 from search.late import PLAID_SHARE
 from search.passages import how_many
+from search.shards import bytes_below
 
 LINE_BYTES = 45
 """A line of a run."""
@@ -80,7 +81,7 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
     encoded = passages * sum(each[:workers])
     shared = 0 if (root / "passages").exists() else passages * SHARED_BYTES
     need = runs + encoded + shared
-    free = shutil.disk_usage(_existing(root)).free + sum(_bytes_below(cell.folder) for cell in cells)
+    free = shutil.disk_usage(_existing(root)).free + sum(bytes_below(cell.folder) for cell in cells)
     if need > free:
         raise UserError(
             f"{root}: the grid takes about {need / 1e9:,.1f} GB there (runs {runs / 1e9:,.1f}, passages encoded by "
@@ -112,10 +113,6 @@ def _capability(device: str) -> tuple[int, int] | None:
         return int(major), int(minor)
     except (OSError, subprocess.CalledProcessError, ValueError):
         return None
-
-
-def _bytes_below(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _existing(folder: Path) -> Path:

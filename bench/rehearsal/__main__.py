@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.rehearsal import report, watch
 from bench.rehearsal.stages import STAGES
-from bench.turns import folder_bytes
+from search.shards import bytes_below
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _measured(folder: Path, scale: str, name: str) -> dict[str, object]:
-    before, load = folder_bytes(folder), os.getloadavg()[0]
+    before, load = bytes_below(folder), os.getloadavg()[0]
     cost = watch.run([sys.executable, "-m", "bench.rehearsal.stage", str(folder), scale, name])
     count = json.loads(cost.output.splitlines()[-1])["count"]
     figures = {key: round(value, 3) for key, value in asdict(cost).items() if key != "output"}
@@ -49,7 +49,7 @@ def _measured(folder: Path, scale: str, name: str) -> dict[str, object]:
         "unit": STAGES[name].unit,
         **figures,
         "rate": round(count / cost.wall_s, 2),
-        "disk_gb": round((folder_bytes(folder) - before) / 1e9, 4),
+        "disk_gb": round((bytes_below(folder) - before) / 1e9, 4),
         "load_before": round(load, 1),
     }
 

@@ -321,15 +321,7 @@ def report(
         if len(given) != len(runs) and (given or name == "--dataset"):
             raise UserError(f"give {name} once for each run: {len(runs)} runs, but {len(given)} of {name}")
     opened = open_all(datasets)
-
-    def scored(given: Sequence[Path]) -> list[DatasetScores]:
-        entries = []
-        for run, dataset in zip(given, opened, strict=True):
-            on_run(run)
-            entries.append(score(run, dataset))
-        return entries
-
-    system_scores, bm25_scores = scored(runs), scored(bm25) if bm25 else []
+    system_scores, bm25_scores = score_all(runs, opened, on_run), score_all(bm25, opened, on_run) if bm25 else []
     return Report(system_scores, bm25_scores, average_of(system_scores, bm25_scores))
 
 
@@ -356,6 +348,17 @@ def open_all(folders: Sequence[Path]) -> list[Dataset]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two datasets are called {twice}")
     return opened
+
+
+def score_all(
+    runs: Sequence[Path], datasets: Sequence[Dataset], on_run: Callable[[Path], object] = lambda run: None
+) -> list[DatasetScores]:
+    """:func:`score` each run on its dataset; ``on_run`` is called with a run before it is read."""
+    entries = []
+    for run, dataset in zip(runs, datasets, strict=True):
+        on_run(run)
+        entries.append(score(run, dataset))
+    return entries
 
 
 def average_of(system: Sequence[DatasetScores], bm25: Sequence[DatasetScores]) -> Average | None:

@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from eval_kit.measures.beir import HOLE, DatasetScores, Report, average_of, open_all, score
+from eval_kit.measures.beir import HOLE, Report, average_of, open_all, score_all
+from eval_kit.measures.beir import Row as DatasetRow
 from eval_kit.measures.definitions import parse
 from eval_kit.release import beir_suite
 from eval_kit.tables.table import Cell, Column, Row, Table
@@ -50,17 +51,17 @@ class Suite:
             columns.append(Column("ours", "number", group=system, wrap="never"))
             if self._is_published(system, measure):
                 columns.append(Column("BEIR", "number", group=system, wrap="never"))
-        datasets = next(iter(self.reports.values())).by_dataset()
-        rows = [self._row(dataset, measure) for dataset in datasets]
+        ours = {system: report.by_dataset() for system, report in self.reports.items()}
+        rows = [self._row(dataset, measure, ours) for dataset in next(iter(ours.values()))]
         compared = measure == "nDCG@10" and BM25 in self.reports and len(self.reports) > 1
         groups = [rows, [self._against_bm25()]] if compared else [rows]
         return Table(columns, groups, title=TITLES[measure])
 
-    def _row(self, dataset: str, measure: str) -> Row:
+    def _row(self, dataset: str, measure: str, ours: Mapping[str, Mapping[str, DatasetRow]]) -> Row:
         shown = "R_cap@100" if measure == "R@100" and dataset == CAPPED else measure
         cells: list[Cell | str] = [f"{dataset} ({shown})" if shown != measure else dataset]
-        for system, report in self.reports.items():
-            cells.append(_shown(report.by_dataset()[dataset].values.get(shown), shown))
+        for system, by_dataset in ours.items():
+            cells.append(_shown(by_dataset[dataset].values.get(shown), shown))
             if self._is_published(system, measure):
                 cells.append(_shown(self._published(system, dataset).get(shown), shown))
         return cells
@@ -100,12 +101,7 @@ def suite(
         UserError: what :func:`eval_kit.measures.beir.open_all` and :func:`eval_kit.measures.beir.score` refuse.
     """
     datasets = open_all(folders)
-    scores: dict[str, list[DatasetScores]] = {}
-    for system, files in runs.items():
-        scores[system] = []
-        for run, dataset in zip(files, datasets, strict=True):
-            on_run(run)
-            scores[system].append(score(run, dataset))
+    scores = {system: score_all(files, datasets, on_run) for system, files in runs.items()}
     bm25 = scores.get(BM25, [])
     reports = {system: Report(entries, [], average_of(entries, bm25)) for system, entries in scores.items()}
     return Suite(reports, published_as or {})

@@ -78,13 +78,11 @@ def _figure_2(results: Chameleons) -> Figure:
     for first, second, level, value in shared.iter_rows():
         tooltip = f"{first} and {second}, {level} %: {value:.3f}"
         series.setdefault(f"{first} and {second}", []).append(Point(level, value, tooltip))
-    drawn = dict(list(series.items())[:PAIRS])
-    title = "Chameleons, Figure 2: agreement of two runs on their most obstinate queries"
-    return Figure(
-        "Figure 2 of CIKM 2021 (equation 1): of the most obstinate queries of either run, the share that is of both"
-        f"{_first_of(len(series))}.",
-        plots.points(drawn, "most obstinate queries of each run, percent", "agreement", title),
-        list(drawn),
+    return _of_pairs(
+        series,
+        "Figure 2 of CIKM 2021 (equation 1): of the most obstinate queries of either run, the share that is of both",
+        ("most obstinate queries of each run, percent", "agreement"),
+        "Chameleons, Figure 2: agreement of two runs on their most obstinate queries",
     )
 
 
@@ -106,15 +104,16 @@ def _figure_4(results: Chameleons) -> Figure:
     for first, second, name, level, x, y in in_pairs(results.performance).iter_rows():
         tooltip = f"{name}, {level} %: {first} {x:.4f}, {second} {y:.4f}"
         series.setdefault(f"{first} (→) and {second} (↑)", []).append(Point(x, y, tooltip))
-    drawn = dict(list(series.items())[:PAIRS])
-    title = "Chameleons, Figure 4: two runs on the three sets"
-    return Figure(
-        "Figure 4 of CIKM 2021: mean average precision of two runs on the three sets at 50 %, easier sets further up"
-        f"{_first_of(len(series))}.",
-        plots.points(drawn, "MAP of the first run", "MAP of the second run", title),
-        list(drawn),
+    return _of_pairs(
+        series,
+        "Figure 4 of CIKM 2021: mean average precision of two runs on the three sets at 50 %, easier sets further up",
+        ("MAP of the first run", "MAP of the second run"),
+        "Chameleons, Figure 4: two runs on the three sets",
     )
 
 
-def _first_of(pairs: int) -> str:
-    return f"; the first {PAIRS} of {pairs} pairs" if pairs > PAIRS else ""
+def _of_pairs(series: dict[str, list[Point]], caption: str, axes: tuple[str, str], title: str) -> Figure:
+    """A line for each of the first pairs of runs."""
+    drawn = dict(list(series.items())[:PAIRS])
+    first = f"; the first {PAIRS} of {len(series)} pairs" if len(series) > PAIRS else ""
+    return Figure(f"{caption}{first}.", plots.points(drawn, *axes, title), list(drawn))

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.measures.definitions import parse
+from eval_kit.protocols.variations import paired
 from eval_kit.release import Release, Variation
 from eval_kit.runs.names import cell_of
 from eval_kit.shifts import SHIFTS, Shift
@@ -41,7 +42,9 @@ def crossing(
         query of a shift is worded otherwise.
     """
     rows: list[dict[str, Any]] = []
-    pairs = _of_cells(_pairs(values, variations))
+    methods = {variation.full_name: variation.group for variation in variations}
+    method = pl.col("variation").replace_strict(methods, return_dtype=pl.String)
+    pairs = _of_cells(paired(values).with_columns(method=method))
     for (name,), of_shift in pairs.group_by("shift", maintain_order=True):
         shift = SHIFTS[str(name)]
         rows += [{"shift": name, **row} for row in _of_shift(of_shift, shift, release, seed)]
@@ -72,17 +75,6 @@ def layout(results: pl.DataFrame) -> Table:
             lines.append([str(shift), row["system"], row["method"], of, *figures, more, f"{row['queries']:,}"])
     notes = ("° not significant: paired t-test of the two drops, p ≥ 0.05 after Holm's correction over a shift's rows",)
     return Table(columns, [lines], "shift and variation crossed", notes=notes)
-
-
-def _pairs(values: pl.DataFrame, variations: Sequence[Variation]) -> pl.DataFrame:
-    """The value of each query in another wording beside its ``clean`` value, with the ``method`` of variation."""
-    clean = values.filter(pl.col("variation").is_null()).select(
-        "system", "test_set", "measure", "query_id", clean="value"
-    )
-    methods = {variation.full_name: variation.group for variation in variations}
-    varied = values.filter(pl.col("variation").is_not_null())
-    joined = varied.join(clean, on=["system", "test_set", "measure", "query_id"], maintain_order="left")
-    return joined.with_columns(method=pl.col("variation").replace_strict(methods, return_dtype=pl.String))
 
 
 def _of_cells(pairs: pl.DataFrame) -> pl.DataFrame:
