@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -211,8 +211,6 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     groups: dict[tuple[str, str], list[Path]] = {}
     for run, cell in named(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
-    done = records(runs)
-    refuse_unequal_batches(groups, done)
     incomplete = []
     for key, members in list(groups.items()):
         try:
@@ -230,39 +228,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
     crossed = _crossing(chain.from_iterable(groups.values()), release, seed, allow_missing)
     kind = release.manifest["kind"]
-    return Results(of_grids, on_benchmarks, _sparsity(done.values()), crossed, kind, incomplete)
-
-
-def records(runs: Iterable[Path]) -> dict[Path, dict[str, Any]]:
-    """The ``done.json`` of each run's cell, as far as the grid that holds the folder of runs has it."""
-    found: dict[Path, dict[str, Any]] = {}
-    for run in runs:
-        for done in run.parent.parent.glob("*/done.json"):
-            if (done.parent / run.name).exists() and run.samefile(done.parent / run.name):
-                found[run] = json.loads(done.read_text(encoding="utf-8"))
-    return found
-
-
-def refuse_unequal_batches(
-    groups: Mapping[tuple[str, str], Sequence[Path]], done: Mapping[Path, Mapping[str, Any]]
-) -> None:
-    """Refuse to average cells that were trained in different batches, as far as the grid that holds the runs says so.
-
-    Args:
-        groups: shift and system → their runs.
-        done: from :func:`records`.
-
-    Raises:
-        UserError: naming the system, the shift and the batches.
-    """
-    for (shift, system), runs in groups.items():
-        batches: dict[int, Path] = {}
-        for run in runs:
-            if run in done:
-                batches.setdefault(done[run]["training"].get("batch_size", 0), run)
-        if len(batches) > 1:
-            sizes = ", ".join(f"{run.name} in batches of {size}" for size, run in sorted(batches.items()))
-            raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
+    return Results(of_grids, on_benchmarks, _sparsity(folder.parent, of_grids), crossed, kind, incomplete)
 
 
 def published_beside(id: str, ours: Results | None) -> Table:
@@ -365,10 +331,13 @@ def _crossing(runs: Iterable[Path], release: Release, seed: int, allow_missing: 
     return crossing.crossing(values, variations_of(both), release, seed)
 
 
-def _sparsity(done: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+def _sparsity(grid_folder: Path, scored: Protocols) -> pl.DataFrame:
+    """Of cells whose runs were scored: ``system``, ``shift``, ``cells``, mean weights of ``query`` and ``passage``."""
+    runs = {run["sha256"] for run in scored.provenance["runs"]}
     rows = []
-    for record in done:
-        if sparsity := record.get("sparsity"):
+    for path in sorted(grid_folder.glob("*/done.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["run"]["sha256"] in runs and (sparsity := record["sparsity"]):
             rows.append((record["cell"]["system"], record["cell"]["shift"], sparsity["query"], sparsity["passage"]))
     columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}
     cells = pl.DataFrame(rows, columns, orient="row")

@@ -113,13 +113,13 @@ def search(cell: Cell, retriever: Retriever, report: Report) -> None:
 def publish(cell: Cell) -> None:
     """Link what the finished cell has for the whole grid to its folders (copy it, where there are no links).
 
-    Beside each run stands what its model was trained on.
+    Beside each run stands how its model was trained.
     """
     training_data = cell.training_data()
     for own, published in cell.outputs.items():
         published.parent.mkdir(exist_ok=True)
         if own.suffix == cell.run.suffix:
-            contamination.declare(published, training_data)
+            contamination.declare(published, training_data, cell.options.get("batch_size"))
         if published.exists() and published.samefile(own):
             continue
         with atomic.whole(published) as part:

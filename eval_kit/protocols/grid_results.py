@@ -126,11 +126,12 @@ def protocols(
         declared: what the model that made a run was trained on, as for :func:`eval_kit.measures.score.score`.
 
     Raises:
-        UserError: a name that is no cell's, a missing cell (with the file name expected), or a run that does not
-            cover the test sets of its shift.
+        UserError: a name that is no cell's, a missing cell (with the file name expected), cells of a system that were
+            trained in different batches, or a run that does not cover the test sets of its shift.
     """
     cells = dict(runs) if isinstance(runs, Mapping) else named(runs)
     grid(cells.values(), release)
+    _refuse_unequal_batches(cells)
     test_sets = with_average_precision(release)
     scores = score([*runs, *untrained], release, allow_missing, on_run, test_sets, declared)
     values = values_of(scores, cells)
@@ -188,6 +189,18 @@ def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataF
     for run, cell in cells.items():
         if cell.shift == shift.name and cell not in covering:
             raise UserError(f"{run}: covers no test set of the {shift.name} shift, which it was trained on")
+
+
+def _refuse_unequal_batches(cells: Mapping[Path, Cell]) -> None:
+    """Models that are averaged or compared were trained in equal batches, as far as the files beside the runs say."""
+    batches: dict[tuple[str, str], dict[int, Path]] = {}
+    for run, cell in cells.items():
+        if (size := contamination.training_beside(run).get("batch_size")) is not None:
+            batches.setdefault((cell.system, cell.shift), {}).setdefault(size, run)
+    for (system, shift), runs in batches.items():
+        if len(runs) > 1:
+            sizes = ", ".join(f"{run.name} in batches of {size}" for size, run in sorted(runs.items()))
+            raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
 
 
 def _untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:

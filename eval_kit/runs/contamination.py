@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
 from eval_kit.files import atomic, schemas
 from eval_kit.release import Release, TestSet
 from eval_kit.runs.names import run_name
@@ -70,27 +70,42 @@ def declared_beside(run: Path) -> list[str] | None:
     Raises:
         UserError: a file that does not follow training.schema.json.
     """
+    sources: list[str] | None = training_beside(run).get("training_data")
+    return sources
+
+
+def training_beside(run: Path) -> dict[str, Any]:
+    """What the file beside a run declares (training.schema.json); nothing where there is none.
+
+    Raises:
+        UserError: a file that does not follow the schema.
+    """
     for file in (run, run.resolve()):
         if (path := declaration(file)).is_file():
-            sources: list[str] = schemas.read("training", path)["training_data"]
-            return sources
-    return None
+            declared: dict[str, Any] = schemas.read("training", path)
+            return declared
+    return {}
 
 
-def declare(run: Path, training_data: Sequence[str] | None) -> None:
-    """Declare beside a run what its model was trained on; None removes what an older run of that name declared.
+def declare(run: Path, training_data: list[str] | None, batch_size: int | None = None) -> None:
+    """Declare beside a run how its model was trained; what an older run of that name declared is replaced or removed.
+
+    Args:
+        run: need not be there.
+        training_data: sources; None where nobody knows.
+        batch_size: queries of a training step, if it was trained here.
 
     Raises:
         UserError: the file cannot be written.
     """
     path = declaration(run)
-    if training_data is not None:
-        atomic.write_text(path, json.dumps({"training_data": list(training_data)}) + "\n")
-        return
-    try:
+    if training_data is None and batch_size is None:
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be removed: {error.strerror}") from error
+        return
+    declared: dict[str, Any] = {"training_data": training_data}
+    if batch_size is not None:
+        declared["batch_size"] = batch_size
+    atomic.write_text(path, json.dumps(declared) + "\n")
 
 
 def declaration(run: Path) -> Path:

@@ -8,14 +8,16 @@ import pytest
 
 from baselines.table import CIKM_FIGURES, FIGURES, Comparison, results
 from eval_kit.errors import UserError
+from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import published
+from eval_kit.runs import contamination
 from eval_kit.runs import writer as run_files
 from eval_kit.shifts import SHIFTS
 from tests.conftest import Run
 
 
-def write_run(folder: Path, name: str, release: Release, test_sets: dict[str, float]) -> None:
+def write_run(folder: Path, name: str, release: Release, test_sets: dict[str, float]) -> Path:
     """A run that has a relevant passage first for the given share of each test set's queries, and nothing else right.
 
     A run with a smaller share finds a part of what one with a greater share finds.
@@ -29,6 +31,7 @@ def write_run(folder: Path, name: str, release: Release, test_sets: dict[str, fl
             found = best.get(query) if place < share * len(one.queries) else None
             rows.append((query, found or "no-such-passage", 1, 1.0))
     run_files.write(rows, folder / name, "made-up")
+    return folder / name
 
 
 @pytest.fixture(scope="module")
@@ -111,19 +114,19 @@ def test_delta_is_the_loss_with_its_sign_turned():
 
 
 def test_cells_that_were_trained_in_different_batches_are_not_averaged(mini_release: Release, tmp_path: Path):
-    (tmp_path / "runs").mkdir()
+    runs = {}
     for held_out, batch in (("short", 32), ("long", 16)):
-        cell = tmp_path / held_out
-        cell.mkdir()
         name = f"splade.length.{held_out}.trec"
-        write_run(cell, name, mini_release, {"length.short": 1, "length.long": 1})
-        (cell / "done.json").write_text(json.dumps({"training": {"batch_size": batch}}))
-        (tmp_path / "runs" / name).hardlink_to(cell / name)
+        runs[held_out] = write_run(tmp_path, name, mini_release, {"length.short": 1, "length.long": 1})
+        contamination.declare(runs[held_out], None, batch)
     said = "the cells of splade on length were trained differently: splade.length.long.trec in batches of 16, "
-    with pytest.raises(UserError, match=f"{said}splade.length.short.trec in batches of 32; train them alike"):
-        results(tmp_path / "runs", mini_release)
-    (tmp_path / "long" / "done.json").write_text(json.dumps({"training": {"batch_size": 32}}))
-    assert results(tmp_path / "runs", mini_release).incomplete == []
+    refusal = f"{said}splade.length.short.trec in batches of 32; train them alike"
+    with pytest.raises(UserError, match=refusal):
+        results(tmp_path, mini_release)
+    with pytest.raises(UserError, match=refusal):
+        protocols(list(runs.values()), mini_release)
+    contamination.declare(runs["long"], None, 32)
+    assert results(tmp_path, mini_release).incomplete == []
 
 
 def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):

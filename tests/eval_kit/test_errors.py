@@ -14,6 +14,7 @@ ENDS = """
 import sys, os, signal, time, warnings
 from pathlib import Path
 from eval_kit.errors import UserError, reported
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 with reported("kit"):
     exec(sys.stdin.buffer.read().decode())
 """

@@ -18,7 +18,15 @@ from eval_kit.pages.leaderboard import write_leaderboard
 from eval_kit.pages.report import write_report
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release, TestSet
-from eval_kit.runs.contamination import MARK, declaration, declare, declared_beside, trained_on, training_set_id
+from eval_kit.runs.contamination import (
+    MARK,
+    declaration,
+    declare,
+    declared_beside,
+    trained_on,
+    training_beside,
+    training_set_id,
+)
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables import comparison as comparison_tables
 from eval_kit.tables.scores import print_scores
@@ -214,7 +222,7 @@ def test_a_leaderboard_goes_by_what_submissions_declare(runs, mini_release: Rele
     }
 
 
-def test_a_declaration_is_read_strictly_and_removed_with_what_it_was_about(tmp_path: Path):
+def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
     run = tmp_path / "a.b.trec.gz"
     assert declared_beside(run) is None
     declare(run, ["msmarco-passage/train"])
@@ -223,8 +231,9 @@ def test_a_declaration_is_read_strictly_and_removed_with_what_it_was_about(tmp_p
     declaration(run).write_text('{"training_data": "msmarco-passage/train"}')
     with pytest.raises(UserError, match=r"a\.b\.training\.json: not a valid training document: \$\.training_data"):
         declared_beside(run)
-    declare(run, None)
-    assert not declaration(run).exists()
+    declare(run, None, 32)
+    assert declared_beside(run) is None
+    assert training_beside(run) == {"training_data": None, "batch_size": 32}
 
 
 def test_a_test_set_outside_the_shifts_can_be_judged(published_release: Release):
