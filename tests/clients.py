@@ -4,19 +4,21 @@ A fork is a process of its own, with its own arguments, environment, folder, sta
 ``python`` would. The servers import nothing that reads ``HF_*``, but for the one of neural commands.
 """
 
-import atexit
+import hashlib
 import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
+
+from filelock import FileLock
 
 LIGHT = (
     *("polars", "pyarrow.parquet", "numpy", "httpx2", "httpcore2", "jinja2", "jsonschema", "yaml", "filelock"),
@@ -27,6 +29,8 @@ LIGHT = (
 NEURAL = (*LIGHT, "baselines.cli", "sentence_transformers", "sentence_transformers.sparse_encoder")
 READS_ITS_ENVIRONMENT = ("huggingface_hub", "hf_xet", "tqdm", "datasets")
 TIMEOUT = 300
+IDLE = 120
+"""Seconds without a client after which the tests have ended."""
 
 type Done = subprocess.CompletedProcess[str]
 
@@ -40,10 +44,8 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path |
     with (
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as error,
-        socket.socket(socket.AF_UNIX) as client,
+        _connected(NEURAL if neural else LIGHT) as client,
     ):
-        client.settimeout(TIMEOUT)
-        client.connect(_server(NEURAL if neural else LIGHT))
         socket.send_fds(client, [len(request).to_bytes(4)], [out.fileno(), error.fileno()])
         client.sendall(request)
         status = int.from_bytes(client.recv(4), signed=True)
@@ -52,22 +54,27 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path |
         return subprocess.CompletedProcess(arguments, status, out.read(), error.read())
 
 
-@cache
-def _server(modules: Sequence[str]) -> str:
-    """Start a server that has imported ``modules``; the address where it listens."""
-    folder = tempfile.TemporaryDirectory()
-    address = str(Path(folder.name, "server"))
-    process = subprocess.Popen(
-        [sys.executable, __file__, address, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdout and process.stdout.readline() == b"listening\n"
-    atexit.register(folder.cleanup)
-    atexit.register(process.terminate)
-    return address
+def _connected(modules: Sequence[str]) -> socket.socket:
+    """A connection to the server that has imported ``modules``, which all workers of pytest share."""
+    folder = Path(tempfile.gettempdir(), f"clients-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}")
+    folder.mkdir(exist_ok=True)
+    address = folder / hashlib.sha256(" ".join(modules).encode()).hexdigest()[:8]
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(TIMEOUT)
+    with FileLock(f"{address}.lock"):
+        try:
+            client.connect(str(address))
+        except (FileNotFoundError, ConnectionRefusedError):
+            address.unlink(missing_ok=True)
+            command = [sys.executable, __file__, str(address), *modules]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            assert process.stdout and process.stdout.readline() == b"listening\n"
+            client.connect(str(address))
+    return client
 
 
 def _serve(address: str, modules: Sequence[str]) -> None:
-    """Fork for every connection a process that forks the client, and tells how it ended."""
+    """Fork for every connection a process that forks the client, and tells how it ended; stop when nobody calls."""
     for module in modules:
         __import__(module)
     if modules == list(LIGHT):
@@ -78,8 +85,9 @@ def _serve(address: str, modules: Sequence[str]) -> None:
         server.listen(64)
         print("listening", flush=True)
         while True:
-            if sys.stdin in select.select([server, sys.stdin], [], [])[0]:
-                return  # the tests have ended
+            if not select.select([server], [], [], IDLE)[0]:
+                shutil.rmtree(Path(address).parent, ignore_errors=True)
+                return
             connection, _ = server.accept()
             if os.fork() == 0:
                 break

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import clients
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from eval_kit.release import PartialRelease, Release, open_release
@@ -44,13 +45,28 @@ def no_ir_datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield home
 
 
+def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
+    """The folder of a release that whichever pytest worker asks for it first builds for all."""
+    root = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    folder, built = root / name / "ms-marco-shift", root / f"{name}.built"
+    with FileLock(root / f"{name}.lock"):
+        if not built.exists():
+            folder.parent.mkdir(exist_ok=True)
+            build(folder)
+            built.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def published_release(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The partial canonical release, built from the authors' files at hand."""
     releases = pytest.importorskip("builder.release", exc_type=ImportError)
     published = pytest.importorskip("builder.sources.published", exc_type=ImportError)
-    folder = tmp_path_factory.mktemp("published") / "ms-marco-shift"
-    releases.write(published.draft(shared / "upstream", allow_partial=True), folder)
+    folder = built_once(
+        tmp_path_factory,
+        "published",
+        lambda out: releases.write(published.draft(shared / "upstream", allow_partial=True), out),
+    )
     with pytest.warns(PartialRelease):
         return open_release(folder)
 
@@ -60,9 +76,9 @@ def mini_release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """A mini release of 1,500 queries."""
     planted = pytest.importorskip("builder.mini", exc_type=ImportError)
     releases = pytest.importorskip("builder.release", exc_type=ImportError)
-    folder = tmp_path_factory.mktemp("mini") / "ms-marco-shift"
-    releases.write(planted.draft(queries=1_500), folder)
-    return open_release(folder)
+    return open_release(
+        built_once(tmp_path_factory, "mini", lambda out: releases.write(planted.draft(queries=1_500), out))
+    )
 
 
 @pytest.fixture(scope="session")

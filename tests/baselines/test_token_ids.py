@@ -24,8 +24,8 @@ ODD = ["", "naïve café, e\u0301 ", "[SEP] in the text [MASK]", "東京 2026 �
 
 @pytest.fixture(scope="module")
 def real(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> PassageTexts:
-    """300 passages of MS MARCO, and odd ones."""
-    lines = itertools.islice((shared / "real-slice" / "collection.tsv").open(encoding="utf-8"), 300)
+    """60 passages of MS MARCO, and odd ones."""
+    lines = itertools.islice((shared / "real-slice" / "collection.tsv").open(encoding="utf-8"), 60)
     contents = [line.rstrip("\n").partition("\t")[2] for line in lines]
     numbered = ((str(number), text) for number, text in enumerate([*contents, *ODD]))
     return texts.write(numbered, tmp_path_factory.mktemp("real"))

@@ -189,13 +189,13 @@ class Gradients(TrainerCallback):
 
 TRAINED = [
     ("biencoder", {}),
-    ("biencoder", {"distillation": "margin_mse"}),
     ("splade", {}),
-    ("splade", {"share": 4, "pooling": "sum"}),
     ("colbert", {}),
-    ("colbert", {"in_batch_negatives": False, "similarity": "l2"}),
     ("monobert", {}),
-    ("monobert", {"in_batch_negatives": 0, "negatives": 1}),
+    pytest.param("biencoder", {"distillation": "margin_mse"}, marks=pytest.mark.slow),
+    pytest.param("splade", {"share": 4, "pooling": "sum"}, marks=pytest.mark.slow),
+    pytest.param("colbert", {"in_batch_negatives": False, "similarity": "l2"}, marks=pytest.mark.slow),
+    pytest.param("monobert", {"in_batch_negatives": 0, "negatives": 1}, marks=pytest.mark.slow),
 ]
 
 
