@@ -31,6 +31,8 @@ ROWS = {
     "high": pl.Float64(),
     "p": pl.Float64(),
     "p_holm": pl.Float64(),
+    "p_equivalent": pl.Float64(),
+    "p_equivalent_holm": pl.Float64(),
     "d": pl.Float64(),
 }
 
@@ -43,8 +45,9 @@ class Comparison:
         rows: one for each system, test set, figure and measure, as :data:`ROWS`. ``figure`` is empty for plain runs,
             and ``In`` or ``Out`` (for ReSTrain with its size) for grids. ``difference`` is the system's mean minus
             the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), the paired t-test's ``p``,
-            ``p_holm`` corrected over all systems and test sets of a measure, and Cohen's ``d``; all null in the
-            baseline's rows. ``trained_on`` is whether the system was trained on queries of the test set.
+            ``p_equivalent`` of equivalence, both with ``_holm``, corrected over all systems and test sets of a
+            measure, and Cohen's ``d``; all null in the baseline's rows. ``trained_on`` is whether the system was
+            trained on queries of the test set.
         values: ``system``, ``test_set``, ``figure``, ``measure``, ``query_id``, ``value``, ``missing``, ``trained_on``.
         systems: in the order of the columns, the baseline first.
         left_out: systems and test sets that the baseline does not cover: ``system: test set``.
@@ -192,8 +195,9 @@ def _compared(
             row = {"test_set": test_set, "figure": figure, "measure": measure, "system": name}
             row |= {"queries": len(own), "value": float(own.mean()), **shared[name]}
             if name != base:
-                test = paired_t_test(own, columns[measure, base])
+                test = paired_t_test(columns[measure, base], own)
                 low, high = intervals[measure, name]
-                row |= {"difference": test.difference, "low": low, "high": high, "p": test.p, "d": test.d}
+                row |= {"difference": float((own - columns[measure, base]).mean()), "low": low, "high": high}
+                row |= {"p": test.p, "p_equivalent": test.p_equivalent, "d": None if test.d is None else -test.d}
             rows.append(row)
     return rows

@@ -98,7 +98,7 @@ def write_report(
         "chameleons": None,
         "systems": [],
         "subjects": [],
-        "contaminated": [],
+        "notes": [],
     }
     if grid is not None:
         parts |= _of_grid(grid, release, vectors)
@@ -151,7 +151,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         "scale": span(end for standing in every for end in (standing.loss, standing.low, standing.high)),
         "tables": {shift: _tables(grid, shift) for shift in grid.results},
         "matrices": {shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
-        "contaminated": grid.contaminated(),
+        "notes": grid.notes(),
         "chameleons": section(obstinate) if obstinate else None,
         "about": {shift: to_html(replace(table, title="")) for shift, table in about(release).items()},
         "every_loss": to_html(papers.every_loss(grid.results)),

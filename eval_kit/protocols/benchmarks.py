@@ -8,7 +8,7 @@ import polars as pl
 from eval_kit.measures.definitions import parse
 from eval_kit.shifts import BENCHMARKS, CONTROL, TRAINED_FOR
 from eval_kit.stats.losses import holm, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Row, Table, loss
+from eval_kit.tables.table import Cell, Column, Row, Table, loss, significance
 
 SHOWN = {"dev": ("RR@10", "R@1000"), **dict.fromkeys(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000"))}
 """The measures of the paper's table, which does not say what grades of TREC DL count as relevant to recall."""
@@ -116,6 +116,5 @@ def _in_order(column: str, names: Iterable[str]) -> pl.Expr:
 def _cells(row: dict[str, Any] | None, measure: str) -> list[Cell | str]:
     if row is None:
         return ["", ""]
-    significant = row["p_holm"] is not None and row["p_holm"] < 0.05
-    shown = "" if row["rel_loss"] is None else Cell(loss(row["rel_loss"]), mark="" if significant else "°")
+    shown = "" if row["rel_loss"] is None else Cell(loss(row["rel_loss"]), mark=significance(row))
     return [parse(measure).show_as_cikm_2022(row["value"]), shown]

@@ -16,7 +16,7 @@ from eval_kit.release import Release, Variation
 from eval_kit.runs.names import cell_of
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Table, interval, loss
+from eval_kit.tables.table import Cell, Column, Table, interval, loss, significance
 
 _KEYS = ("shift", "part", "system", "method", "measure")
 
@@ -69,8 +69,7 @@ def layout(results: pl.DataFrame) -> Table:
             for side in ("in", "out"):
                 ends = interval(row[f"{side}_loss_low"], row[f"{side}_loss_high"], row["queries"])
                 figures += [parse(measure).show(row[f"{side}_clean"]), Cell(loss(row[f"{side}_loss"]), tooltip=ends)]
-            significant = row["p_holm"] is not None and row["p_holm"] < 0.05
-            more = Cell(parse(measure).show(row["difference"], signed=True), mark="" if significant else "°")
+            more = Cell(parse(measure).show(row["difference"], signed=True), mark=significance(row))
             of = f"{measure} {row['part']}".strip()
             lines.append([str(shift), row["system"], row["method"], of, *figures, more, f"{row['queries']:,}"])
     notes = ("° not significant: paired t-test of the two drops, p ≥ 0.05 after Holm's correction over a shift's rows",)

@@ -16,14 +16,16 @@ from eval_kit.release import Release
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
+from eval_kit.stats.losses import MARGIN
 from eval_kit.tables import papers
 from eval_kit.tables.frames import to_csv, to_pandas
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Table
 
-NOT_SIGNIFICANT = (
-    "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and parts of a measure"
+SIGNIFICANCE = (
+    "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and parts of a measure",
+    f"≈ equivalent: Out within {MARGIN:.0%} of In, by two one-sided t-tests, p < 0.05 after the same correction",
 )
 
 
@@ -69,12 +71,12 @@ class Protocols:
             console.rule(shift)
             for table in self._tables(shift):
                 console.print(table)
-        for note in (NOT_SIGNIFICANT, *self.contaminated()):
+        for note in self.notes():
             console.print(printable(note), style="dim", soft_wrap=True, markup=False)
 
-    def contaminated(self) -> list[str]:
-        """Which systems were trained on queries that they are scored on, and of which nobody knows."""
-        return contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())
+    def notes(self) -> list[str]:
+        """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
+        return [*SIGNIFICANCE, *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())]
 
     def as_text(self, format: str) -> str:
         """The papers' tables in ``markdown`` or ``latex``, each with its shift in its notes; or all rows as ``csv``."""
@@ -82,7 +84,7 @@ class Protocols:
             return to_csv(self.to_polars())
         render = {"markdown": to_markdown, "latex": to_latex}[format]
         tables = [
-            replace(table, notes=[f"{shift} {table.title}".strip(), NOT_SIGNIFICANT, *self.contaminated()])
+            replace(table, notes=[f"{shift} {table.title}".strip(), *self.notes()])
             for shift in self.results
             for table in self._tables(shift)
         ]

@@ -47,8 +47,9 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     Returns:
         One row for each part that the shift reports (column ``cluster`` or ``size``; ReSTTest has none), system and
         measure: ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each with ``_low`` and ``_high`` (95 % paired
-        bootstrap over queries, and over seeds where there are several); ``p`` of the paired t-test, ``p_holm``
-        corrected over the parts and systems of a measure, ``d`` (Cohen's d_z), ``queries``, ``seeds``. Clusters add
+        bootstrap over queries, and over seeds where there are several); ``p`` of the paired t-test and
+        ``p_equivalent`` of equivalence (:func:`eval_kit.stats.losses.paired_t_test`), both with ``_holm``, corrected
+        over the parts and systems of a measure; ``d`` (Cohen's d_z), ``queries``, ``seeds``. Clusters add
         ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
 
     Raises:
@@ -113,4 +114,5 @@ def _compared(pairs: Pairs, seed: int) -> Iterator[dict[str, Any]]:
         row: dict[str, Any] = {"system": system, "measure": measure}
         for name, estimate in (("avg_in", loss.inside), ("out", loss.out), ("rel_loss", loss.rel_loss)):
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        yield row | {"p": test.p, "d": test.d, "queries": test.n, "seeds": loss.rel_loss.seeds}
+        row |= {"p": test.p, "p_equivalent": test.p_equivalent, "d": test.d}
+        yield row | {"queries": test.n, "seeds": loss.rel_loss.seeds}

@@ -23,6 +23,8 @@ type Draws = NDArray[np.int32]
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+MARGIN = 0.05
+"""Of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
 KINDS = ("pearson", "spearman", "kendall")
 
 _DRAWS_AT_ONCE = 1 << 20
@@ -74,6 +76,8 @@ class PairedTest:
         p: its two-sided p-value; None likewise.
         d: Cohen's d for paired samples (d_z): mean of the differences / their standard deviation (n − 1), so
             t = d √n; None likewise. By Cohen's convention 0.2 is small, 0.5 medium and 0.8 large.
+        p_equivalent: p-value of the test that Out lies within :data:`MARGIN` of In; None where either side of it does
+            not vary.
     """
 
     n: int
@@ -81,6 +85,7 @@ class PairedTest:
     t: float | None
     p: float | None
     d: float | None
+    p_equivalent: float | None
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,11 @@ class Correlation:
 
 
 def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
-    """The papers' test of a loss (ECIR 2023, Tables 2 and 3), over queries.
+    """The papers' test of a loss (ECIR 2023, Tables 2 and 3), over queries, and one of equivalence.
+
+    A loss that is not significant is not thereby small. Equivalence is shown by two one-sided t-tests (Schuirmann
+    1987), of (1 − m) In < Out and of Out < (1 + m) In, as for a ratio of means (Berger and Hsu 1996): the margin
+    m is a share of the mean In, whose own uncertainty counts. ``p_equivalent`` is the greater of the two p-values.
 
     Args:
         inside: In of each query, (n,) or (seeds, n); seeds are averaged first, so n counts queries.
@@ -102,15 +111,14 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
     Raises:
         ValueError: shapes that differ, no queries, or values that are not finite.
     """
-    pair = _paired(inside, out).mean(axis=1)
-    differences = pair[0] - pair[1]
-    n = len(differences)
-    mean = float(differences.mean())
-    spread = float(differences.std(ddof=1)) if n > 1 else 0.0
-    if spread <= _ROUNDING * np.abs(pair).max():
-        return PairedTest(n, mean, None, None, None)
-    t = mean / spread * n**0.5
-    return PairedTest(n, mean, t, p_values.of_t(t, n - 1), mean / spread)
+    of_in, of_out = _paired(inside, out).mean(axis=1)
+    n, scale = len(of_in), max(np.abs(of_in).max(), np.abs(of_out).max())
+    from_below, from_above = of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out
+    effects = [_standardised(each, scale) for each in (of_in - of_out, from_below, from_above)]
+    t, low, high = (None if d is None else d * n**0.5 for d in effects)
+    p = None if t is None else p_values.of_t(t, n - 1)
+    p_equivalent = None if low is None or high is None else p_values.above_t(min(low, high), n - 1)
+    return PairedTest(n, float((of_in - of_out).mean()), t, p, effects[0], p_equivalent)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -137,9 +145,13 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
-    """The table with ``p_holm``: its column ``p`` corrected over rows that agree in the columns ``family``."""
+    """The table with ``p_holm``: its column ``p`` corrected over rows that agree in the columns ``family``.
+
+    Where there is a column ``p_equivalent``, so is that, as ``p_equivalent_holm``.
+    """
+    tests = [name for name in ("p", "p_equivalent") if name in table.columns]
     parts = [
-        part.with_columns(pl.Series("p_holm", holm(part["p"].to_list()), pl.Float64))
+        part.with_columns(pl.Series(f"{name}_holm", holm(part[name].to_list()), pl.Float64) for name in tests)
         for part in table.with_row_index("row").partition_by(family)
     ]
     return pl.concat(parts).sort("row").drop("row")
@@ -294,6 +306,12 @@ def _paired(inside: ArrayLike, out: ArrayLike) -> Floats:
     if not np.isfinite(pair).all():
         raise ValueError("values must be finite")
     return pair
+
+
+def _standardised(differences: Floats, scale: float) -> float | None:
+    """Mean / standard deviation; None where the differences, of values of this scale, do not vary (or are one)."""
+    spread = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
+    return float(differences.mean()) / spread if spread > _ROUNDING * scale else None
 
 
 def _seed_draws(seeds: int, resamples: int, seed: int) -> NDArray[np.int64]:

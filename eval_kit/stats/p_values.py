@@ -1,4 +1,4 @@
-"""Two-sided p-values of Student's t and of correlation coefficients, without scipy, which is a third of an install."""
+"""P-values of Student's t and of correlation coefficients, without scipy, which is a third of an install."""
 
 import math
 from itertools import count
@@ -25,6 +25,11 @@ def of_t(t: float, degrees: int) -> float:
     if x < (a + 1) / (a + 2.5):
         return front * _beta_fraction(a, 0.5, x) / a
     return 1 - front * _beta_fraction(0.5, a, square / (degrees + square)) / 0.5
+
+
+def above_t(t: float, degrees: int) -> float:
+    """The one-sided p-value: the chance that Student's t with so many degrees of freedom is greater."""
+    return of_t(t, degrees) / 2 if t > 0 else 1 - of_t(t, degrees) / 2
 
 
 def of_r(r: float, n: int) -> float:

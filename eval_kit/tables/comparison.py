@@ -8,11 +8,12 @@ from rich.console import Console
 from eval_kit.exchange.compare import Comparison
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
 from eval_kit.runs import contamination
+from eval_kit.stats.losses import MARGIN
 from eval_kit.tables import terminal
 from eval_kit.tables.frames import to_csv
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.markdown import to_markdown
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Cell, Column, Table, significance
 
 
 def table(comparison: Comparison) -> Table:
@@ -71,8 +72,7 @@ def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple
     difference = measure.show(row["difference"], signed=True)
     if row["low"] is not None:
         difference += f" [{measure.show(row['low'], signed=True)}, {measure.show(row['high'], signed=True)}]"
-    significant = row["p_holm"] is not None and row["p_holm"] < 0.05
-    return _value(row, measure), Cell(difference, mark="" if significant else "°")
+    return _value(row, measure), Cell(difference, mark=significance(row))
 
 
 def _notes(comparison: Comparison) -> list[str]:
@@ -81,7 +81,8 @@ def _notes(comparison: Comparison) -> list[str]:
         f"Differences are from {comparison.systems[0]}, with 95 % paired bootstrap intervals over queries "
         f"({comparison.provenance['resamples']:,} resamples, seed {comparison.provenance['seed']}). "
         "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and test sets of a "
-        f"measure. Of {', '.join(LOWER_IS_BETTER)}, lower is better.",
+        f"measure. ≈ equivalent: within {MARGIN:.0%} of {comparison.systems[0]}, by two one-sided t-tests, p < 0.05 "
+        f"after the same correction. Of {', '.join(LOWER_IS_BETTER)}, lower is better.",
         f"{release['kind']} release {release['version']} ({release['digest'][:16]}), "
         f"eval_kit {comparison.provenance['kit_version']}; ties: {comparison.provenance['tie_rule']}",
     ]

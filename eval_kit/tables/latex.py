@@ -18,6 +18,7 @@ _ESCAPES = str.maketrans(
         "]": "{]}",
         "Δ": r"$\Delta$",
         "°": r"$^\circ$",
+        "≈": r"$\approx$",
         "†": r"$^\dagger$",
     }
 )

@@ -7,7 +7,7 @@ import polars as pl
 
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.runs import contamination
-from eval_kit.tables.table import Cell, Column, LossBar, Row, Table, interval, loss
+from eval_kit.tables.table import Cell, Column, LossBar, Row, Table, interval, loss, significance
 
 
 def ms_shift(
@@ -158,9 +158,7 @@ def _delta(row: Mapping[str, Any], marks: bool) -> Cell:
 
 
 def _mark(row: Mapping[str, Any]) -> str:
-    """° where the corrected test does not show the loss (p ≥ 0.05)."""
-    significant = row["p_holm"] is not None and row["p_holm"] < 0.05
-    return "" if row["rel_loss"] is None or significant else "°"
+    return "" if row["rel_loss"] is None else significance(row)
 
 
 def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], float]:

@@ -4,10 +4,10 @@ Texts are as they are: each renderer escapes them, so that names from elsewhere 
 ASCII minus sign, and ``-`` alone stands for a number that does not exist.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console, ConsoleOptions, RenderResult
 
@@ -115,6 +115,12 @@ def as_cell(cell: Cell | str | None) -> Cell:
 def loss(value: float | None) -> str:
     """A relative loss in percent."""
     return "-" if value is None else f"{value:.1%}"
+
+
+def significance(tested: Mapping[str, Any]) -> str:
+    """``°`` unless the corrected test shows a difference (p < 0.05), ``≈`` if the corrected one shows equivalence."""
+    different, equivalent = (tested.get(name) for name in ("p_holm", "p_equivalent_holm"))
+    return "°" * (different is None or different >= 0.05) + "≈" * (equivalent is not None and equivalent < 0.05)
 
 
 def interval(low: float | None, high: float | None, queries: int) -> str:

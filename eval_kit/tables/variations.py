@@ -14,7 +14,7 @@ from eval_kit.tables import terminal
 from eval_kit.tables.frames import to_csv
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.markdown import to_markdown
-from eval_kit.tables.table import Cell, Column, Table, loss
+from eval_kit.tables.table import Cell, Column, Table, loss, significance
 
 _NOTES = (
     "° not significant: paired t-test over queries, p ≥ 0.05 after Holm's correction",
@@ -120,8 +120,7 @@ def _figures(row: Mapping[str, Any], measure: Measure) -> list[Cell | str]:
 
 
 def _rel_loss(row: Mapping[str, Any]) -> Cell:
-    significant = row["p_holm"] is not None and row["p_holm"] < 0.05
-    return Cell(loss(row["rel_loss"]), mark="" if significant else "°")
+    return Cell(loss(row["rel_loss"]), mark=significance(row))
 
 
 def _validity(row: Mapping[str, Any] | None) -> list[Cell | str]:

@@ -181,7 +181,7 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release, tmp_path:
     assert r"leaky$^\dagger$" in results.as_text("latex")
     write_report(results, mini_release, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert f"<p>{MARK} trained on queries that it is scored on" in page
+    assert f'">{MARK} trained on queries that it is scored on' in page
     for run in grid:
         declaration(run).rename(tmp_path / run.name)
     try:

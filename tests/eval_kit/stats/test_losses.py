@@ -51,6 +51,31 @@ def test_the_t_test_of_several_seeds_is_over_queries():
     assert paired_t_test(inside, out).n == 40
 
 
+def test_equivalence_is_two_one_sided_t_tests_of_scipys():
+    inside, out = drawn(RNG, 500)
+    out = 0.7 * inside + 0.3 * out
+    bounds = (out - 0.95 * inside, 1.05 * inside - out)
+    theirs = max(scipy.stats.ttest_1samp(side, 0, alternative="greater").pvalue for side in bounds)
+    assert paired_t_test(inside, out).p_equivalent == pytest.approx(theirs)
+    assert 1e-4 < theirs < 0.99
+
+
+def test_equivalence_is_statsmodels_where_in_does_not_vary():
+    # ttost_paired(out, inside, -0.025, 0.025) of statsmodels 0.15.0, for inside = 0.5
+    out = [0.50, 0.49, 0.52, 0.51, 0.48, 0.50, 0.53, 0.47, 0.50, 0.51]
+    assert paired_t_test([0.5] * 10, out).p_equivalent == pytest.approx(0.0010947191359561767)
+
+
+@given(st.lists(st.tuples(chances, chances), min_size=3, max_size=30), st.floats(0.1, 10))
+def test_what_is_shown_to_be_equivalent_lies_within_the_margin_whatever_the_unit(pairs, unit):
+    inside, out = np.array(pairs).T
+    tested = paired_t_test(inside, out)
+    if tested.p_equivalent is not None and tested.p_equivalent < 0.5:
+        assert abs(tested.difference) < 0.05 * inside.mean()
+    scaled = paired_t_test(unit * inside, unit * out).p_equivalent
+    assert scaled == (tested.p_equivalent and pytest.approx(tested.p_equivalent, abs=1e-6))
+
+
 @pytest.mark.parametrize(
     ("inside", "out", "difference"),
     [([0.5], [0.2], 0.3), ([0.1, 0.7], [0.1, 0.7], 0), ([0.3, 0.4, 0.7], [0.2, 0.3, 0.6], 0.1), ([0, 0], [0, 0], 0)],
