@@ -160,7 +160,8 @@ def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"no such config; there are cikm2022-tables8-9, day, mini, mini-long, paper, paper-cikm2022"
+        UserError,
+        match=r"no such config; there are cikm2022-tables8-9, day, mini, mini-long, nfcorpus, paper, paper-cikm2022",
     ):
         config.load("papper")
     (tmp_path / "broken.json").write_text("{")
