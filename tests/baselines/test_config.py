@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from baselines import config
+from baselines.grid import grid
 from baselines.systems import SYSTEMS, base
 from baselines.table import CIKM_VARIANTS
 from eval_kit.errors import UserError
+from eval_kit.release import Release
 from tests.conftest import Run
 
 BM25 = {"depth": 100}
@@ -160,7 +162,8 @@ def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"no such config; there are cikm2022-tables8-9, day, mini, mini-long, paper, paper-cikm2022"
+        UserError,
+        match=r"no such config; there are cikm2022-tables8-9, day, mini, mini-long, nfcorpus, paper, paper-cikm2022",
     ):
         config.load("papper")
     (tmp_path / "broken.json").write_text("{")
@@ -175,3 +178,18 @@ def test_the_command_line_says_it_without_a_traceback(tmp_path: Path, command: R
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert "k2" in ended.stderr
+
+
+def test_another_backbone_is_for_what_is_trained() -> None:
+    expected = config.load("nfcorpus")
+    for system in ("biencoder", "colbert", "monobert"):
+        expected[system]["backbone"] = "some/model"
+    assert config.chosen("nfcorpus", backbone="some/model") == expected
+
+
+def test_nfcorpus_trains_each_system_on_each_topic_and_length(mini_release: Release, tmp_path: Path) -> None:
+    plan = config.plan("nfcorpus")
+    planned = grid.cells(config.chosen("nfcorpus"), mini_release, tmp_path, plan.shifts)
+    parts = [("topic", f"c{number}") for number in range(5)] + [("length", "short"), ("length", "long")]
+    names = {(cell.name.system, cell.name.shift, cell.name.held_out) for cell in planned}
+    assert names == {(system, *part) for system in FIVE - {"splade"} for part in parts}
