@@ -9,7 +9,7 @@ from builder.sources.fetch import Advance, Checksum, UnavailableError, download_
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.beir import judged_queries
-from eval_kit.release.beir_suite import BeirDataset
+from eval_kit.release.beir_suite import BeirDataset, parts
 
 
 def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: None) -> Path:
@@ -43,7 +43,7 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
 def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
     """What is to know of the dataset, and where the folder is not as large as BEIR's Table 1 says."""
     passages = queries = 0
-    for part in [folder / name for name in dataset.folders] or [folder]:
+    for part in parts(folder):
         passages += _lines(part / "corpus.jsonl")
         queries += judged_queries(part, dataset.split).height
     sizes = (("passages", passages, dataset.passages), ("queries", queries, dataset.queries))
