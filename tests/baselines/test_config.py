@@ -152,7 +152,7 @@ def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     for written, variations in (("all", ["all"]), (["dl19.typo"], ["dl19.typo"])):
         path.write_text(json.dumps({"variations": written, "systems": {"bm25": BM25}}))
-        assert config.plan(path) == config.Plan([], control=False, variations=variations)
+        assert config.plan(path) == config.Plan(None, control=False, variations=variations)
     path.write_text(json.dumps({"variations": "dl19.typo", "systems": {"bm25": BM25}}))
     with pytest.raises(UserError, match=r"config.json: \$\.variations"):
         config.plan(path)
@@ -160,7 +160,7 @@ def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"no such config; there are cikm2022-tables8-9, day, mini, mini-long, paper, paper-cikm2022"
+        UserError, match=r"no such config; there are cikm2022-tables8-9, day, doct5query, genq, mini, mini-long, paper"
     ):
         config.load("papper")
     (tmp_path / "broken.json").write_text("{")
