@@ -63,10 +63,21 @@ def search(
         UserError: a system of no known name that lacks a run; a folder that is not as BEIR's.
     """
     runs = {system: [out / f"{system}.{dataset_name(folder)}.trec" for folder in datasets] for system in systems}
-    for system, files in runs.items():
-        missing = {run: folder for run, folder in zip(files, datasets, strict=True) if not run.is_file()}
-        if missing:
-            _search(system, missing, depth, progress)
+    missing = [
+        (system, run, folder)
+        for system, files in runs.items()
+        for run, folder in zip(files, datasets, strict=True)
+        if not run.is_file()
+    ]
+    for system, run, folder in missing:
+        try:
+            check(system, folder)
+        except UserError as error:
+            raise UserError(f"{error}; the run {run} is not there either") from None
+    for system, run, folder in missing:
+        with atomic.lock(run):  # another process may be making it, and removes the index in the end
+            if not run.is_file():
+                _search(system, folder, run, depth, progress)
     return runs
 
 
@@ -118,22 +129,14 @@ def passages(folder: Path, most: int | None = None) -> Iterator[tuple[str, str]]
     return islice(read_corpus(folder / "corpus.jsonl"), most)
 
 
-def _search(system: str, missing: Mapping[Path, Path], depth: int, progress: Console) -> None:
-    for run, folder in missing.items():
-        try:
-            check(system, folder)
-        except UserError as error:
-            raise UserError(f"{error}; the run {run} is not there either") from None
-    training_data = [] if system in LEXICAL else checkpoints.named(system).training_data
-    for run, folder in missing.items():
-        searcher = retriever(system, folder)
-        queries = judged_queries(folder, split_of(folder))
-        index = run.with_suffix(".index")
-        figures = make_run(searcher, passages(folder), queries, run, index, progress, depth)
-        contamination.declare(run, training_data)
-        figures["latency_ms"] = latency_ms(searcher, queries, index, depth)
-        atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")
-        shutil.rmtree(index)
+def _search(system: str, folder: Path, run: Path, depth: int, progress: Console) -> None:
+    searcher, index = retriever(system, folder), run.with_suffix(".index")
+    queries = judged_queries(folder, split_of(folder))
+    figures = make_run(searcher, passages(folder), queries, run, index, progress, depth)
+    contamination.declare(run, [] if system in LEXICAL else checkpoints.named(system).training_data)
+    figures["latency_ms"] = latency_ms(searcher, queries, index, depth)
+    atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")
+    shutil.rmtree(index, ignore_errors=True)  # one that was built elsewhere is not there
 
 
 @dataclass(frozen=True)

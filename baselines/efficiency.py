@@ -73,10 +73,10 @@ def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path, p
     measured = {}
     for system in systems:
         path = out / f"{system}.{dataset}.{passages}.json"
-        if not path.is_file():
-            with progress.status(f"measuring {system}"):
+        with atomic.lock(path), progress.status(f"measuring {system}"):
+            if not path.is_file():
                 figures = _measure(system, folder, passages, path.with_suffix(".index"))
-            atomic.write_text(path, json.dumps(figures, indent=1) + "\n")
+                atomic.write_text(path, json.dumps(figures, indent=1) + "\n")
         measured[system] = strict_json.read(path)
     return Efficiency(dataset, measured)
 
@@ -91,5 +91,5 @@ def _measure(system: str, folder: Path, most: int, index: Path) -> dict[str, Any
         "latency_ms": latency_ms(retriever, judged_queries(folder, split_of(folder)), index, DEPTH),
         "device": "gpu" if on_gpu else "cpu",
     }
-    shutil.rmtree(index)
+    shutil.rmtree(index, ignore_errors=True)
     return figures

@@ -64,25 +64,23 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
     Raises:
         UserError: there is ``out`` already; a folder that is not as BEIR's; a model that cannot be loaded.
     """
-    if out.exists():
-        raise UserError(f"{out}: is there already; remove it to generate again")
     generator = Generator(recipe)
     decides = [asdict(recipe), generator.identity, seed, source.resolve().name]
     work = out.with_name(f".{out.name}.{sha256(json.dumps(decides).encode()).hexdigest()[:16]}.generating")
-    work.mkdir(parents=True, exist_ok=True)
-    shards = []
-    documents = _drawn(source / "corpus.jsonl", recipe.passages, seed)
-    for number, shard in enumerate(batched(counted(documents, "generating queries", "passages"), SHARD)):
-        shards.append(work / f"{number:06d}.json")
-        if not shards[-1].is_file():
-            texts = [f"{title} {text}".strip() for _, title, text in shard]
-            atomic.write_text(shards[-1], json.dumps(generator.queries(texts, [seed, number])))
-    queries = chain.from_iterable(strict_json.read(shard) for shard in shards)
-    pairs = zip(_drawn(source / "corpus.jsonl", recipe.passages, seed), queries, strict=True)
-    with atomic.folder(out) as staging:
-        (staging / "qrels").mkdir()
-        count = _write_expanded(pairs, staging, source) if recipe.expand else _write_training(pairs, staging, seed)
-    shutil.rmtree(work)
+    with atomic.lock(out):
+        if out.exists():
+            raise UserError(f"{out}: is there already; remove it to generate again")
+        documents = counted(_drawn(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages")
+        shards = [
+            _shard(work / f"{number:06d}.json", shard, generator, [seed, number])
+            for number, shard in enumerate(batched(documents, SHARD))
+        ]
+        queries = chain.from_iterable(strict_json.read(shard) for shard in shards)
+        pairs = zip(_drawn(source / "corpus.jsonl", recipe.passages, seed), queries, strict=True)
+        with atomic.folder(out) as staging:
+            (staging / "qrels").mkdir()
+            count = _write_expanded(pairs, staging, source) if recipe.expand else _write_training(pairs, staging, seed)
+        shutil.rmtree(work)
     return count
 
 
@@ -140,6 +138,14 @@ class Generator:
             model = AutoModelForSeq2SeqLM.from_pretrained(name, **pinned).eval()
             tokenizer = AutoTokenizer.from_pretrained(name, **pinned)
         return tokenizer, model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _shard(path: Path, documents: Iterable[Document], generator: Generator, seed: list[int]) -> Path:
+    """The file with the queries of each document, which is generated unless it is there."""
+    if not path.is_file():
+        texts = [f"{title} {text}".strip() for _, title, text in documents]
+        atomic.write_text(path, json.dumps(generator.queries(texts, seed)))
+    return path
 
 
 def _drawn(corpus: Path, most: int | None, seed: int) -> Iterator[Document]:

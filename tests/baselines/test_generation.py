@@ -84,7 +84,7 @@ def test_stopped_and_with_another_seed(
     generate(nfcorpus, tmp_path / "stopped", plain)
     assert calls == [[0, 0], [0, 1], [0, 2], [0, 2], [0, 3]], "finished shards are not generated again"
     assert content(tmp_path / "stopped") == content(tmp_path / "whole")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["stopped", "whole"]
+    assert not list(tmp_path.glob(".*.generating"))
     generate(nfcorpus, tmp_path / "other", plain, seed=1)
     assert content(tmp_path / "other") != content(tmp_path / "whole")
     with pytest.raises(UserError, match="whole: is there already"):
