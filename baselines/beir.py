@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries, read_corpus, read_documents
-from eval_kit.measures.beir import dataset_name, split_of
+from eval_kit.measures.beir import MS_MARCO, dataset_name, split_of
 from eval_kit.release import beir_suite
 from eval_kit.runs import contamination
 from search import bm25
@@ -25,6 +26,8 @@ from search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
 MULTIFIELD = "bm25-multifield"
+LEXICAL = (BM25, MULTIFIELD)
+_INSTEAD = {"doct5query": "; python -m baselines generate --expand makes a folder with such queries, for bm25"}
 
 
 def folders(parent: Path, names: Sequence[str]) -> list[Path]:
@@ -36,8 +39,7 @@ def folders(parent: Path, names: Sequence[str]) -> list[Path]:
     chosen = names or [name for name in beir_suite.datasets() if (parent / name).is_dir()]
     if not chosen:
         raise UserError(f"{parent}: holds no dataset of BEIR; download one with python -m builder beir download")
-    known = beir_suite.datasets()
-    parts = [parent / name / part for name in chosen for part in (known[name].folders if name in known else []) or [""]]
+    parts = [part for name in chosen for part in beir_suite.parts(parent / name)]
     if missing := next((part for part in parts if not part.is_dir()), None):
         raise UserError(f"{missing}: there is no such folder; python -m builder beir download fetches BEIR's datasets")
     return parts
@@ -61,10 +63,21 @@ def search(
         UserError: a system of no known name that lacks a run; a folder that is not as BEIR's.
     """
     runs = {system: [out / f"{system}.{dataset_name(folder)}.trec" for folder in datasets] for system in systems}
-    for system, files in runs.items():
-        missing = {run: folder for run, folder in zip(files, datasets, strict=True) if not run.is_file()}
-        if missing:
-            _search(system, missing, depth, progress)
+    missing = [
+        (system, run, folder)
+        for system, files in runs.items()
+        for run, folder in zip(files, datasets, strict=True)
+        if not run.is_file()
+    ]
+    for system, run, folder in missing:
+        try:
+            check(system, folder)
+        except UserError as error:
+            raise UserError(f"{error}; the run {run} is not there either") from None
+    for system, run, folder in missing:
+        with atomic.lock(run):  # another process may be making it, and removes the index in the end
+            if not run.is_file():
+                _search(system, folder, run, depth, progress)
     return runs
 
 
@@ -84,22 +97,46 @@ def published_as() -> dict[str, str]:
     return names
 
 
-def _search(system: str, missing: Mapping[Path, Path], depth: int, progress: Console) -> None:
-    if system not in (BM25, MULTIFIELD, *checkpoints.load()):
+def check(system: str, folder: Path) -> None:
+    """Check that a system can search a dataset.
+
+    Raises:
+        UserError: it has no known name; or it is an index that somebody built, of MS MARCO's passages.
+    """
+    known = checkpoints.load()
+    if system in LEXICAL:
+        return
+    if system not in known:
+        raise UserError(f"{system} is neither {' nor '.join(LEXICAL)} nor a checkpoint ({', '.join(known)})")
+    if known[system].architecture == "prebuilt" and dataset_name(folder) != MS_MARCO:
         raise UserError(
-            f"{system} is neither {BM25} nor {MULTIFIELD} nor a checkpoint ({', '.join(checkpoints.load())}), and the "
-            f"run {next(iter(missing))} is not there"
+            f"{system} is an index of MS MARCO's passages, and {folder} has others{_INSTEAD.get(system, '')}"
         )
-    for run, folder in missing.items():
-        retriever, training_data = _retriever(system, folder)
-        queries = judged_queries(folder, split_of(folder))
-        index = run.with_suffix(".index")
-        corpus = read_corpus(folder / "corpus.jsonl")
-        figures = make_run(retriever, corpus, queries, run, index, progress, depth)
-        contamination.declare(run, training_data)
-        figures["latency_ms"] = latency_ms(retriever, queries, index, depth)
-        atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")
-        shutil.rmtree(index)
+
+
+def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:
+    """What searches a dataset with a system that :func:`check` accepts; ``most`` as for :func:`passages`."""
+    if system == BM25:
+        return Bm25()
+    if system == MULTIFIELD:
+        return MultifieldBm25(folder / "corpus.jsonl", most)
+    entry = checkpoints.named(system)
+    return architectures.retriever(entry.architecture, entry.model, entry.options)
+
+
+def passages(folder: Path, most: int | None = None) -> Iterator[tuple[str, str]]:
+    """``(passage id, text)`` of a dataset: the first ``most``, or all."""
+    return islice(read_corpus(folder / "corpus.jsonl"), most)
+
+
+def _search(system: str, folder: Path, run: Path, depth: int, progress: Console) -> None:
+    searcher, index = retriever(system, folder), run.with_suffix(".index")
+    queries = judged_queries(folder, split_of(folder))
+    figures = make_run(searcher, passages(folder), queries, run, index, progress, depth)
+    contamination.declare(run, [] if system in LEXICAL else checkpoints.named(system).training_data)
+    figures["latency_ms"] = latency_ms(searcher, queries, index, depth)
+    atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")
+    shutil.rmtree(index, ignore_errors=True)  # one that was built elsewhere is not there
 
 
 @dataclass(frozen=True)
@@ -107,10 +144,11 @@ class MultifieldBm25:
     """BM25 over title and text as two fields, as Anserini's multifield runs and BEIR's own BM25."""
 
     corpus: Path
+    most: int | None = None
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Index the corpus, whose titles ``passages`` no longer tell apart."""
-        documents = counted(read_documents(self.corpus), "indexing passages", "passages")
+        """Index the corpus (its first ``most`` documents), whose titles ``passages`` no longer tell apart."""
+        documents = counted(islice(read_documents(self.corpus), self.most), "indexing passages", "passages")
         bm25.index_fields(documents, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
@@ -118,13 +156,3 @@ class MultifieldBm25:
         pairs = queries.select("query_id", "text").iter_rows()
         for query, hits in bm25.search(pairs, folder, depth, fields=bm25.FIELDS):
             yield query, best_first(hits)
-
-
-def _retriever(system: str, folder: Path) -> tuple[Retriever, list[str]]:
-    """What searches a dataset, and what it was trained on."""
-    if system == BM25:
-        return Bm25(), []
-    if system == MULTIFIELD:
-        return MultifieldBm25(folder / "corpus.jsonl"), []
-    entry = checkpoints.named(system)
-    return architectures.retriever(entry.architecture, entry.model, entry.options), entry.training_data

@@ -46,7 +46,7 @@ def run_grid(
         list[str],
         typer.Option(
             "--config",
-            help="paper, paper-cikm2022, cikm2022-tables8-9, day, mini, mini-long, nfcorpus, or a file. Repeatable.",
+            help="paper, day, mini, nfcorpus or another name in baselines/configs; or a JSON file. Repeatable.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The grid's folder; a grid that is there resumes.")],
@@ -393,6 +393,56 @@ def beir(
         results = suite(runs, parts, published_as(), on_run)
     if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):
         results.print(screen())
+
+
+@app.command()
+def generate(
+    beir: Annotated[Path, typer.Argument(metavar="FOLDER", help="A dataset, as a folder in BEIR's format.")],
+    out: Annotated[Path, typer.Option(help="The folder to write, in BEIR's format.")],
+    config: Annotated[
+        str, typer.Option(help="genq, doct5query, or a JSON file with a generation of its own.")
+    ] = "genq",
+    model: Annotated[str | None, typer.Option(help="Hub id or folder of another model than the config's.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the draws.")] = 0,
+) -> None:
+    """Write queries for passages by a T5, as in BEIR's GenQ or docT5query. A generation that was stopped goes on."""
+    from baselines.config import recipe
+    from baselines.generation import generate as write_queries
+    from baselines.runners.local import refuse_unseen_gpus
+
+    chosen = recipe(config)
+    refuse_unseen_gpus()
+    count = write_queries(beir, out, dataclasses.replace(chosen, model=model or chosen.model), seed)
+    typer.echo(f"{out}: {count:,} queries")
+
+
+@app.command()
+def efficiency(
+    systems: Annotated[
+        list[str], typer.Argument(metavar="SYSTEM...", help="bm25, bm25-multifield or published checkpoints.")
+    ],
+    beir: Annotated[Path, typer.Option(metavar="FOLDER", help="A folder in BEIR's format.")] = Path(
+        "beir/dbpedia-entity"
+    ),
+    passages: Annotated[int, typer.Option(min=1, help="How many of its passages, from the first.")] = 1_000_000,
+    out: Annotated[Path, typer.Option(help="Folder for the indexes and figures; what is measured stays.")] = Path(
+        "beir-efficiency"
+    ),
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
+    ] = None,
+) -> None:
+    """Measure latency and index size as BEIR's Table 3. The paper's figures stand beside them."""
+    from rich.console import Console
+
+    from baselines.efficiency import efficiency as measure
+    from eval_kit.console import screen, write_json
+    from eval_kit.tables import terminal
+
+    results = measure(list(dict.fromkeys(systems)), beir, passages, out, Console(stderr=True))
+    if not write_json(dataclasses.asdict(results), json_file):
+        terminal.show(results.table(), screen())
 
 
 def _retriever(model: Model, beir_folder: Path | None) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from baselines.generation import Recipe
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
@@ -56,23 +57,36 @@ def chosen(
 class Plan:
     """What a config is for, besides its systems: arguments of :func:`baselines.grid.grid.cells`."""
 
-    shifts: Sequence[str]
+    shifts: Sequence[str] | None
     control: bool
     variations: Sequence[str]
 
 
 def plan(config: str | Path) -> Plan:
-    """What such a config is for; no shifts and no variations if it does not say.
+    """What such a config is for; any shifts (None) and no variations if it does not say.
 
     Raises:
         UserError: as :func:`load`.
     """
     document, origin = _document(config)
     checked(document, origin)
-    shifts = document.get("shifts", [])
-    check_names(shifts, f"{origin}: $.shifts:")
+    shifts = document.get("shifts")
+    check_names(shifts or [], f"{origin}: $.shifts:")
     variations = document.get("variations", [])
     return Plan(shifts, document.get("control", False), ["all"] if variations == "all" else variations)
+
+
+def recipe(config: str | Path) -> Recipe:
+    """How a config's queries are generated.
+
+    Raises:
+        UserError: as :func:`load`, or the config generates none.
+    """
+    document, origin = _document(config)
+    checked(document, origin)
+    if "generation" not in document:
+        raise UserError(f"{origin}: generates no queries; genq and doct5query do")
+    return Recipe(**document["generation"])
 
 
 def _document(config: str | Path) -> tuple[Any, str]:

@@ -28,11 +28,9 @@ def median_cost(command: Sequence[str], repeats: int, environment: dict[str, str
     Raises:
         RuntimeError: the command failed; with the end of what it printed.
     """
-    costs = [_cost(command, environment) for _ in range(repeats + 1)][1:]
-    middle = sorted(costs, key=lambda cost: cost.wall_s)[len(costs) // 2]
-    return Cost(
-        middle.wall_s, sorted(cost.cpu_s for cost in costs)[len(costs) // 2], max(cost.peak_mb for cost in costs)
-    )
+    costs = [cost(command, environment) for _ in range(repeats + 1)][1:]
+    middle = sorted(costs, key=lambda run: run.wall_s)[len(costs) // 2]
+    return Cost(middle.wall_s, sorted(run.cpu_s for run in costs)[len(costs) // 2], max(run.peak_mb for run in costs))
 
 
 LAUNCHER = """
@@ -46,8 +44,12 @@ sys.exit(bool(status))
 """
 
 
-def _cost(command: Sequence[str], environment: dict[str, str] | None) -> Cost:
-    """By way of a small process: the system counts the size of a command's parent as the command's own peak."""
+def cost(command: Sequence[str], environment: dict[str, str] | None = None) -> Cost:
+    """One run, by way of a small process: the system counts the size of a parent as the command's own peak.
+
+    Raises:
+        RuntimeError: the command failed; with the end of what it printed.
+    """
     launched = subprocess.run(
         [sys.executable, "-c", LAUNCHER, *command], capture_output=True, env={**os.environ, **(environment or {})}
     )

@@ -450,6 +450,36 @@ def beir(
         results.print(screen())
 
 
+@app.command()
+def overlap(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Datasets, as folders in BEIR's format.")],
+    results: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Results of beir --json, on MS MARCO too. Repeatable.")
+    ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TSV",
+            help="Training queries (id, tab, text). Default: those of the folder msmarco, if it is given.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the pictures to this HTML file.")] = None,
+    json_file: JsonFile = None,
+    seed: Seed = 0,
+) -> None:
+    """Compare the words of datasets, as BEIR's Figure 2. With training queries, each system's losses stand beside."""
+    from eval_kit.console import refuse_overwriting, screen, write_json
+    from eval_kit.pages.overlap import write_page
+    from eval_kit.protocols.overlap import overlap as compare_datasets
+
+    refuse_overwriting([*(results or []), *([training] if training else [])], [out, json_file])
+    compared = compare_datasets(folders, results or [], training, seed)
+    if out is not None:
+        write_page(compared, out)
+    if not write_json(compared.as_json(), json_file):
+        compared.print(screen())
+
+
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2.
 

@@ -33,19 +33,19 @@ _WORDS = {
 }
 
 
-def check(model: str, architecture: str, revision: str | None = None, pooled: bool = False) -> None:
+def check(model: str, architecture: str, revision: str | None = None, bare: bool = False) -> None:
     """Refuse a checkpoint of another architecture.
 
     Args:
         model: Hub id or folder.
         architecture: ``dense``, ``sparse``, ``multivector`` or ``cross``.
         revision: on the Hub.
-        pooled: whether the pooling of a dense encoder is known from elsewhere, so that a bare transformer will do.
+        bare: whether a plain transformer will do, as what is made of its vectors is known from elsewhere.
 
     Raises:
         UserError: naming what it is and what was wanted; or nothing is there.
     """
-    accepted = {"sparse": {"masked"}, "dense": {"masked", "transformer"} if pooled else set()}
+    accepted = {architecture: {"masked", "transformer"}} if bare else {"sparse": {"masked"}}
     actual = kind(model, revision)
     if actual == architecture or actual in accepted.get(architecture, set()):
         return

@@ -73,7 +73,7 @@ class Dense:
         self.device: str | None = None
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
         for encoder in {self.model, self.query_model}:
-            checkpoint.check(encoder, "dense", revision, pooled=pooling is not None)
+            checkpoint.check(encoder, "dense", revision, bare=pooling is not None)
 
     @cached_property
     def identity(self) -> str:

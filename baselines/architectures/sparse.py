@@ -1,4 +1,4 @@
-"""One weight a term of the vocabulary: SPLADE and its kin."""
+"""One weight a term of the vocabulary: SPLADE and its kin, and SPARTA."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,13 @@ import polars as pl
 
 from baselines.architectures import checkpoint, devices, token_ids
 from baselines.architectures.encoding import Batch, precision_of, set_lengths, to_precision
+from baselines.architectures.sparta import Sparta
 from eval_kit.errors import UserError
 from search import impact, shards, sparse
 from search.retriever import Hits, Passages
 
 ENGINES = ("csr", "lucene")
+FORMS = ("sparta",)
 
 
 class Sparse:
@@ -24,6 +26,7 @@ class Sparse:
     Args:
         model: Hub id or folder.
         engine: ``csr`` (exact) or ``lucene`` (an impact index of rounded weights).
+        form: ``sparta`` for a plain transformer that is one; None for a checkpoint that says itself what it is.
         query_length: tokens after which a query is cut; None for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
         encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
@@ -37,6 +40,7 @@ class Sparse:
         model: str,
         *,
         engine: str = "csr",
+        form: str | None = None,
         query_length: int | None = None,
         passage_length: int | None = None,
         encode_batch: int | None = None,
@@ -45,22 +49,26 @@ class Sparse:
     ) -> None:
         if engine not in ENGINES:
             raise UserError(f"there is no sparse engine {engine!r}; there are {', '.join(ENGINES)}")
-        self.model = model
+        if form not in (None, *FORMS):
+            raise UserError(f"there is no sparse form {form!r}; there is {FORMS[0]}")
+        self.model, self._form = model, form
         self._engine, self._batch, self._precision = engine, Batch(encode_batch), encode_precision
         self._lengths = {"query": query_length, "document": passage_length}
         self._revision = revision
         self.device: str | None = None
         self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
-        checkpoint.check(model, "sparse", revision)
+        checkpoint.check(model, "sparse", revision, bare=form is not None)
 
     @cached_property
     def identity(self) -> str:
         """Of everything that decides a passage's weights."""
-        weights = checkpoint.digest(self.model, self._revision)
-        return json.dumps(["postings", weights, self._lengths["document"], precision_of(self._precision)])
+        decides = [checkpoint.digest(self.model, self._revision), *([self._form] if self._form else [])]
+        return json.dumps(["postings", *decides, self._lengths["document"], precision_of(self._precision)])
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
         """The passages as the model reads them: as token ids, where those are kept, else as texts."""
+        if self._form is not None:
+            return passages
         return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
 
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
@@ -87,6 +95,9 @@ class Sparse:
 
     @cached_property
     def _model(self) -> Any:
+        if self._form is not None:
+            sparta = Sparta(self.model, self._revision, self.device, self._lengths["document"])
+            return to_precision(sparta, self._precision)
         from sentence_transformers import SparseEncoder
 
         with checkpoint.loading(self.model):

@@ -27,7 +27,7 @@ def cells(
     options: Mapping[str, Mapping[str, Any]],
     release: Release,
     root: Path,
-    shifts: Sequence[str] = (),
+    shifts: Sequence[str] | None = None,
     seeds: Sequence[int] = (0,),
     control: bool = False,
     variations: Sequence[str] = (),
@@ -39,7 +39,7 @@ def cells(
         options: of each system, from a checked config.
         release: what is trained and tested on.
         root: the grid's folder.
-        shifts: which; all that the release holds if none is named.
+        shifts: which; None for all that the release holds.
         seeds: of training; each makes cells of its own.
         control: whether each trained system is also trained on all queries, for :mod:`eval_kit.protocols.benchmarks`.
         variations: names as :func:`baselines.search.varied` takes them; each cell searches those of its test sets.
@@ -49,7 +49,7 @@ def cells(
     Raises:
         UserError: the release does not hold a shift or a variation.
     """
-    chosen = list(shifts or [shift for shift in SHIFTS if shift in release.configs])
+    chosen = [shift for shift in SHIFTS if shift in release.configs] if shifts is None else shifts
     names_of_variations = list(release.variations) if "all" in variations else varied(release, variations, [])
     worded = [release.variations[name] for name in names_of_variations]
     grid = []
@@ -96,7 +96,7 @@ def refuse_without_negatives(release: Release, options: Iterable[Mapping[str, An
     Raises:
         UserError: saying which command draws them.
     """
-    if any("backbone" in system for system in options) and "negatives" not in release.configs:
+    if any(system.get("negatives") for system in options) and "negatives" not in release.configs:
         raise UserError(
             f"{release.folder}: has no negatives; draw them with: python -m builder negatives {release.folder}"
         )

@@ -46,8 +46,13 @@ def training(cell: Cell) -> Judged:
     They are :meth:`eval_kit.shifts.Shift.training`'s, those of them that are judged.
 
     Raises:
-        UserError: the release has no such queries, no judgements of them, or no negatives.
+        UserError: the release has no such queries, no judgements of them, or no negatives, and the cell wants some.
     """
+    if cell.options["negatives"] and "negatives" not in cell.release.configs:
+        raise UserError(
+            f"{cell.release.folder}: holds no negatives to train with; draw them with: python -m builder negatives "
+            f"{cell.release.folder}"
+        )
     permitted = allowed(cell)
     judged = _judged(cell.release, permitted.queries, permitted.qrels)
     if not judged.texts:
@@ -80,7 +85,7 @@ def validation(release: Release) -> Judged:
     """The validation queries, outside every shift.
 
     Raises:
-        UserError: the release has none, no judgements of them, or no negatives.
+        UserError: the release has none, or no judgements of them.
     """
     return _judged(release, release.table("validation", "validation"), "validation")
 
@@ -227,17 +232,15 @@ def _relevant(release: Release, qrels: str) -> pl.DataFrame:
 
 
 def _judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
-    if "negatives" not in release.configs:
-        raise UserError(
-            f"{release.folder}: holds no negatives to train with; draw them with: python -m builder negatives "
-            f"{release.folder}"
-        )
+    negatives = pl.DataFrame(schema={"query_id": pl.String, "passage_ids": pl.List(pl.String)})
+    if "negatives" in release.configs:
+        negatives = release.table("negatives", "train")
     relevant = _relevant(release, qrels).sort("query_id", "passage_id")
     rows = (
         queries.select("query_id", "text")
         .unique("query_id", keep="first")
         .join(relevant.group_by("query_id", maintain_order=True).agg(pl.col("passage_id")), on="query_id")
-        .join(release.table("negatives", "train"), on="query_id", how="left")
+        .join(negatives, on="query_id", how="left")
         .sort("query_id")
     )
     ids = rows["query_id"].to_list()

@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath
 from builder.sources.fetch import Advance, Checksum, UnavailableError, download_verified
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.files.beir import judged_queries
-from eval_kit.release.beir_suite import BeirDataset
+from eval_kit.files.beir import read_ids
+from eval_kit.measures import beir
+from eval_kit.release.beir_suite import BeirDataset, parts
 
 
 def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: None) -> Path:
@@ -41,14 +42,19 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
 
 
 def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
-    """What is to know of the dataset, and where the folder is not as large as BEIR's Table 1 says."""
-    passages = queries = 0
-    for part in [folder / name for name in dataset.folders] or [folder]:
-        passages += _lines(part / "corpus.jsonl")
-        queries += judged_queries(part, dataset.split).height
+    """What is to know of the dataset, where the folder is not as large as BEIR's Table 1 says, and judged strangers."""
+    passages = queries = absent = 0
+    for part in map(beir.open, parts(folder)):
+        missing = set(part.qrels["passage_id"])
+        for passage in read_ids(part.folder / "corpus.jsonl"):
+            passages += 1
+            missing.discard(passage)
+        absent += len(missing)
+        queries += len(part.test_set.queries)
     sizes = (("passages", passages, dataset.passages), ("queries", queries, dataset.queries))
     differing = [f"{have:,} {what}, where Table 1 has {stated:,}" for what, have, stated in sizes if have != stated]
-    return [*dataset.remarks, *differing]
+    strangers = [f"{absent:,} judged passages are not in corpus.jsonl; nothing can find them"] if absent else []
+    return [*dataset.remarks, *differing, *strangers]
 
 
 def _unpack(archive: Path, name: str, staging: Path) -> None:
@@ -87,8 +93,3 @@ def _files(zipped: zipfile.ZipFile, name: str) -> Iterator[tuple[zipfile.ZipInfo
 def _md5(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def _lines(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(1 for line in file if line.strip())

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit.errors import UserError
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
 from eval_kit.runs.reader import Faults
@@ -61,6 +62,22 @@ def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
     if not ids and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
+
+
+def read_ids(path: Path) -> Iterator[str]:
+    """The id of each document of a ``corpus.jsonl``, without a look at its text where the id stands first, as in BEIR.
+
+    Raises:
+        UserError: a file that cannot be read, or (with the line) a document without an id.
+    """
+    start = '{"_id": "'
+    for number, line in read_lines(path, HINT):
+        name = line[len(start) : line.find('"', len(start))] if line.startswith(start) else ""
+        if not name or "\\" in name:
+            name = _object(line).get("_id")
+        if not isinstance(name, str) or not name:
+            raise UserError(f'{path}:{number}: expected a JSON object with "_id", a string')
+        yield name
 
 
 def read_queries(path: Path) -> pl.DataFrame:

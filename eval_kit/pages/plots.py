@@ -116,13 +116,21 @@ def swatch(system: int) -> Markup:
     return element("svg", _marker(system, 7, 7), class_=kind, viewBox="0 0 14 14", aria_hidden="true")
 
 
-def loss_against_jaccard(points: pl.DataFrame, systems: Sequence[str], measure: str) -> Markup:
+def loss_against_jaccard(
+    points: pl.DataFrame,
+    systems: Sequence[str],
+    measure: str,
+    x_title: str = "weighted Jaccard similarity to the other clusters",
+    title: str = "Figure 3: Rel Loss of {measure} against weighted Jaccard similarity",
+) -> Markup:
     """ECIR 2023, Figure 3: the loss on each held-out cluster against its similarity to the other clusters.
 
     Args:
         points: ``shift``, ``cluster``, ``system``, ``jaccard``, ``rel_loss``, ``low`` and ``high`` (of the loss).
         systems: in the order of their markers.
         measure: of the loss.
+        x_title: of the axis.
+        title: of the picture, for those who do not see it.
     """
     bounds = points.select("rel_loss", "low", "high").to_numpy()
     y_range, y_ticks = _percent_axis(bounds[np.isfinite(bounds)].tolist())
@@ -130,7 +138,6 @@ def loss_against_jaccard(points: pl.DataFrame, systems: Sequence[str], measure: 
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
     x_ticks = [(at, f"{at:.2f}") for at in _ticks(*frame.x_range)]
-    x_title = "weighted Jaccard similarity to the other clusters"
     parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), frame.x_axis(x_ticks, x_title)]
     clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
     row_ends = [-math.inf] * 3
@@ -152,7 +159,7 @@ def loss_against_jaccard(points: pl.DataFrame, systems: Sequence[str], measure: 
             tooltip = f"{system} on {point['cluster']}: {point['rel_loss']:.1%} at {point['jaccard']:.3f}"
             marks.append(element("g", element("title", tooltip), _marker(number, x, y)))
         parts.append(_series(number, marks))
-    return _picture(frame, parts, f"Figure 3: Rel Loss of {measure} against weighted Jaccard similarity")
+    return _picture(frame, parts, title.format(measure=measure))
 
 
 def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
@@ -312,6 +319,33 @@ def points(
                 marks.append(element("g", element("title", point.tooltip), mark))
         parts.append(_series(number, marks))
     return _picture(frame, parts, title)
+
+
+def heatmap(names: Sequence[str], values: Mapping[tuple[str, str], float], title: str) -> Markup:
+    """A square of similarities, each pair twice, darker the more alike; columns are numbered as the rows.
+
+    Args:
+        names: of the rows.
+        values: from 0 to 1, by pair of names.
+        title: of the picture, for those who do not see it.
+    """
+    cell, left, top = 30.0, 28 + 6.4 * max(map(len, names)), 20.0
+    greatest = max(values.values(), default=1.0) or 1.0
+    parts = []
+    for number, name in enumerate(names):
+        middle = top + (number + 0.5) * cell
+        parts.append(_label(left - 6, middle + 4, f"{name} {number + 1}", anchor="end"))
+        parts.append(_label(left + (number + 0.5) * cell, top - 6, str(number + 1)))
+    for pair, value in values.items():
+        tooltip = element("title", f"{pair[0]} and {pair[1]}: {value:.3f}")
+        row, column = map(names.index, pair)
+        for y, x in ((row, column), (column, row)):
+            corner = {"x": left + x * cell, "y": top + y * cell, "width": cell - 1, "height": cell - 1}
+            square = element("rect", class_="heat", fill_opacity=0.5 * value / greatest, **corner)
+            shown = _label(corner["x"] + cell / 2, corner["y"] + cell / 2 + 4, f"{value:.2f}", class_="small")
+            parts.append(element("g", tooltip, square, shown))
+    size = cell * len(names)
+    return _picture(Frame(left + size, top + size, (0, 1), (0, 1)), parts, title)
 
 
 def _interval_axis(frame: Frame, table: pl.DataFrame) -> Markup:

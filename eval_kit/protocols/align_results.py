@@ -74,6 +74,21 @@ def _trained(protocols: Any) -> Iterator[tuple[str, str, float, str]]:
                 yield system, training, score, system
 
 
+def beir_scores(paths: Sequence[Path]) -> dict[str, dict[str, float]]:
+    """System → BEIR's name of a dataset → nDCG@10, from files of ``eval_kit beir`` or ``baselines beir --json``.
+
+    Raises:
+        UserError: a file that no such command has written, or that scores a system on a dataset again.
+    """
+    values: dict[str, dict[str, float]] = {}
+    for path in paths:
+        try:
+            _add(values, strict_json.read(path), path)
+        except (KeyError, TypeError, AttributeError, IndexError, StopIteration):
+            raise UserError(f"{path}: is not as beir --json writes it") from None
+    return values
+
+
 def _add(values: dict[str, dict[str, float]], document: Any, path: Path) -> None:
     """Add each system's nDCG@10 by dataset, with the mean of CQADupStack's folders as one."""
     for report in document["systems"].values() if "systems" in document else [document]:

@@ -68,6 +68,12 @@ def named(name: str) -> BeirDataset:
     return datasets()[name]
 
 
+def parts(folder: Path) -> list[Path]:
+    """The folders that a dataset's folder consists of: CQADupStack's twelve, or itself."""
+    known = datasets().get(folder.resolve().name)
+    return [folder / name for name in known.folders] if known and known.folders else [folder]
+
+
 @cache
 def published_values() -> Mapping[tuple[str, str], Mapping[str, float]]:
     """(system, BEIR's name of a dataset) -> measure -> value, of Tables 2 and 9."""

@@ -4,7 +4,7 @@ Means over all pairs of two sets are taken as one product with a mean vector, si
 dot product with the mean: no work or memory ever grows with the product of two sizes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import polars as pl
@@ -32,15 +32,38 @@ def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
     Raises:
         ValueError: a side without any word.
     """
-    source_words, target_words = _word_counts(source), _word_counts(target)
-    if source_words.is_empty() or target_words.is_empty():
+    words = word_counts(source), word_counts(target)
+    return jaccard_of_counts([words], *(int(side["count"].sum()) for side in words))
+
+
+def word_counts(texts: pl.Series) -> pl.DataFrame:
+    """``word`` and ``count`` (Int64) of the words of some texts, in no order."""
+    words = texts.str.to_lowercase().str.extract_all(_WORD).explode().drop_nulls()
+    return words.alias("word").value_counts().cast({"count": pl.Int64})
+
+
+def jaccard_of_counts(
+    parts: Iterable[tuple[pl.DataFrame, pl.DataFrame]], source_total: int, target_total: int
+) -> float:
+    """:func:`weighted_jaccard` of counted words.
+
+    Args:
+        parts: counts of ``source`` and ``target``, as from :func:`word_counts`, both of the same words; together, of
+            all words.
+        source_total: words of ``source`` in all.
+        target_total: words of ``target`` in all.
+
+    Raises:
+        ValueError: a side without any word.
+    """
+    if not (source_total and target_total):
         raise ValueError("texts without any word have no similarity")
-    both = source_words.join(target_words, on="word", how="full").fill_null(0)
-    # Both sides times both totals: whole numbers, so that sums are exact.
-    source_shares = both["count"] * target_words["count"].sum()
-    target_shares = both["count_right"] * source_words["count"].sum()
-    shares = pl.DataFrame({"source": source_shares, "target": target_shares}).to_numpy()
-    return float(shares.min(axis=1).sum() / shares.max(axis=1).sum())
+    least = 0  # Σ min, of shares times both totals: whole numbers, so that sums are exact
+    for source, target in parts:
+        both = source.join(target, on="word").cast({"count": pl.Int128, "count_right": pl.Int128})
+        smaller = pl.min_horizontal(pl.col("count") * target_total, pl.col("count_right") * source_total)
+        least += int(both.select(smaller.sum()).item())
+    return least / (2 * source_total * target_total - least)  # Σ max = Σ S + Σ T - Σ min
 
 
 def mean_dot(queries: Matrix, training: Matrix) -> Floats:
@@ -165,11 +188,6 @@ def _clusters(release: Release, shift: str, splits: Sequence[str]) -> dict[str, 
     queries = pl.concat(table.select("query_id", "text", "cluster") for table in tables)
     queries = queries.unique(["query_id", "cluster"], keep="first", maintain_order=True)
     return {part["cluster"][0]: part for part in queries.partition_by("cluster", maintain_order=True)}
-
-
-def _word_counts(texts: pl.Series) -> pl.DataFrame:
-    words = texts.str.to_lowercase().str.extract_all(_WORD).explode().drop_nulls()
-    return words.alias("word").value_counts().cast({"count": pl.Int64})
 
 
 def _unit_sums(clusters: dict[str, pl.DataFrame], vectors: Vectors | None) -> dict[str, Floats]:

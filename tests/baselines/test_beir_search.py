@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from baselines.beir import folders, search
+from baselines.efficiency import efficiency
 from eval_kit.errors import UserError
 
 PASSAGES = {"p1": "a red apple", "p2": "a green pear", "p3": "blue plums and apples", "p4": "nothing at all"}
@@ -19,9 +20,10 @@ def beir(tmp_path: Path) -> Path:
     for name in ("nfcorpus", "cqadupstack/android", "cqadupstack/tex"):
         folder = tmp_path / "beir" / name
         (folder / "qrels").mkdir(parents=True)
-        corpus = [json.dumps({"_id": passage, "title": "", "text": text}) for passage, text in PASSAGES.items()]
+        rows = {**PASSAGES, "empty": "", "megabyte": "noise " * 170_000}
+        corpus = [json.dumps({"_id": passage, "title": "", "text": text}) for passage, text in rows.items()]
         queries = [json.dumps({"_id": query, "text": text}) for query, text in QUERIES.items()]
-        (folder / "corpus.jsonl").write_text("\n".join(corpus) + "\n")
+        (folder / "corpus.jsonl").write_text("\r\n".join(corpus) + "\r\n", newline="")
         (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
         (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\nq2\tp2\t1\nq3\tp4\t1\n")
     return tmp_path / "beir"
@@ -51,9 +53,34 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     assert again["bm25"] == [runs / "bm25.nfcorpus.trec"] and again["bm25"][0].stat().st_mtime_ns == before
     with pytest.raises(
         UserError,
-        match=r"sparta is neither bm25 nor .*sparta.nfcorpus.trec is not there",
+        match=r"deepct is neither bm25 nor .*deepct.nfcorpus.trec is not there",
     ):
-        search(["sparta"], [beir / "nfcorpus"], runs, 1000, Console())
+        search(["deepct"], [beir / "nfcorpus"], runs, 1000, Console())
+
+
+def test_an_index_of_ms_marcos_passages_is_refused_for_another_dataset(beir: Path, tmp_path: Path) -> None:
+    sentence = "doct5query is an index of MS MARCO's passages, and .*nfcorpus has others; python -m baselines generate"
+    with pytest.raises(UserError, match=sentence):
+        search(["doct5query"], [beir / "nfcorpus"], tmp_path / "runs", 1000, Console())
+    with pytest.raises(UserError, match=sentence):
+        efficiency(["bm25", "doct5query"], beir / "nfcorpus", 3, tmp_path / "out", Console())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_latency_and_index_size_stand_beside_table_3(beir: Path, command, tmp_path: Path) -> None:
+    given = ("baselines", "efficiency", "bm25", "bm25-multifield", "--beir", beir / "nfcorpus", "--passages", 3)
+    done = command(*given, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("bm25")]
+    assert [row[:2] for row in rows] == [["bm25", "3"], ["bm25-multifield", "3"]]
+    assert all(float(row[2]) > 0 and (row[3], row[5]) == ("20", "0.4") for row in rows)
+    before = (tmp_path / "out" / "bm25.nfcorpus.3.json").read_text()
+    (beir / "nfcorpus" / "corpus.jsonl").unlink()  # nothing would measure it again
+    assert command(*given, "--out", tmp_path / "out", "--json", tmp_path / "figures.json").returncode == 0
+    figures = json.loads((tmp_path / "figures.json").read_text())["measured"]["bm25"]
+    assert figures == json.loads(before) and (figures["passages"], figures["device"]) == (3, "cpu")
+    assert sorted(path.suffix for path in (tmp_path / "out").glob("[!.]*")) == [".json", ".json"]
 
 
 def test_folders_are_those_at_hand_and_cqadupstacks_are_twelve(beir: Path, tmp_path: Path) -> None:

@@ -64,6 +64,22 @@ def test_every_dataset_in_its_own_layout(server: Server, tmp_path: Path, name: s
     assert install(dataset, tmp_path) == folder and len(server.requests) == 1, "not downloaded again"
 
 
+def test_judged_passages_that_the_corpus_lacks_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "nfcorpus" / "qrels").mkdir(parents=True)
+    for path, text in FOLDER.items():
+        (tmp_path / "nfcorpus" / path).write_text(text)
+    with (tmp_path / "nfcorpus" / "qrels" / "test.tsv").open("a") as file:
+        file.write("q1\tp9\t1\nq2\tp9\t1\nq2\tp8\t0\n")
+    known = replace(named("nfcorpus"), passages=5, queries=2)
+    assert remarks(known, tmp_path / "nfcorpus") == ["2 judged passages are not in corpus.jsonl; nothing can find them"]
+    corpus = tmp_path / "nfcorpus" / "corpus.jsonl"
+    corpus.write_text('{"title": "", "_id": "p1"}\r\n{"_id": "p\\u0039"}\n{"_id": "p8"}\n')
+    assert remarks(replace(known, passages=3), tmp_path / "nfcorpus") == []
+    corpus.write_text('{"_id": "p1"}\n{"_id": 7}\n')
+    with pytest.raises(UserError, match=r'corpus\.jsonl:2: expected a JSON object with "_id", a string'):
+        remarks(known, tmp_path / "nfcorpus")
+
+
 def test_a_download_that_breaks_off_goes_on(server: Server, tmp_path: Path) -> None:  # noqa: F811
     noise = random.Random(1).randbytes(100_000).hex()
     dataset = served(server, "nfcorpus", zipped("nfcorpus", {**FOLDER, "noise": noise}))

@@ -342,7 +342,8 @@ def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: R
 def test_a_grid_that_trains_on_negatives_is_refused_without_them(release: Release, tmp_path: Path):
     releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
     plain = open_release(tmp_path / "ms-marco-shift")
-    bm25, trained = {"depth": 10}, {"backbone": "a model", "depth": 10}
+    bm25, trained = {"depth": 10}, {"backbone": "a model", "negatives": 1, "depth": 10}
+    refuse_without_negatives(plain, [bm25, trained | {"negatives": 0}])
     refuse_without_negatives(plain, [bm25])
     refuse_without_negatives(release, [bm25, trained])
     with pytest.raises(UserError, match="has no negatives; draw them with: python -m builder negatives"):

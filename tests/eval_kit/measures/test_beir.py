@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from eval_kit.errors import UserError
+from eval_kit.files.beir import read_corpus
 from eval_kit.files.schemas import validate
 from eval_kit.measures import beir
 from eval_kit.measures.definitions import holes, parse, per_query
@@ -266,6 +267,29 @@ def test_windows_line_ends_and_grades_below_zero_are_read(tmp_path):
     assert dataset.qrels.rows() == [("1", "a", 1), ("1", "b", -1)]
     found = beir.score(write_run(tmp_path / "r", {"1": {"b": 2.0, "a": 1.0}}), dataset)
     assert found.value("nDCG@10") == pytest.approx(1 / math.log2(3))
+
+
+def test_a_corpus_is_read_to_its_first_damaged_line(tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    long = "a" * (1 << 20)
+    good = [
+        {"_id": "p1", "title": "A", "text": long},
+        {"_id": "p2", "text": ""},
+        {"_id": "p3", "title": "", "text": "b"},
+    ]
+    lines = [json.dumps(row).encode() for row in good]
+    corpus.write_bytes(b"\r\n".join(lines))
+    assert list(read_corpus(corpus)) == [("p1", f"A {long}"), ("p2", ""), ("p3", "b")]
+    damaged = [*lines[:2], b'{"_id": "p', lines[0], b'{"_id": "p4", "text": 5}', lines[2]]
+    corpus.write_bytes(b"\n".join(damaged) + b"\n")
+    documents = read_corpus(corpus)
+    assert [next(documents)[0], next(documents)[0]] == ["p1", "p2"]
+    with pytest.raises(UserError) as error:
+        next(documents)
+    assert str(error.value) == (
+        f'{corpus}:3: expected a JSON object with "_id", a string; {corpus}:4: passage p1 appears twice; '
+        f'{corpus}:5: "title" and "text" must be strings'
+    )
 
 
 # what follows from the table's cells, and what the paper prints: no printed cell follows (see the table's remarks)

@@ -1,0 +1,95 @@
+"""Latency and index size of systems over some passages of a dataset, beside BEIR's Table 3 (Thakur et al. 2021, §5.1).
+
+The paper has a random million of DBPedia's passages; its public benchmark takes the first million, as "it doesn't
+matter" which, and so do we.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from baselines import beir
+from baselines.architectures import devices
+from baselines.search import latency_ms
+from eval_kit.files import atomic, strict_json
+from eval_kit.files.beir import judged_queries
+from eval_kit.measures.beir import dataset_name, split_of
+from eval_kit.release.reference import printed, published
+from eval_kit.tables.table import Column, Table
+from search import shards
+
+DEPTH = 10
+"""Passages a query, as in BEIR's benchmark."""
+_WHERE = ("gpu", "cpu")
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """What was measured of each system: ``passages``, ``index_bytes``, ``latency_ms`` (median) and ``device``."""
+
+    dataset: str
+    measured: dict[str, dict[str, Any]]
+
+    def table(self) -> Table:
+        """Table 3: a row a system; latency on the kind of device that it used, and the index's size."""
+        names = beir.published_as()
+        cells = {(cell["system"], cell["measure"]): printed(cell) for cell in published("beir2021-table3")}
+        columns = [Column("system", "heading"), Column("passages", "number", wrap="never")]
+        for group in (*(f"latency {where.upper()}, ms" for where in _WHERE), "index, GB"):
+            columns += [Column(name, "number", group=group, wrap="never") for name in ("ours", "BEIR")]
+        rows = []
+        for system, figures in self.measured.items():
+            name = names.get(system, system)
+            row = [system, f"{figures['passages']:,}"]
+            for where in _WHERE:
+                own = f"{figures['latency_ms']:,.1f}" if figures["device"] == where else ""
+                row += [own, cells.get((name, f"latency-{where}-ms"), "")]
+            rows.append([*row, f"{figures['index_bytes'] / 1e9:.3g}", cells.get((name, "index-gb"), "")])
+        notes = [f"Ours: passages of {self.dataset}; BEIR's: a million of DBPedia's, on its own machine."]
+        return Table(columns, [rows], "Latency of one query and index size (BEIR, Table 3)", notes=notes)
+
+
+def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path, progress: Console) -> Efficiency:
+    """Index and search the first passages of a dataset with each system; what is measured already stays.
+
+    Args:
+        systems: as for :func:`baselines.beir.search`, but for names of foreign runs.
+        folder: in BEIR's format.
+        passages: how many.
+        out: for ``<system>.<dataset>.<passages>.json``; the index lies there until its system is measured.
+        progress: where to say what is being done.
+
+    Raises:
+        UserError: a system of no known name; a folder that is not as BEIR's.
+    """
+    for system in systems:
+        beir.check(system, folder)
+    dataset = dataset_name(folder)
+    measured = {}
+    for system in systems:
+        path = out / f"{system}.{dataset}.{passages}.json"
+        with atomic.lock(path), progress.status(f"measuring {system}"):
+            if not path.is_file():
+                figures = _measure(system, folder, passages, path.with_suffix(".index"))
+                atomic.write_text(path, json.dumps(figures, indent=1) + "\n")
+        measured[system] = strict_json.read(path)
+    return Efficiency(dataset, measured)
+
+
+def _measure(system: str, folder: Path, most: int, index: Path) -> dict[str, Any]:
+    retriever = beir.retriever(system, folder, most)
+    retriever.index(beir.passages(folder, most), index)
+    on_gpu = system not in beir.LEXICAL and devices.visible()
+    figures = {
+        "passages": sum(1 for _ in beir.passages(folder, most)),
+        "index_bytes": shards.index_bytes(index),
+        "latency_ms": latency_ms(retriever, judged_queries(folder, split_of(folder)), index, DEPTH),
+        "device": "gpu" if on_gpu else "cpu",
+    }
+    shutil.rmtree(index, ignore_errors=True)
+    return figures

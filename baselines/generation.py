@@ -1,0 +1,193 @@
+"""Queries that a T5 writes for the passages of a dataset: for GenQ and docT5query (Thakur et al. 2021, §4).
+
+Each query is drawn by top-k and nucleus sampling, as by BEIR's own generator. Every shard of passages has a seed of its
+own and is kept on the disk, so that a generation that was stopped goes on to the same queries.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import batched, chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from baselines.architectures import checkpoint
+from eval_kit.console import counted
+from eval_kit.errors import UserError
+from eval_kit.files import atomic, strict_json
+from eval_kit.files.beir import HEADER, read_documents
+
+SHARD = 256
+"""Passages whose queries are on the disk before the next ones are generated."""
+BATCH = 32
+LONGEST_QUERY = 64
+"""Tokens, as in BEIR's generator."""
+HELD_OUT = 0.01
+"""Share of the passages whose queries are not for training, but the split ``dev``."""
+
+type Document = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How queries are generated; see ``generation`` in ``schemas/config.schema.json``."""
+
+    model: str
+    queries: int
+    top_k: int
+    top_p: float = 1.0
+    passages: int | None = None
+    expand: bool = False
+
+
+def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
+    """Write a folder in BEIR's format: the passages, drawn at random if there are too many, with their queries.
+
+    ``train`` has the queries with their passages, ``dev`` those of a hundredth of the passages. With ``expand`` queries
+    are appended to the texts of their passages instead, beside the dataset's own queries and judgements.
+
+    Args:
+        source: a dataset in BEIR's format.
+        out: appears whole or not at all.
+        recipe: the model, and how it is drawn from.
+        seed: of the passages' and the queries' draws.
+
+    Returns:
+        How many queries were generated; of a passage, equal ones count once.
+
+    Raises:
+        UserError: there is ``out`` already; a folder that is not as BEIR's; a model that cannot be loaded.
+    """
+    generator = Generator(recipe)
+    decides = [asdict(recipe), generator.identity, seed, source.resolve().name]
+    work = out.with_name(f".{out.name}.{sha256(json.dumps(decides).encode()).hexdigest()[:16]}.generating")
+    with atomic.lock(out):
+        if out.exists():
+            raise UserError(f"{out}: is there already; remove it to generate again")
+        documents = counted(_drawn(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages")
+        shards = [
+            _shard(work / f"{number:06d}.json", shard, generator, [seed, number])
+            for number, shard in enumerate(batched(documents, SHARD))
+        ]
+        queries = chain.from_iterable(strict_json.read(shard) for shard in shards)
+        pairs = zip(_drawn(source / "corpus.jsonl", recipe.passages, seed), queries, strict=True)
+        with atomic.folder(out) as staging:
+            (staging / "qrels").mkdir()
+            count = _write_expanded(pairs, staging, source) if recipe.expand else _write_training(pairs, staging, seed)
+        shutil.rmtree(work)
+    return count
+
+
+class Generator:
+    """A sequence-to-sequence model by Hub id or folder."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Look the model up.
+
+        Raises:
+            UserError: there is none.
+        """
+        self._recipe = recipe
+        self.identity = checkpoint.digest(recipe.model)
+
+    def queries(self, texts: list[str], seed: list[int]) -> list[list[str]]:
+        """The distinct queries drawn for each text; texts of similar length share a batch."""
+        import torch
+
+        torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+        generated: list[list[str]] = [[] for _ in texts]
+        for rows in batched(order, BATCH):
+            drawn = iter(self._draw([texts[row] for row in rows]))
+            for row in rows:
+                own = (query.strip() for query in islice(drawn, self._recipe.queries))
+                generated[row] = list(dict.fromkeys(filter(None, own)))
+        return generated
+
+    def _draw(self, texts: list[str]) -> list[str]:
+        import torch
+
+        tokenizer, model = self._loaded
+        inputs = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt").to(model.device)
+        with torch.inference_mode():
+            drawn = model.generate(
+                **{name: inputs[name] for name in ("input_ids", "attention_mask")},
+                do_sample=True,
+                max_length=LONGEST_QUERY,
+                top_k=self._recipe.top_k,
+                top_p=self._recipe.top_p,
+                num_return_sequences=self._recipe.queries,
+            )
+        texts_of: list[str] = tokenizer.batch_decode(drawn, skip_special_tokens=True)
+        return texts_of
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        import torch
+        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+        name = self._recipe.model
+        with checkpoint.loading(name):
+            pinned = checkpoint.pinned(name)
+            model = AutoModelForSeq2SeqLM.from_pretrained(name, **pinned).eval()
+            tokenizer = AutoTokenizer.from_pretrained(name, **pinned)
+        return tokenizer, model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _shard(path: Path, documents: Iterable[Document], generator: Generator, seed: list[int]) -> Path:
+    """The file with the queries of each document, which is generated unless it is there."""
+    if not path.is_file():
+        texts = [f"{title} {text}".strip() for _, title, text in documents]
+        atomic.write_text(path, json.dumps(generator.queries(texts, seed)))
+    return path
+
+
+def _drawn(corpus: Path, most: int | None, seed: int) -> Iterator[Document]:
+    """The documents of a corpus, in its order: all, or ``most`` of them."""
+    if most is None:
+        return read_documents(corpus)
+    count = sum(1 for _ in read_documents(corpus))
+    chosen = set(np.random.default_rng(seed).permutation(count)[:most].tolist())
+    return (document for number, document in enumerate(read_documents(corpus)) if number in chosen)
+
+
+def _write_training(pairs: Iterable[tuple[Document, list[str]]], folder: Path, seed: int) -> int:
+    held_out = np.random.default_rng([seed, 1])
+    count = 0
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in _FILES}
+        for split in ("train", "dev"):
+            files[f"qrels/{split}.tsv"].write(f"{HEADER}\n")
+        for number, ((passage, title, text), queries) in enumerate(pairs):
+            files["corpus.jsonl"].write(_line(_id=passage, title=title, text=text))
+            split = "dev" if number == 0 or held_out.random() < HELD_OUT else "train"
+            for query in queries:
+                count += 1
+                files["queries.jsonl"].write(_line(_id=f"genq{count}", text=query))
+                files[f"qrels/{split}.tsv"].write(f"genq{count}\t{passage}\t1\n")
+    return count
+
+
+_FILES = ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/dev.tsv")
+
+
+def _write_expanded(pairs: Iterable[tuple[Document, list[str]]], folder: Path, source: Path) -> int:
+    count = 0
+    with (folder / "corpus.jsonl").open("w", encoding="utf-8") as file:
+        for (passage, title, text), queries in pairs:
+            file.write(_line(_id=passage, title=title, text=" ".join([text, *queries])))
+            count += len(queries)
+    shutil.copy(source / "queries.jsonl", folder)
+    for judgements in (source / "qrels").glob("*.tsv"):
+        shutil.copy(judgements, folder / "qrels")
+    return count
+
+
+def _line(**fields: str) -> str:
+    return json.dumps(fields, ensure_ascii=False) + "\n"
