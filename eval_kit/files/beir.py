@@ -72,7 +72,7 @@ def read_ids(path: Path) -> Iterator[str]:
     """
     start = '{"_id": "'
     for number, line in read_lines(path, HINT):
-        name = line[len(start) : line.find('"', len(start))] if line.startswith(start) else ""
+        name: Any = line[len(start) : line.find('"', len(start))] if line.startswith(start) else ""
         if not name or "\\" in name:
             name = _object(line).get("_id")
         if not isinstance(name, str) or not name:

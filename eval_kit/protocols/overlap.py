@@ -90,7 +90,7 @@ class Overlap:
         """A row a system: how its losses go with the similarity of the queries."""
         columns = [Column("system", "heading"), Column("n", "number")]
         columns += [Column(kind.capitalize(), "number", wrap="never") for kind in KINDS]
-        rows = []
+        rows: list[list[Cell | str | None]] = []
         for system, kinds in self.correlations.items():
             estimates = [kinds[kind].estimate for kind in KINDS]
             rows.append([system, str(estimates[0].n), *map(_shown, estimates)])
