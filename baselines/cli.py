@@ -2,25 +2,20 @@
 
 import dataclasses
 import functools
-import inspect
-import itertools
 import json
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from baselines import search_cli
+from baselines.search_cli import ReleaseOption
 from eval_kit.errors import UserError, reported
 from eval_kit.shifts import SHIFTS, check_names
 
 if TYPE_CHECKING:
     from baselines.table import Results
-
-ReleaseOption = Annotated[str | None, typer.Option(help="Release folder or Hub id. Default: as for eval_kit.")]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,6 +26,7 @@ app = typer.Typer(
 )
 grid_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells.")
 app.add_typer(grid_app, name="grid")
+app.command()(search_cli.search)
 
 
 class Runner(StrEnum):
@@ -215,148 +211,6 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take dataclasses, whose fields are its arguments and options."""
-
-    def flattened(command: Callable[..., None]) -> Callable[..., None]:
-        signatures = [inspect.signature(group).parameters for group in groups]
-
-        @functools.wraps(command)
-        def flat(**values: Any) -> None:
-            filled = []
-            for group, parameters in zip(groups, signatures, strict=True):
-                filled.append(group(**{name: values[name] for name in parameters}))
-            command(*filled)
-
-        fields = itertools.chain.from_iterable(parameters.values() for parameters in signatures)
-        flat.__signature__ = inspect.Signature(list(fields))  # type: ignore[attr-defined]
-        return flat
-
-    return flattened
-
-
-@dataclass
-class Model:
-    """What searches: BM25, a model, or a published checkpoint."""
-
-    system: Annotated[str | None, typer.Argument(help="bm25, or with --beir bm25-multifield.")] = None
-    model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None
-    architecture: Annotated[
-        str | None,
-        typer.Option(help="Architecture of --model: dense, sparse, multivector, cross or prebuilt (Lucene, Pyserini)."),
-    ] = None
-    checkpoint: Annotated[str | None, typer.Option(help="A published checkpoint; --list shows them.")] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Option of the architecture, such as index=hnsw or pooling=cls. Repeatable."
-        ),
-    ] = None
-    show_list: Annotated[bool, typer.Option("--list", help="List the published checkpoints and exit.")] = False
-
-    @property
-    def source(self) -> str:
-        """The system, model or checkpoint that was named.
-
-        Raises:
-            UserError: none was, or more than one.
-        """
-        named = {"the system": self.system, "--model": self.model, "--checkpoint": self.checkpoint}
-        given = [option for option, value in named.items() if value is not None]
-        if len(given) != 1:
-            raise UserError(f"name one of {', '.join(named)}; given: {' and '.join(given) or 'none'}")
-        if (self.model is None) != (self.architecture is None):
-            raise UserError("--model and --architecture go together")
-        if self.system not in (None, "bm25", "bm25-multifield"):
-            raise UserError(f"only bm25 is searched without a model, not {self.system!r}; name one by --model")
-        return str(named[given[0]])
-
-
-@dataclass
-class Texts:
-    """What is searched, and what for: of a release, or of files."""
-
-    release: ReleaseOption = None
-    test_set: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Search only the queries of this test set. Repeatable.")
-    ] = None
-    variation: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Also search this wording of them: dl19.typo.3, dl19.typo, all. Repeatable."),
-    ] = None
-    passages: Annotated[
-        Path | None, typer.Option(metavar="TSV", help="Search these passages (id, tab, text) instead.")
-    ] = None
-    queries: Annotated[
-        Path | None, typer.Option(metavar="TSV", help="Search these queries (id, tab, text) instead.")
-    ] = None
-    beir: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Search the passages and queries of a folder in BEIR's format instead."),
-    ] = None
-    split: Annotated[str, typer.Option(help="Split of --beir whose judged queries are searched.")] = "test"
-
-
-@dataclass
-class Output:
-    """The run."""
-
-    depth: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of passages per query.")] = 1000
-    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None
-    out: Annotated[Path, typer.Option(help="Folder for the run and its index.")] = Path("runs")
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write what was measured as JSON to this file; '-' prints it."),
-    ] = None
-
-
-@app.command()
-@takes(Model, Texts, Output)
-def search(model: Model, texts: Texts, output: Output) -> None:
-    """Search with BM25, a model, a checkpoint or a prebuilt index. Writes one run, or one per wording."""
-    if model.show_list:
-        _show_checkpoints(output.json_file)
-        return
-    source = model.source
-    if texts.beir and (texts.release or texts.test_set or texts.variation or texts.passages or texts.queries):
-        raise UserError("--beir has passages and queries of its own: leave out the release's options and the files")
-    if model.system == "bm25-multifield" and texts.beir is None:
-        raise UserError("bm25-multifield searches titles and texts: name a folder by --beir")
-    if texts.test_set and texts.queries is not None:
-        raise UserError("--test-set is of a release, and --queries names a file instead")
-    if texts.variation and texts.queries is not None:
-        raise UserError("--variation is of a release, and --queries names a file instead")
-
-    from rich.console import Console
-
-    from baselines.runners.local import refuse_unseen_gpus
-    from baselines.search import latency_ms, make_runs
-    from eval_kit.console import refuse_overwriting, write_json
-    from eval_kit.runs import contamination
-
-    if model.system is None:
-        refuse_unseen_gpus()
-    retriever = _retriever(model, texts.beir)
-    name = output.name or Path(source).resolve().name + (f".{texts.beir.resolve().name}" if texts.beir else "")
-    collection, queries, wordings = _read(texts)
-    run = output.out / f"{name}.trec"
-    runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
-    inputs = [path for path in (texts.passages, texts.queries) if path is not None]
-    refuse_overwriting(inputs, [*runs, output.json_file])
-    index = output.out / f"{name}.{'lucene' if model.system else 'index'}"
-    if model.system is not None:
-        shutil.rmtree(index, ignore_errors=True)
-    training_data = _training_data(model)
-    measured, *of_wordings = make_runs(retriever, collection, runs, index, Console(stderr=True), output.depth)
-    for file in runs:
-        contamination.declare(file, training_data)
-    if output.json_file is not None:
-        measured["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
-    document = {"name": name, **measured} | ({"variations": of_wordings} if of_wordings else {})
-    if not write_json(document, output.json_file):
-        typer.echo("\n".join(map(str, runs)))
-
-
 @app.command()
 def beir(
     systems: Annotated[
@@ -443,95 +297,6 @@ def efficiency(
     results = measure(list(dict.fromkeys(systems)), beir, passages, out, Console(stderr=True))
     if not write_json(dataclasses.asdict(results), json_file):
         terminal.show(results.table(), screen())
-
-
-def _retriever(model: Model, beir_folder: Path | None) -> Any:
-    from baselines import architectures, checkpoints
-    from baselines.beir import MultifieldBm25
-    from baselines.systems.bm25 import Bm25
-
-    options = _parsed(model.option or [])
-    if model.system == "bm25-multifield" and beir_folder is not None:
-        _refuse_unfit(options, {}, model.system)
-        return MultifieldBm25(beir_folder / "corpus.jsonl")
-    if model.system is not None:
-        _refuse_unfit(options, {field.name: field.type for field in dataclasses.fields(Bm25)}, "bm25")
-        return Bm25(**options)
-    architecture, name = model.architecture or "", model.model or ""
-    if model.checkpoint is not None:
-        checkpoint = checkpoints.named(model.checkpoint)
-        architecture, name, options = checkpoint.architecture, checkpoint.model, checkpoint.options | options
-    if architecture in architectures.ARCHITECTURES:
-        _refuse_unfit(options, architectures.options_of(architecture), architecture)
-    return architectures.retriever(architecture, name, options)
-
-
-def _training_data(model: Model) -> list[str] | None:
-    """What is known of the queries that the model was trained on; BM25 was trained on none."""
-    from baselines import checkpoints
-
-    if model.system is not None:
-        return []
-    hub_id = model.model if model.checkpoint is None else checkpoints.named(model.checkpoint).model
-    return checkpoints.training_data(str(hub_id))
-
-
-def _read(texts: Texts) -> Any:
-    """Passages, queries, and the queries of each variation."""
-    from baselines.search import only, varied
-    from eval_kit.files.beir import judged_queries, read_corpus
-    from eval_kit.files.formats import read_queries
-    from eval_kit.release import open_release
-    from search.passages import of_file, passages
-
-    if texts.beir is not None:
-        return read_corpus(texts.beir / "corpus.jsonl"), judged_queries(texts.beir, texts.split), {}
-    if texts.passages is not None and texts.queries is not None:
-        return of_file(texts.passages), read_queries(texts.queries), {}
-    release = open_release(texts.release)
-    queries = only(release, texts.test_set or []) if texts.queries is None else read_queries(texts.queries)
-    wordings = varied(release, texts.variation or [], texts.test_set or [])
-    return passages(release) if texts.passages is None else of_file(texts.passages), queries, wordings
-
-
-def _refuse_unfit(options: dict[str, Any], known: dict[str, Any], owner: str) -> None:
-    for key, value in options.items():
-        if key not in known:
-            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(known)}")
-        expected = known[key]
-        if not isinstance(value, int | float if expected is float else expected):
-            type_name = getattr(expected, "__name__", str(expected))
-            raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
-
-
-def _parsed(options: list[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` pairs; a value that reads as a number, ``true`` or ``false`` is one."""
-    parsed: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not key or not equals:
-            raise UserError(f"--option {option}: expected KEY=VALUE")
-        try:
-            parsed[key] = json.loads(value)
-        except ValueError:
-            parsed[key] = value
-    return parsed
-
-
-def _show_checkpoints(json_file: Path | None) -> None:
-    from rich.table import Table
-
-    from baselines import checkpoints
-    from eval_kit.console import screen, write_json
-
-    entries = checkpoints.load().values()
-    if write_json([dataclasses.asdict(entry) for entry in entries], json_file):
-        return
-    listed = Table("name", "what", "architecture", "model", "published figures")
-    for entry in entries:
-        rows = ", ".join(dict.fromkeys(row["table"] for row in entry.rows)) or "–"
-        listed.add_row(entry.name, entry.title, entry.architecture, entry.model, rows)
-    screen().print(listed)
 
 
 def main() -> None:
