@@ -3,16 +3,25 @@
 import json
 import shutil
 from collections.abc import Collection, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from filelock import FileLock
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from search.passages import of_file
+
+FORMATS = {
+    "beir": ["queries.jsonl", "corpus.jsonl", "README.md"]
+    + [f"qrels/{split}.{ending}" for split in ("test", "train") for ending in ("tsv", "jsonl")],
+    "trec": ["topics.tsv", "qrels.txt"],
+}
+"""The files that a folder of each format may hold."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ def export(
     where the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them; with
     the judgements as ``qrels/test.jsonl`` too and a ``README.md`` that names the configs, the folder is a data set for
     MTEB's retrieval tasks. The corpora of all folders are one file, where the disk can link. ``trec``: ``topics.tsv``,
-    which Pyserini reads as topics too, and ``qrels.txt``.
+    which Pyserini reads as topics too, and ``qrels.txt``. All folders are written before the first of them takes its
+    name, in the place of an older export of the same format.
 
     Args:
         release: to export.
@@ -60,27 +70,40 @@ def export(
         The folders written.
 
     Raises:
-        UserError: an unknown format or name, a faulty file of passages, or a folder that cannot be written.
+        UserError: an unknown format or name, a faulty file of passages, a folder that holds something else, or one
+            that cannot be written: no folder was changed then.
     """
-    formats = {"beir": "qrels", "trec": "."}
-    if format not in formats:
-        raise UserError(f"unknown format {format!r}; there are {', '.join(formats)}")
+    if format not in FORMATS:
+        raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
     corpus: Path | None = None
-    folders = []
-    for exported in _chosen(release, test_sets, training_sets):
-        folder = out / exported.name
-        try:
-            (folder / formats[format]).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
-        judged = _judged(release, exported)
-        if format == "trec":
-            _trec(exported, judged, folder)
-        else:
-            corpus = _corpus(release, passages, folder / "corpus.jsonl", corpus)
-            _beir(release, exported, judged, folder, corpus is not None)
-        folders.append(folder)
-    return folders
+    folders = {out / exported.name: exported for exported in _chosen(release, test_sets, training_sets)}
+    for folder in folders:
+        _refuse_to_replace(folder, FORMATS[format])
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with FileLock(out / ".lock"), ExitStack() as stack:
+            for folder, exported in folders.items():
+                staging = stack.enter_context(atomic.folder(folder))
+                judged = _judged(release, exported)
+                if format == "trec":
+                    _trec(exported, judged, staging)
+                else:
+                    corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus)
+                    _beir(release, exported, judged, staging, corpus is not None)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror or error}") from error
+    return list(folders)
+
+
+def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
+    """Refuse a folder with other files than an export has.
+
+    Raises:
+        UserError: naming the first.
+    """
+    present = [path for path in (folder, *sorted(folder.rglob("*"))) if path.exists() and not path.is_dir()]
+    if foreign := [path for path in present if path.relative_to(folder).as_posix() not in files]:
+        raise UserError(f"{foreign[0]}: is no part of the export that would replace it; name another --out")
 
 
 def _chosen(release: Release, test_sets: Collection[str], training_sets: Collection[str]) -> list[Exported]:
@@ -118,6 +141,7 @@ def _chosen(release: Release, test_sets: Collection[str], training_sets: Collect
 def _beir(release: Release, exported: Exported, judged: pl.DataFrame, folder: Path, with_corpus: bool) -> None:
     files = {"queries": "queries.jsonl", "qrels": f"qrels/{exported.split}.jsonl"}
     files |= {"corpus": "corpus.jsonl"} if with_corpus else {}
+    (folder / "qrels").mkdir()
     _write_lines(folder / files["queries"], (_json(_id=id, text=text) for id, text in exported.queries.iter_rows()))
     table = ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()])
     _write_lines(folder / "qrels" / f"{exported.split}.tsv", table)
@@ -135,7 +159,6 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
     if passages is None and "passages" not in release.configs:
         return None
     if first is not None:
-        path.unlink(missing_ok=True)
         try:
             path.hardlink_to(first)
         except OSError:  # a disk without links
@@ -163,8 +186,5 @@ def _json(**fields: str | int) -> str:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    try:
-        with atomic.whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(line + "\n" for line in lines)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)

@@ -5,7 +5,6 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from builder.card import title
 from builder.release import NAME, files
@@ -41,11 +40,9 @@ def pack(folder: Path, out: Path) -> Packed:
     target = out / f"{title(manifest)}{kind}-{manifest['version']}.tar.gz"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=out, prefix=f".{target.name}.") as staging:
-            archive = Path(staging, target.name)
-            _write(folder, names, archive)
-            sha256 = file_sha256(archive)
-            archive.replace(target)
+        with atomic.whole(target) as part:
+            _write(folder, names, part)
+            sha256 = file_sha256(part)
     except OSError as error:
         raise UserError(f"{target}: cannot be written: {error.strerror or error}") from error
     atomic.write_text(target.with_name(f"{target.name}.sha256"), f"{sha256}  {target.name}\n")
@@ -63,4 +60,3 @@ def _write(folder: Path, names: Sequence[str], path: Path) -> None:
             entry.size = (folder / name).stat().st_size
             with (folder / name).open("rb") as content:
                 archive.addfile(entry, content)
-    atomic.sync_tree(path.parent)

@@ -12,7 +12,7 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.files import atomic
+from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.schemas import validate
 from eval_kit.release import MANIFEST, Variation, verified_manifest
@@ -105,10 +105,11 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
         UserError: ``out`` is something else than a release or an empty place, or cannot be written.
     """
     with _replacing(out) as staging:
-        if out.is_symlink() or (out.exists() and not _may_replace(out)):
-            raise UserError(f"{out}: exists and is not a release; nothing was written")
-        if out.exists() and any(out.iterdir()) and (kind := _kind(out)) != draft.kind:
-            raise UserError(f"{out}: holds a {kind} release, not a {draft.kind} one; name another --out")
+        if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
+            if (kind := _kind(out)) is None:
+                raise UserError(f"{out}: exists and is not a release; nothing was written")
+            if kind != draft.kind:
+                raise UserError(f"{out}: holds a {kind} release, not a {draft.kind} one; name another --out")
         return _fill(staging, draft)
 
 
@@ -186,9 +187,13 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
 def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """The names of all files of a release: manifest, card, tables, and whatever stands in ``reports/``; sorted.
 
+    What a killed process left among them is removed first.
+
     Raises:
         UserError: something else lies in the folder, or a hidden file in ``reports/``.
     """
+    for written in (folder, folder / "reports"):
+        atomic.clear_abandoned(written)
     own = {"README.md", MANIFEST, *(table["path"] for table in manifest["tables"])}
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     strangers = [name for name in names if name not in own and (not name.startswith("reports/") or "/." in name)]
@@ -333,16 +338,11 @@ def features(columns: Sequence[Mapping[str, Any]]) -> Any:
     )
 
 
-def _kind(out: Path) -> str:
-    return str(json.loads((out / MANIFEST).read_text(encoding="utf-8"))["kind"])
-
-
-def _may_replace(out: Path) -> bool:
-    """Whether ``out`` is an empty folder or has our manifest (other tools have files of that name too)."""
-    if not out.is_dir() or not any(out.iterdir()):
-        return out.is_dir()
+def _kind(out: Path) -> str | None:
+    """The kind of the release in ``out``; None for a link, or another tool's folder, even with a manifest."""
     try:
-        manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("name") == NAME
+        manifest = strict_json.read(out / MANIFEST)
+    except UserError:
+        return None
+    ours = isinstance(manifest, dict) and manifest.get("name") == NAME and not out.is_symlink()
+    return str(manifest.get("kind")) if ours else None

@@ -123,6 +123,7 @@ def publish(cell: Cell) -> None:
         if published.exists() and published.samefile(own):
             continue
         with atomic.whole(published) as part:
+            part.unlink()
             try:
                 part.hardlink_to(own)
             except OSError:

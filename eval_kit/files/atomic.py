@@ -1,25 +1,22 @@
 """Files and folders that are replaced whole or not at all: a temporary name, fsync, rename."""
 
 import errno
+import fcntl
 import glob
 import os
 import shutil
 import stat
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from eval_kit.errors import UserError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
-
-ABANDONED_SECONDS = 24 * 3600
-"""A temporary file that nobody has written to for so long is what a killed process left."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -41,9 +38,9 @@ def write_text(path: Path, text: str) -> None:
 def whole(path: Path) -> Iterator[Path]:
     """The name of a temporary file beside ``path``, which replaces it once the block has written it and ended.
 
-    A block that fails leaves ``path`` as it was, and nothing beside it. Of two processes that write one file the last
-    to end wins. Where ``path`` is a link, the file that it leads to is replaced; a device or a pipe stays, and is
-    written to.
+    A block that fails leaves ``path`` as it was, and nothing beside it; what a kill leaves there the next call removes.
+    Of two processes that write one file the last to end wins. Where ``path`` is a link, the file that it leads to is
+    replaced; a device or a pipe stays, and is written to.
     """
     kind = _kind(path)
     if stat.S_ISDIR(kind):
@@ -56,14 +53,23 @@ def whole(path: Path) -> Iterator[Path]:
                 shutil.copyfileobj(content, device)
         return
     path = Path(os.path.realpath(path))
-    _clear_abandoned(path)
+    clear_abandoned(path.parent, _part(path))
     part = path.with_name(f"{_part(path)}{uuid.uuid4().hex}.part")
     try:
-        yield part
-        _sync(part)
-        part.replace(path)
+        with _locked(part):
+            yield part
+            _sync(part)
+            part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def clear_abandoned(folder: Path, beginning: str = ".") -> None:
+    """Remove the temporary files in ``folder`` whose writers were killed: nobody holds their locks any longer."""
+    for part in folder.glob(f"{glob.escape(beginning)}*.part"):
+        with suppress(OSError), part.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
 
 
 @contextmanager
@@ -131,11 +137,15 @@ def _part(path: Path) -> str:
     return f".{path.name[:50]}."
 
 
-def _clear_abandoned(path: Path) -> None:
-    for part in path.parent.glob(f"{glob.escape(_part(path))}*.part"):
-        with suppress(FileNotFoundError):
-            if part.stat().st_mtime < time.time() - ABANDONED_SECONDS:
-                part.unlink()
+def _locked(path: Path) -> BinaryIO:
+    """A new file, locked until it is closed; another process may take it for abandoned before it is locked."""
+    while True:
+        file = path.open("xb")
+        with suppress(OSError):  # a file system without locks, where nothing is cleared either
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():
+            return file
+        file.close()
 
 
 def _bring_back(path: Path) -> None:

@@ -1,9 +1,11 @@
 """What changed between two releases, and releases in other tools' formats."""
 
 import csv
+import errno
 import json
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,6 +196,38 @@ def test_beir_again_over_other_content(write: Callable[[Draft], Release], tmp_pa
         assert not (folder / "corpus.jsonl").exists() and "corpus" not in (folder / "README.md").read_text()
 
 
+def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
+    write: Callable[[Draft], Release], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    release = write(small_draft())
+    export(release, out, "beir")
+
+    def content() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+    before = content()
+
+    def full_disk(path: Path, lines: Iterable[str]) -> None:
+        path.write_text("half")
+        if path.is_relative_to(out / ".length.long.new"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("builder.export._write_lines", full_disk)
+        with pytest.raises(UserError, match=f"^{out}: cannot be written: No space left on device$"):
+            export(release, out, "beir")
+    assert content() == before
+    (strange := out / "length.long" / "notes.txt").write_text("mine")
+    for format, foreign in (("beir", strange), ("trec", out / "length.short" / "README.md")):
+        with pytest.raises(UserError, match=f"^{foreign}: is no part of the export that would replace it"):
+            export(release, out, format)
+    strange.unlink()
+    shutil.copytree(out / "length.short", out / ".length.short.new")  # as a killed export leaves it
+    export(release, out, "beir")
+    assert content() == before
+
+
 def test_trec(mini_release: Release, tmp_path: Path) -> None:
     folders = export(mini_release, tmp_path, "trec")
     assert {folder.name for folder in folders} == {*mini_release.test_sets, *mini_release.variations}
@@ -221,7 +255,9 @@ def test_published_queries_are_exported_as_they_are(published_release: Release, 
     done = command("builder", "export", published_release.folder, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "no corpus.jsonl, which BEIR's loader needs: the passages are ir_datasets msmarco-passage" in done.stdout
-    assert len(list(tmp_path.iterdir())) == len(published_release.test_sets) + len(published_release.variations)
+    assert sum(path.is_dir() for path in tmp_path.iterdir()) == len(published_release.test_sets) + len(
+        published_release.variations
+    )
     lines = (tmp_path / "length.short/queries.jsonl").read_text("utf-8").split("\n")[:-1]
     table = published_release.table("length", "test")
     expected = table.filter(table["cluster"] == "short").select("query_id", "text").rows()
@@ -237,7 +273,7 @@ def test_beirs_loader_opens_the_published_lists_with_their_passages(
     passages = shared / "real-slice" / "collection.tsv"
     done = command("builder", "export", published_release.folder, "--out", tmp_path, "--passages", passages, *options)
     assert done.returncode == 0, done.stderr
-    assert {folder.name for folder in tmp_path.iterdir()} == set(names)
+    assert {path.name for path in tmp_path.iterdir()} == {*names, ".lock"}
     corpus, queries, qrels = loader(str(tmp_path / "dl19")).load(split="test")
     assert len(corpus) == 30_005 and len(queries) == len(qrels) == 43
     assert (tmp_path / "topic.c0/corpus.jsonl").samefile(tmp_path / "dl19/corpus.jsonl")
@@ -266,6 +302,6 @@ def test_export_faults(write: Callable[[Draft], Release], tmp_path: Path, comman
     (tmp_path / "file").write_text("x")
     (tmp_path / "half/length.short").mkdir(parents=True)
     (tmp_path / "half/length.short/qrels").write_text("a file where a folder should be")
-    for place in ("file", "half"):
-        with pytest.raises(UserError, match="cannot be written"):
+    for place, message in (("file", "cannot be written"), ("half", "length.short/qrels: is no part of the export")):
+        with pytest.raises(UserError, match=message):
             export(release, tmp_path / place, "beir")
