@@ -6,7 +6,6 @@ commit with all additions and removals, on that head → compare the remote chec
 finishes what was interrupted, or finds nothing to do.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from builder.diff import TableDiff, diff
 from builder.release import NAME, files
 from builder.verify import verify
 from eval_kit.errors import UserError
-from eval_kit.files import hub
+from eval_kit.files import hub, strict_json
 from eval_kit.release import MANIFEST, Release, open_release, read_manifest
 
 if TYPE_CHECKING:
@@ -125,7 +124,16 @@ def publish(
         UserError: why it cannot be published, what is on the Hub now, and what to do.
     """
     manifest = check_folder(folder, tag, allow_partial)
-    api = _api(timeout)
+    with hub.patience(timeout):
+        return _publish(folder, repo_id, tag, dry_run, private, manifest)
+
+
+def _publish(
+    folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool, manifest: Mapping[str, Any]
+) -> Publication:
+    from huggingface_hub import HfApi
+
+    api = HfApi(library_name=NAME)
     with _explained(repo_id, UNCHANGED):
         if not dry_run:
             _create(api, repo_id, private)
@@ -287,8 +295,8 @@ def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] 
 
     try:
         path = api.hf_hub_download(repo_id, MANIFEST, repo_type="dataset", revision=commit)
-        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (RemoteEntryNotFoundError, ValueError):
+        manifest = strict_json.read(Path(path))
+    except (RemoteEntryNotFoundError, UserError):
         return None
     return manifest if isinstance(manifest, dict) and manifest.get("name") == NAME else None
 
@@ -329,22 +337,6 @@ def _tag(api: "HfApi", folder: Path, plan: Publication, commit: str) -> None:
                 f"{plan.repo_id}: somebody else published other content as {plan.tag} meanwhile ({_named(differing)}); "
                 "give the release a new version"
             ) from error
-
-
-def _api(timeout: float) -> "HfApi":
-    """The client, which without a timeout waits for a silent server for ever."""
-    from huggingface_hub import HfApi, set_client_factory
-    from huggingface_hub.utils import logging
-    from huggingface_hub.utils._http import default_client_factory
-
-    def client() -> Any:
-        default = default_client_factory()
-        default.timeout = timeout
-        return default
-
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its notices of retries show signed addresses
-    set_client_factory(client)
-    return HfApi(library_name=NAME)
 
 
 @contextmanager

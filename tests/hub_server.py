@@ -24,8 +24,8 @@ import xet
 import yaml
 
 type Tree = dict[str, "Blob"]
-type Act = int | str | Callable[["Hub"], object]
 type Answer = tuple[int, Any, dict[str, str]]
+type Act = int | str | Answer | Callable[["Hub"], object]
 
 GITATTRIBUTES = b"".join(b"*.%s filter=lfs diff=lfs merge=lfs -text\n" % kind for kind in (b"parquet", b"png"))
 TOKEN = "hf_SecretOfTheWriter"
@@ -95,15 +95,18 @@ class Repository:
 class Fault:
     """What happens instead of (or around) a step, ``times`` times, the first ``after`` requests being spared.
 
+    Of ``id`` only, where it is given.
+
     ``act``: an HTTP status; ``reset``: the connection is reset before the step; ``lost``: the step is done and its
     reply lost; ``kill``: the server dies in mid-request and stays down until :meth:`Hub.restart`; ``stall``: no
-    answer comes; or something called just before the step.
+    answer comes; an answer of its own; or something called just before the step.
     """
 
     step: str
     act: Act
     times: int
     after: int
+    id: str | None = None
 
 
 class RefusalError(Exception):
@@ -156,9 +159,9 @@ class Hub:
             for connection in list(server.connections):
                 _reset(connection)
 
-    def fault(self, step: str, act: Act, times: int = 1_000, after: int = 0) -> None:
+    def fault(self, step: str, act: Act, times: int = 1_000, after: int = 0, id: str | None = None) -> None:
         """Let ``act`` befall ``times`` requests of ``step``, from the one ``after`` the next."""
-        self.faults.append(Fault(step, act, times, after))
+        self.faults.append(Fault(step, act, times, after, id))
 
     def heal(self) -> None:
         """No more faults, and up again."""
@@ -169,10 +172,12 @@ class Hub:
         """The steps asked for so far."""
         return [step for step, _, _ in self.requests]
 
-    def take_fault(self, step: str) -> Act | None:
+    def take_fault(self, step: str, id: str | None) -> Act | None:
         """The fault that befalls this request."""
         with self.lock:
             for fault in self.faults:
+                if fault.id not in (None, id):
+                    continue
                 if fault.step == step and fault.after:
                     fault.after -= 1
                 elif fault.step == step and fault.times:
@@ -273,7 +278,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._body()
             hub.requests.append((step, f"{method} {path}", 0))
             return self._send(RefusalError(404, message="no such endpoint").answer)
-        act = hub.take_fault(step)
+        act = hub.take_fault(step, found.groupdict().get("id"))
         if act == "kill":
             self.rfile.read(int(self.headers.get("Content-Length", 0)) // 2)
             hub.stop()
@@ -288,6 +293,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if isinstance(act, int):
             codes = {404: "RepoNotFound"}
             return self._send(RefusalError(act, codes.get(act, ""), f"fault {act}").answer)
+        if isinstance(act, tuple):
+            return self._send(act)
         if callable(act):
             act(hub)
         groups = {key: unquote(value) for key, value in found.groupdict().items() if value is not None}

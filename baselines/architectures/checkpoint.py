@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
-from eval_kit.files import strict_json
+from eval_kit.files import hub, strict_json
 from eval_kit.files.digests import file_sha256
 
-TIMEOUT_SECONDS = 10.0
 _SAVED_AS = {
     "SentenceTransformer": "dense",
     "SparseEncoder": "sparse",
@@ -106,7 +105,8 @@ def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
     from huggingface_hub import HfApi
 
     try:
-        return {"revision": HfApi().model_info(model, revision=revision, timeout=TIMEOUT_SECONDS).sha}
+        with hub.patience():
+            return {"revision": HfApi().model_info(model, revision=revision).sha}
     except (httpx2.HTTPError, OSError, ValueError):
         return {"revision": revision, "local_files_only": True}
 
@@ -163,7 +163,8 @@ def _file(model: str, name: str, revision: str | None) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(model, name, **pinned(model, revision)))
+        with hub.patience():
+            return Path(hf_hub_download(model, name, **pinned(model, revision)))
     except (EntryNotFoundError, LocalEntryNotFoundError, HFValidationError):
         return None
     except (HfHubHTTPError, OSError) as error:

@@ -1,15 +1,24 @@
-"""What went wrong between us and the Hugging Face Hub, in words that say what to do."""
+"""The Hugging Face Hub: how long it is waited for, and what went wrong with it, in words that say what to do."""
 
 import errno
 import json
 import re
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    import httpx2
+
+SILENCES = 3
+"""A Hub that answers no question for so many times the wait for one answer is asked no more."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 MARKS_OF_A_FULL_DISK = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
 XET_STATUS = re.compile(r"HTTP status \w+ error \((\d{3})")
 XET_BREAKS = ("error sending request", "error decoding response body", "request or response body error")
 HIDDEN = "the Hub shows no such dataset without a valid token; log in with 'hf auth login', and check the name"
+UNREADABLE = "the Hub's answer is not readable; try again later"
 BROKEN = "the connection to the Hub broke; check the network and try again"
 REFUSALS = {
     401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
@@ -19,6 +28,46 @@ REFUSALS = {
     412: "somebody else changed the dataset meanwhile; look at what changed and try again",
     429: "too many requests; wait some minutes and try again",
 }
+
+
+@contextmanager
+def patience(seconds: float | None = None) -> Iterator[None]:
+    """Within the block, let the Hub's client wait so long for an answer, and not for minutes; its retries are silent.
+
+    Args:
+        seconds: without an answer after which a request is given up; ``HF_HUB_DOWNLOAD_TIMEOUT`` if None.
+    """
+    from huggingface_hub import constants, get_session
+    from huggingface_hub.utils import logging
+
+    most = seconds or constants.HF_HUB_DOWNLOAD_TIMEOUT
+    silent_since: float | None = None
+
+    def limit(request: "httpx2.Request") -> None:
+        nonlocal silent_since
+        given = request.extensions["timeout"]
+        request.extensions["timeout"] = {kind: min(value or most, most) for kind, value in given.items()}
+        if request.method in ("GET", "HEAD"):  # what is sent may take its time
+            now = time.monotonic()
+            silent_since = silent_since or now
+            if now - silent_since > SILENCES * most:
+                raise TimeoutError
+
+    def hear(response: "httpx2.Response") -> None:
+        nonlocal silent_since
+        silent_since = None
+        for name in ("Retry-After", "RateLimit"):  # which may ask for any time
+            response.headers.pop(name, None)
+
+    session, verbosity = get_session(), logging.get_verbosity()
+    before = session.event_hooks
+    session.event_hooks = {"request": [*before["request"], limit], "response": [*before["response"], hear]}
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its notices of retries show signed addresses
+    try:
+        yield
+    finally:
+        session.event_hooks = before
+        logging.set_verbosity(verbosity)
 
 
 def reason(error: BaseException) -> str | None:
@@ -84,7 +133,7 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, (httpx2.HTTPError, ConnectionError)):
         return BROKEN
     if isinstance(error, json.JSONDecodeError):
-        return "the Hub's answer is not readable; try again later"
+        return UNREADABLE
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or error}"
     return None

@@ -9,19 +9,18 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from eval_kit.files import hub
-from eval_kit.release.manifest import ReleaseError, read_manifest, read_table, verified_manifest
+from eval_kit.release.manifest import MANIFEST, ReleaseError, read_manifest, read_table, verified_manifest
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
 FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
-TIMEOUT_SECONDS = 10.0
 
 
 class PartialRelease(UserWarning):
@@ -229,46 +228,56 @@ def _download(repository: str, revision: str | None) -> Path:
     Without the Hub, only a revision that cannot have changed (a version's tag or a commit) is taken from the cache:
     for anything else the cache may hold another state than the one asked for.
     """
-    import httpx2
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RevisionNotFoundError
 
     named = repository if revision is None else f"{repository} at {revision}"
-    fixed = revision is not None and FIXED_REVISION.fullmatch(revision) is not None
+    fixed = revision if revision is not None and FIXED_REVISION.fullmatch(revision) else None
     try:
-        try:
-            now = HfApi().dataset_info(repository, revision=revision, timeout=TIMEOUT_SECONDS).sha
-            folder = Path(snapshot_download(repository, repo_type="dataset", revision=revision if fixed else now))
-        except RevisionNotFoundError:
-            raise
-        except (HfHubHTTPError, httpx2.TransportError, ConnectionError, LocalEntryNotFoundError):
-            cached = _cached(repository, str(revision)) if fixed else None
-            if cached is None:
-                raise
-            folder = cached
-    except (httpx2.HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise ReleaseError(f"{named}: cannot be downloaded from the Hub: {_why(error, fixed)}") from error
+        with hub.patience():
+            commit = str(HfApi().dataset_info(repository, revision=revision).sha)
+            if not FIXED_REVISION.fullmatch(commit):
+                raise ValueError(hub.UNREADABLE)
+            folder = _snapshot(repository, fixed or commit)
+    except ReleaseError:
+        raise
+    except Exception as error:  # on an answer that is none, the client library raises errors of every kind
+        cached = None if fixed is None or isinstance(error, RevisionNotFoundError) else _cached(repository, fixed)
+        if cached is None:
+            raise ReleaseError(f"{named}: cannot be downloaded from the Hub: {_why(error, fixed)}") from error
+        folder = cached
     version = read_manifest(folder)["version"]
-    if fixed and str(revision).startswith("v") and revision != f"v{version}":
+    if fixed and fixed.startswith("v") and fixed != f"v{version}":
         raise ReleaseError(f"{named}: the Hub holds version {version} under that tag; name another revision")
     return folder
 
 
+def _snapshot(repository: str, revision: str, local_files_only: bool = False) -> Path:
+    """The folder of a dataset in the local cache, once all that its manifest names is there, and nothing else."""
+    from huggingface_hub import HfApi
+
+    download = partial(HfApi().snapshot_download, repository, repo_type="dataset", revision=revision)
+    folder = Path(download(local_files_only=local_files_only, allow_patterns=MANIFEST))
+    if not (folder / MANIFEST).is_file():
+        raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
+    tables = [table["path"] for table in read_manifest(folder)["tables"]]
+    return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, *tables]))
+
+
 def _cached(repository: str, revision: str) -> Path | None:
     """The whole snapshot of a fixed revision in the local cache, if it is there."""
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True))
+        return _snapshot(repository, revision, local_files_only=True)
     except LocalEntryNotFoundError:
         return None
 
 
-def _why(error: Exception, fixed: bool) -> str:
+def _why(error: Exception, fixed: str | None) -> str:
     from huggingface_hub.errors import RepositoryNotFoundError
 
-    why = hub.reason(error) or str(error).splitlines()[0]
+    why = hub.reason(error) or hub.UNREADABLE
     if isinstance(error, RepositoryNotFoundError):
         return f"{why}; a release folder of that name is not here either"
     return why if fixed else f"{why}, or name a version that is in the local cache with --revision"

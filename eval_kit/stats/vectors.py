@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError, in_one_sentence
+from eval_kit.files import hub
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_lines
 
@@ -144,11 +145,11 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
             f"{model}: encoding needs the package sentence-transformers; install it, or give a file of vectors"
         ) from error
     try:
-        encoder = SentenceTransformer(model)
-    except (OSError, ValueError) as error:
-        raise VectorsError(
-            f"{model}: not a sentence-transformers model that can be obtained: {str(error).splitlines()[0]}"
-        ) from error
+        with hub.patience():
+            encoder = SentenceTransformer(model)
+    except Exception as error:  # transformers, safetensors, tokenizers and pickle each have their own
+        why = hub.reason(error) or in_one_sentence(error)
+        raise VectorsError(f"{model}: not a sentence-transformers model that can be obtained: {why}") from error
     once = queries.unique("query_id", keep="first", maintain_order=True)
     values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)
     return Vectors(model, once["query_id"], np.asarray(values))

@@ -752,6 +752,100 @@ def test_a_download_that_breaks_off(hub: Hub, home: Path, first: Path) -> None:
     assert opened(client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"))[0] == "1.0.0"
 
 
+def json_info(**fields: Any) -> tuple[int, Any, dict[str, str]]:
+    return 200, {"id": REPOSITORY, "sha": "0" * 40, **fields}, {}
+
+
+SILENT, UNREADABLE = "did not answer in time", "answer is not readable"
+ANSWERS: list[tuple[str, Any, str]] = [
+    *((step, "stall", SILENT) for step in ("info", "tree", "resolve")),
+    *((step, status, f"(HTTP {status})") for step in ("info", "tree", "resolve") for status in (500, 502, 503)),
+    *((step, (429, b"", {"Retry-After": "100000"}), "too many requests") for step in ("info", "tree", "resolve")),
+    ("tree", (429, b"", {"RateLimit": '"api";r=0;t=100000'}), "too many requests"),
+    *(("info", json_info(sha=sha), UNREADABLE) for sha in (None, 5, "a" * 1_000_000, "../../x", ["0" * 40])),
+    *(("info", (200, body, {}), UNREADABLE) for body in ([], "text", None, b"\xff", b"[" * 100_000, b"")),
+    *(("tree", (200, body, {}), UNREADABLE) for body in ([{}], [[]], b"{", {"a": 1})),
+    *(("info", (302, b"", {"Location": where}), "the Hub") for where in ("http://127.0.0.1:9/", "//", "gopher://x/")),
+    ("info", lambda hub: (302, b"", {"Location": hub.url}), "the Hub"),
+    ("info", (418, {"error": "\x1b[31mred\u202e\0" + "x" * 100_000}, {}), r"HTTP 418: \x1b[31mred"),
+    *(
+        ("info", (400, body, {}), "the Hub")
+        for body in ([], {"error": [1]}, {"errors": 5}, b"\xff\xfe", b"[" * 100_000)
+    ),
+    ("info", (403, b"", {"X-Error-Message": "\x1b[31m", "X-HF-Warning": "\x1b[31mred"}), FORBIDDEN),
+]
+
+
+OPEN_EACH = """
+import contextlib, io, json, sys, time
+from huggingface_hub.utils import _http
+from eval_kit.errors import reported
+from eval_kit.release import open_release
+
+slept = []
+_http.time = type("time", (), {"sleep": slept.append, "monotonic": time.monotonic})
+outcomes = []
+for number in range(int(sys.argv[1])):
+    slept.clear()
+    begun = time.monotonic()
+    with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.suppress(SystemExit), reported("open"):
+        open_release(f"org/case{number}", "v1.0.0")
+        print("opened", number)
+    outcomes.append([err.getvalue(), sum(slept), time.monotonic() - begun])
+print(json.dumps(outcomes))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory, first: Path) -> list[tuple[str, float, float]]:
+    """What opening a release says to each answer, how long its client would sleep, and how long it took without."""
+    hub, home = Hub(), tmp_path_factory.mktemp("answers") / "home"
+    for number, (step, act, _) in enumerate(ANSWERS):
+        put_release(hub, first, "v1.0.0", id=f"org/case{number}")
+        hub.fault(step, act(hub) if callable(act) else act, id=f"org/case{number}")
+    done = client(hub, home, "-c", OPEN_EACH, len(ANSWERS), HF_HUB_DOWNLOAD_TIMEOUT="1")
+    hub.stop()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return list(map(tuple, json.loads(done.stdout)))
+
+
+@pytest.mark.parametrize("number", range(len(ANSWERS)))
+def test_whatever_the_hub_answers_is_one_sentence_before_long(
+    number: int, answers: list[tuple[str, float, float]]
+) -> None:
+    said, slept, waited = answers[number]
+    words = ANSWERS[number][2]
+    assert said.startswith(f"open: org/case{number} at v1.0.0: cannot be downloaded from the Hub: ")
+    assert words in said and said.removesuffix("\n").isprintable() and len(said) < 2_100
+    assert slept < 60 and waited < 60
+
+
+def test_only_what_the_manifest_names_is_downloaded(hub: Hub, home: Path, first: Path) -> None:
+    put_release(hub, first)
+    repository = hub.repositories[REPOSITORY]
+    files = repository.commits[repository.head].tree
+    repository.commit("more", {**files, "data/more.parquet": Blob(bytes(1_000_000), True), "a/b.py": Blob(b"", False)})
+    assert opened(client(hub, home, "-c", OPEN, REPOSITORY))[0] == "1.0.0"
+    named = {table["path"] for table in json.loads((first / "manifest.json").read_text())["tables"]}
+    downloaded = {path.split("/resolve/")[1].partition("/")[2] for step, path, _ in hub.requests if step == "resolve"}
+    assert downloaded == {"manifest.json", *named}
+    repository.commit("none", {"README.md": Blob(b"", False)})
+    assert "not a release, it has no manifest.json" in not_opened(client(hub, home, "-c", OPEN, REPOSITORY))
+
+
+def test_three_readers_of_one_cache(hub: Hub, home: Path, first: Path) -> None:
+    put_release(hub, first, "v1.0.0")
+    with ThreadPoolExecutor(3) as pool:
+        readers = list(pool.map(lambda _: client(hub, home, "-c", OPEN, REPOSITORY, "v1.0.0"), range(3)))
+    digest = json.loads((first / "manifest.json").read_text())["digest"]
+    assert list(map(opened, readers)) == [("1.0.0", digest)] * 3
+    [snapshot] = home.glob("hub/datasets--org--ms-marco-shift/snapshots/*")
+    kept = content(snapshot)
+    assert kept == {name: data for name, data in content(first).items() if name in kept} and len(kept) > 3
+    assert not list(home.rglob("*.incomplete"))
+
+
 def corrupt(hub: Hub) -> None:
     for name, xorb in hub.store.xorbs.items():
         middle = len(xorb.packed) // 2
