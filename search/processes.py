@@ -1,12 +1,49 @@
-"""Calls shared out over processes."""
+"""Calls shared out over processes, which end when the one that started them does, however that ends."""
 
+import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait
 from typing import Any
 
 AHEAD = 32
 """Calls that are given to other processes before the first of them is done."""
+
+
+@contextmanager
+def pool(processes: int, begin: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
+    """So many processes, each of which calls ``begin`` first; an error or a signal in the block ends them at once."""
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (begin, arguments)) as executor:
+        try:
+            yield executor
+        except BaseException:
+            for process in active_children():
+                process.terminate()
+            raise
+
+
+def end_with_parent() -> None:
+    """End this process, whatever it is doing, when the one that started it has ended; Ctrl-C is for that one."""
+    parent = parent_process()
+    assert parent is not None
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    end_with_parent()
+    if begin is not None:
+        begin(*arguments)
 
 
 def in_order[Result](

@@ -11,11 +11,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +22,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from search import shards
+from search.processes import pool
 from search.texts import PassageTexts
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def write(texts: PassageTexts, tokenizer: Any, prompt: str = "") -> "PassageToke
     with shards.building(folder, "tokens", state) as missing:
         if missing:
             encode = functools.partial(_encode, described, prompt)
-            with _a_process_a_core() if len(texts) >= MANY else nullcontext() as executor:
+            with pool(len(os.sched_getaffinity(0))) if len(texts) >= MANY else nullcontext() as executor:
                 shards.write(texts, folder, encode, json.dumps(state), "tokenising passages", executor=executor)
     return PassageTokens(texts, folder)
 
@@ -137,7 +136,3 @@ def _encode(described: str, prompt: str, texts: list[str]) -> shards.Arrays:
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     dtype = np.uint16 if largest <= np.iinfo(np.uint16).max else np.uint32
     return {"tokens": np.concatenate([np.array(encoding.ids, dtype) for encoding in encodings]), "lengths": lengths}
-
-
-def _a_process_a_core() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))

@@ -5,18 +5,16 @@ is the result.
 """
 
 import copy
-import os
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import cached_property, partial
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from search import shards
+from search.processes import pool
 from search.retriever import Passages
 from search.texts import PassageTexts
 
@@ -50,13 +48,11 @@ def processes(retriever: Any, passages: Passages | None = None) -> Iterator[Exec
     if len(names := visible()) < 2:
         yield None
         return
-    context = get_context("spawn")
-    devices = context.SimpleQueue()
+    devices = get_context("spawn").SimpleQueue()
     for name in names:
         devices.put(name)
     texts = passages if isinstance(passages, PassageTexts) else None
-    arguments = (_unloaded(retriever), texts, devices)
-    with ProcessPoolExecutor(len(names), context, initializer=_begin, initargs=arguments) as executor:
+    with pool(len(names), _begin, _unloaded(retriever), texts, devices) as executor:
         yield executor
 
 
@@ -65,21 +61,8 @@ def call(method: str, *arguments: Any) -> Any:
     return getattr(_retriever, method)(*arguments)
 
 
-def end_with_parent() -> None:
-    """End this process, whatever it is doing, when the one that started it has ended."""
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _begin(retriever: Any, texts: PassageTexts | None, devices: Any) -> None:
     global _retriever
-    end_with_parent()
     retriever.device = devices.get()
     if texts is not None:
         retriever.as_read(texts)  # its model takes token ids from now on

@@ -1,19 +1,17 @@
 """The stage before a grid's cells: BM25's candidates for all that re-rank, so that no GPU waits for Lucene."""
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import polars as pl
 
 from baselines import systems
-from baselines.architectures.devices import end_with_parent
 from baselines.grid.cell import Cell
 from baselines.systems.bm25 import tuned
 from baselines.training.queries import passage_texts
 from eval_kit.console import counted
 from search import bm25, candidates
 from search.candidates import Settings
+from search.processes import pool
 
 
 def find(grid: Sequence[Cell]) -> None:
@@ -26,7 +24,7 @@ def find(grid: Sequence[Cell]) -> None:
     """
     left = [cell.portable() for cell in grid if "candidates" in cell.options and not cell.finished]
     if left:
-        with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent) as process:
+        with pool(1) as process:
             process.submit(_find, left).result()
 
 

@@ -11,11 +11,11 @@ from itertools import batched
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from baselines.architectures.devices import end_with_parent
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal, lock
 from baselines.grid.stages import Outcome, run_cell
 from eval_kit.errors import UserError
+from search.processes import end_with_parent
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",

@@ -9,7 +9,7 @@ import torch
 from tiny_checkpoints import passages, tiny
 
 from baselines.architectures import devices, retriever
-from search import shards, texts
+from search import processes, shards, texts
 
 QUERIES = pl.DataFrame({"query_id": ["a", "b", "c"], "text": ["alpha beta", "gamma delta omega", "xi"]})
 
@@ -18,14 +18,14 @@ QUERIES = pl.DataFrame({"query_id": ["a", "b", "c"], "text": ["alpha beta", "gam
 def two(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Two devices; the processes that were given to callers."""
     begun = []
-    original = devices.ProcessPoolExecutor
+    original = processes.ProcessPoolExecutor
 
     def pool(*arguments: Any, **options: Any) -> Any:
         begun.append(original(*arguments, **options))
         return begun[-1]
 
     monkeypatch.setattr(devices, "visible", lambda: ["cpu", "cpu"])
-    monkeypatch.setattr(devices, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", pool)
     monkeypatch.setattr(shards, "SHARD", 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
