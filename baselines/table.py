@@ -1,7 +1,6 @@
 """Our figures beside the papers', shift by shift."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
+from eval_kit.files import schemas
 from eval_kit.measures.score import score
 from eval_kit.protocols import benchmarks, crossing
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
@@ -336,7 +336,7 @@ def _sparsity(grid_folder: Path, scored: Protocols) -> pl.DataFrame:
     runs = {run["sha256"] for run in scored.provenance["runs"]}
     rows = []
     for path in sorted(grid_folder.glob("*/done.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = schemas.read("cell", path)
         if record["run"]["sha256"] in runs and (sparsity := record["sparsity"]):
             rows.append((record["cell"]["system"], record["cell"]["shift"], sparsity["query"], sparsity["passage"]))
     columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}

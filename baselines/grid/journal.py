@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.files.schemas import SchemaError, validate
 from eval_kit.files.text import read_utf8
 
 STAGES = ("training", "indexing", "searching", "scoring")
@@ -81,11 +82,10 @@ def read(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return nothing
     try:
-        document = json.loads(read_utf8(path))  # a loss may be NaN
-    except ValueError:
-        document = None
-    if not isinstance(document, dict) or set(document) != set(nothing):
-        raise UserError(f"{path}: is not the state of a cell; remove {folder} to do the cell again")
+        document: dict[str, Any] = json.loads(read_utf8(path))  # a loss may be NaN
+        validate("state", document)
+    except (ValueError, RecursionError, SchemaError) as error:
+        raise UserError(f"{path}: is not the state of a cell; remove {folder} to do the cell again") from error
     return document
 
 

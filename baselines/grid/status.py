@@ -55,7 +55,9 @@ def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
     described = strict_json.read(folder / "cell.json")
     try:
-        name, digest = names.Cell(**described["cell"]), described["digest"]
+        name, digest = names.Cell(**described["cell"]), str(described["digest"])
+        if name not in (names.cell_of(Path(name.file)), names.control_of(Path(name.file))):
+            raise TypeError
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'cell.json'}: does not describe a cell; remove {folder}") from error
     journal = read(folder)

@@ -28,6 +28,7 @@ from tests.fuzz.strange import documents, texts
 
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
 config = pytest.importorskip("baselines.config", exc_type=ImportError)
+baselines = pytest.importorskip("baselines.cli", exc_type=ImportError)
 
 LONG = "FUZZ_EXAMPLES" in os.environ
 MOST_MEMORY = 3 << 20
@@ -42,6 +43,17 @@ PACKINGS = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompres
 RUN = b"".join(
     b"%d Q0 %d %d %f t\n" % (query, passage, 1, 1 / passage) for query in (1, 2, 10, 30) for passage in (7, 8)
 )
+GRID = {
+    "cell.json": {"digest": "0" * 64, "cell": {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}},
+    "state.json": {
+        "state": "training",
+        "attempts": 1,
+        "seconds": {"training": 1.5},
+        "facts": {"training": {"first_loss": 0.5, "last_loss": 0.25}, "indexing": None},
+        "progress": {"step": 1, "steps": 2, "loss": 0.5},
+        "reason": None,
+    },
+}
 TABLES = ["data/length/test", "data/qrels/dev", "data/passages/passages"]
 
 
@@ -100,6 +112,10 @@ def folder(tmp_path_factory) -> Path:
     np.save(folder / "vectors.npy", np.eye(4, 3, dtype=np.float32))
     (folder / "vectors.ids.txt").write_text("1\n2\n10\n30\n")
     pl.DataFrame({"query_id": ["1", "2"], "vector": [[1.0, 2.0], [0.5, 0.5]]}).write_parquet(folder / "v.parquet")
+    cell = folder / "grid" / "0000"
+    cell.mkdir(parents=True)
+    for name, content in GRID.items():
+        (cell / name).write_text(json.dumps(content))
     scored = score([folder / "run.trec"], opened)
     (folder / "scores.json").write_text(json.dumps(scored.as_json()))
     (folder / "scores.tsv").write_text(scored.per_query().write_csv(separator="\t"))
@@ -231,6 +247,13 @@ def test_configs(folder: Path, data: st.DataObject, name: str):
     path.write_bytes(data.draw(documents(json.loads((config.FOLDER / f"{name}.json").read_bytes()))))
     keeps_the_contract(lambda: config.load(path), folder)
     path.unlink()
+
+
+@fuzz
+@given(data=st.data(), name=st.sampled_from(sorted(GRID)))
+def test_states_of_cells(folder: Path, data: st.DataObject, name: str):
+    with Swapped(folder / "grid" / "0000" / name, data.draw(documents(GRID[name]))):
+        keeps_the_contract(partial(baselines.app, ["grid", "status", str(folder / "grid")]), folder)
 
 
 @fuzz
