@@ -57,6 +57,8 @@ def reported(program: str) -> Iterator[None]:
     try:
         with _signals_raised():
             _check_arguments(sys.argv[1:])
+            if os.environ.get("POLARS_MAX_THREADS") == "0":
+                raise UserError("POLARS_MAX_THREADS is 0; unset it, or set it to the number of threads")
             try:
                 yield
             finally:

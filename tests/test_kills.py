@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: what is run again ends with the bytes of an undisturbed run.
+"""SIGKILL at random moments, three processes at once, full disks: what is left is whole, or what was there before.
 
 A handful of kills by default, one a command; for more: ``KILLS=50 make test-slow T=tests/test_kills.py``.
 """
@@ -6,11 +6,13 @@ A handful of kills by default, one a command; for more: ``KILLS=50 make test-slo
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ import pytest
 from eval_kit.release import open_release
 
 pytestmark = pytest.mark.slow
+
+type Undisturbed = Callable[[str], tuple[dict[str, bytes], float]]
 
 KILLS = int(os.environ.get("KILLS", 6))
 COMMANDS = {
@@ -64,9 +68,17 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(prepared: Path) -> dict[str, tuple[dict[str, bytes], float]]:
-    """What each command leaves, and how many seconds it takes; filled as it is needed."""
-    return {}
+def undisturbed(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """What a command leaves that nothing disturbs, and how many seconds it takes."""
+
+    @cache
+    def run(name: str) -> tuple[dict[str, bytes], float]:
+        folder = shutil.copytree(prepared, tmp_path_factory.mktemp("undisturbed") / "whole")
+        begun = time.monotonic()
+        finish(COMMANDS[name], folder)
+        return left(folder), time.monotonic() - begun
+
+    return run
 
 
 def begin(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -85,22 +97,19 @@ def left(folder: Path) -> dict[str, bytes]:
     paths = [path for top in ("out", "release") for path in sorted((folder / top).rglob("*"))]
     paths += [path for path in folder.iterdir() if path.name.startswith(".")]
     return {
-        str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file() and path.suffix != ".lock"
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in paths
+        if path.is_file() and not path.name.endswith(".lock")
     }
 
 
 @pytest.mark.parametrize("number", range(KILLS))
 def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
-    number: int, prepared: Path, undisturbed: dict[str, tuple[dict[str, bytes], float]], tmp_path: Path
+    number: int, prepared: Path, undisturbed: Undisturbed, tmp_path: Path
 ):
     name = list(COMMANDS)[number % len(COMMANDS)]
     command = COMMANDS[name]
-    if name not in undisturbed:
-        whole = shutil.copytree(prepared, tmp_path / "whole")
-        begun = time.monotonic()
-        finish(command, whole)
-        undisturbed[name] = left(whole), time.monotonic() - begun
-    expected, seconds = undisturbed[name]
+    expected, seconds = undisturbed(name)
     folder = shutil.copytree(prepared, tmp_path / "killed")
     process = begin(command, folder)
     time.sleep(random.Random(number).uniform(0.2, 1.0) * seconds)
@@ -110,3 +119,30 @@ def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
     found = left(folder)
     assert sorted(found) == sorted(expected)
     assert [path for path in expected if found[path] != expected[path]] == []
+
+
+@pytest.mark.parametrize("name", ["build", "negatives", "pack", "export"])
+def test_three_at_once_end_with_the_bytes_of_one(name: str, prepared: Path, undisturbed: Undisturbed, tmp_path: Path):
+    folder = shutil.copytree(prepared, tmp_path / "shared")
+    for process in [begin(COMMANDS[name], folder) for _ in range(3)]:
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said.decode()
+    assert left(folder) == undisturbed(name)[0]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_disk_that_fills_leaves_nothing_behind(name: str, prepared: Path, tmp_path: Path):
+    """As files that may not grow do: an error of the operating system in the middle of a write."""
+    folder = shutil.copytree(prepared, tmp_path / "full")
+    before = left(folder)
+    done = subprocess.run(
+        [sys.executable, "-m", *COMMANDS[name]],
+        cwd=folder,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096)),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "File too large" in done.stdout + done.stderr  # Lucene logs what the sentence asks
+    assert left(folder) == before

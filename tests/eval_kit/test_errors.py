@@ -74,6 +74,13 @@ def test_a_closed_pipe_is_silent():
     assert process.returncode == 128 + signal.SIGPIPE
 
 
+def test_threads_that_are_none():
+    assert ended("1", env={**os.environ, "POLARS_MAX_THREADS": "0"})[::2] == (
+        2,
+        "kit: POLARS_MAX_THREADS is 0; unset it, or set it to the number of threads\n",
+    )
+
+
 @pytest.mark.parametrize("argument", ["a\x1b[31m", "a\u202eb", "a\nb"])
 def test_arguments_that_would_control_the_terminal_are_refused(argument: str):
     status, out, err = ended("print(sys.argv)", argument)

@@ -250,11 +250,11 @@ def test_a_run_declares_the_queries_behind_its_model(release: Release, tmp_path:
 
 
 @pytest.mark.slow
-def test_two_runners_on_one_grid_share_the_work(
+def test_three_runners_on_one_grid_share_the_work(
     command: Run, release: Release, reference: dict[str, bytes], start: Callable[..., subprocess.Popen[str]],
     tmp_path: Path,
 ):  # fmt: skip
-    for process in [start(), start()]:
+    for process in [start(), start(), start()]:
         out, err = process.communicate(timeout=TIMEOUT)
         assert (process.returncode, out) == (0, f"{tmp_path / 'grid' / 'runs'}\n"), err
         assert err.splitlines()[-1].startswith("[21/21] bm25.")

@@ -1,5 +1,7 @@
 """The report and the leaderboard in a real headless browser: sorted, filtered, narrow, printed, and never fooled."""
 
+import csv
+import io
 import json
 import re
 from dataclasses import dataclass
@@ -16,6 +18,9 @@ from planted_oracle import oracle_ranking
 
 import eval_kit
 from eval_kit.errors import UserError
+from eval_kit.exchange.compare import compare
+from eval_kit.exchange.entries import entries as submitted
+from eval_kit.exchange.sources import load
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
 from eval_kit.pages.markup import element
 from eval_kit.pages.page import TEMPLATES, render
@@ -33,6 +38,7 @@ from eval_kit.stats.intervals import edges
 from eval_kit.stats.losses import correlations, relative_loss
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.stats.vectors import Vectors
+from eval_kit.tables import comparison as comparison_tables
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
@@ -629,6 +635,59 @@ def board(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("board") / "leaderboard.html"
     write_leaderboard(given, out)
     return out
+
+
+HOSTILE = [
+    "<script>document.title = 'run'</script>",
+    "<img src=x onerror=\"document.title = 'run'\">",
+    "\"><svg onload=document.title='run'>",
+    "' onmouseover='document.title=1' x='",
+    "</td></tr></table></script><!--",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:document.title='run'",
+    "&lt;b&gt;&#0;",
+    '=HYPERLINK("https://example.invalid")',
+    "+1+1",
+    "@SUM(1)",
+]
+
+
+@pytest.mark.slow
+def test_hostile_submissions_are_text_to_a_browser_and_to_a_spreadsheet(tab, grid, tmp_path):
+    lines = "".join(f"{query} Q0 x 1 1.0 t\n" for query in grid.release.test_sets["dl19"].queries)
+    folders = []
+    for number, text in enumerate(HOSTILE):
+        folders.append(tmp_path / "board" / f"{number:02}{text.replace('/', '.')}")
+        folders[-1].mkdir(parents=True)
+        (folders[-1] / "run.trec").write_text(lines)
+        document = {
+            **dict.fromkeys(("system", "team", "licence", "notes"), text),
+            "training_data": [text],
+            "architecture": "dense",
+            "links": [f"https://example.invalid/{text}"],
+            "release": {"version": grid.release.version, "digest": grid.release.digest},
+            "runs": [{"file": "run.trec"}],
+        }
+        (folders[-1] / "submission.json").write_text(json.dumps(document))
+    write_leaderboard(submitted(tmp_path / "board", grid.release), tmp_path / "board.html")
+    tab.open(tmp_path / "board.html")
+    title = tab.js("document.title")
+    assert {text.split("\n")[0] for text in tab.texts("tbody th")} == set(HOSTILE)
+    tab.js("document.querySelectorAll('tbody *').forEach((cell) => cell.dispatchEvent(new Event('mouseover')))")
+    assert tab.js("document.title") == title and "run" not in title
+    assert (
+        tab.js("document.querySelectorAll('tbody :is(script, img, iframe, [onload], [onclick], [onerror])').length")
+        == 0
+    )
+    assert [
+        url for url in tab.js("[...document.querySelectorAll('a')].map((a) => a.protocol)") if "script" in url
+    ] == []
+    comparison = compare(load(folders, lambda: grid.release))
+    rows = list(csv.reader(io.StringIO(comparison_tables.csv(comparison), newline="")))
+    assert {len(row) for row in rows} == {len(rows[0])} and len(rows) > len(HOSTILE)
+    cells = {cell for row in rows for cell in row}
+    assert {f"'{text}" if text[0] in "=+@" else text for text in HOSTILE} <= cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
 
 
 def systems(tab) -> list[str]:
