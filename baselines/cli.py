@@ -76,14 +76,15 @@ def run_grid(
     from baselines.grid.display import watched
     from baselines.runners import checks, local, ray
     from eval_kit.release import open_release
+    from search.examples import refuse_without_negatives
 
     check_names(shift or [])
     chosen = {name: config.chosen(name, system, backbone) for name in configs}
     if runner is Runner.local:
         local.refuse_unseen_gpus()
     opened = open_release(release)
-    for systems in chosen.values():
-        grid.refuse_without_negatives(opened, systems.values())
+    if any(options.get("negatives") for systems in chosen.values() for options in systems.values()):
+        refuse_without_negatives(opened)
     if runner is Runner.ray:
         ray.connect()
     cells = []

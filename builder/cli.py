@@ -36,6 +36,15 @@ class Format(StrEnum):
 
     beir = "beir"
     trec = "trec"
+    pyserini = "pyserini"
+
+
+class Trainer(StrEnum):
+    """Whose training files can be written."""
+
+    sentence_transformers = "sentence-transformers"
+    tevatron = "tevatron"
+    pylate = "pylate"
 
 
 app.add_typer(build_cli.app, name="build")
@@ -125,12 +134,12 @@ def export(
         typer.Option(metavar="TSV", help="Write the passages of this file (id, tab, text) as corpus.jsonl."),
     ] = None,
 ) -> None:
-    """Write the test sets for other tools. Each is a BEIR folder, or TREC topics and qrels; so are variations."""
+    """Write the test sets for other tools. Each is a BEIR folder, or topics and qrels for TREC's tools or Pyserini."""
     from builder import export as exporting
     from eval_kit.release import open_release
 
     if passages is not None and format is not Format.beir:
-        raise UserError("--passages is for --format beir; TREC topics and qrels have no passages")
+        raise UserError("--passages is for --format beir; topics and qrels have no passages")
     opened = open_release(release)
     folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages)
     typer.echo(f"{out}: {len(folders)} folders in {format.value} format")
@@ -264,6 +273,39 @@ def negatives(
             f"{folder}: {report['negatives']:,} negatives of {report['queries']:,} queries "
             f"({report['fewer']:,} with fewer than {sample}); the release's digest is now {release.digest[:16]}"
         )
+
+
+@app.command()
+def triplets(
+    shift: Annotated[str, typer.Option(help="topic, wh, length, resttest or restrain; all for everything.")],
+    held_out: Annotated[
+        str, typer.Option(metavar="NAME", help="What training lacks, such as c0; for restrain the set trained on.")
+    ],
+    folder: Folder = DEFAULT,
+    format: Annotated[Trainer, typer.Option("--format", help="Whose.")] = Trainer.sentence_transformers,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("triplets.jsonl"),
+    negatives: Annotated[int, typer.Option(min=0, help="Number of negatives in an example.")] = 1,
+    examples: Annotated[
+        int, typer.Option(min=1, help="Number of examples at least; every pair appears once, then again.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the draw of negatives.")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Leave out the test queries of all shifts.")] = False,
+    cache: Cache = None,
+    as_json: Json = False,
+) -> None:
+    """Write training examples for other trainers. They are those that our own cells train on, one JSON line each."""
+    from builder import triplets as writing
+    from eval_kit.release import Release, verified_manifest
+    from eval_kit.shifts import TRAINED_FOR
+
+    if shift not in TRAINED_FOR:
+        raise UserError(f"--shift {shift}: there is no such shift; there are {', '.join(TRAINED_FOR)}")
+    release = Release(folder, verified_manifest(folder))
+    written = writing.write(release, shift, held_out, out, format.value, negatives, examples, seed, strict, cache)
+    if as_json:
+        typer.echo(json.dumps({"file": str(out), **asdict(written)}))
+    else:
+        typer.echo(f"{out}: {written.examples:,} examples of {shift} without {held_out}, sha256 {written.sha256}")
 
 
 @app.command()

@@ -1,8 +1,8 @@
-"""A release's test and training sets in other tools' formats: BEIR folders, or TREC topics and qrels."""
+"""Test and training sets of a release in other tools' formats: BEIR folders, TREC topics and qrels, Pyserini topics."""
 
 import json
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ FORMATS = {
     "beir": ["queries.jsonl", "corpus.jsonl", "README.md"]
     + [f"qrels/{split}.{ending}" for split in ("test", "train") for ending in ("tsv", "jsonl")],
     "trec": ["topics.tsv", "qrels.txt"],
+    "pyserini": ["topics.json", "qrels.txt"],
 }
 """The files that a folder of each format may hold."""
 
@@ -54,14 +55,14 @@ def export(
     ``beir``: ``queries.jsonl``, ``qrels/test.tsv`` (of training queries ``qrels/train.tsv``), and ``corpus.jsonl``
     where the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them; with
     the judgements as ``qrels/test.jsonl`` too and a ``README.md`` that names the configs, the folder is a data set for
-    MTEB's retrieval tasks. The corpora of all folders are one file, where the disk can link. ``trec``: ``topics.tsv``,
-    which Pyserini reads as topics too, and ``qrels.txt``. All folders are written before the first of them takes its
-    name, in the place of an older export of the same format.
+    MTEB's retrieval tasks. The corpora of all folders are one file, where the disk can link. ``trec``: ``topics.tsv``
+    and ``qrels.txt``. ``pyserini``: ``topics.json``, which its ``--topics`` takes as it is, and ``qrels.txt``. All
+    folders are written before the first of them takes its name, in the place of an older export of the same format.
 
     Args:
         release: to export.
         out: the folder to write to.
-        format: ``beir`` or ``trec``.
+        format: ``beir``, ``trec`` or ``pyserini``.
         test_sets: names of test sets and variations; all of them, where no training sets are named either.
         training_sets: names of training queries, such as ``topic.not-c0``; none without.
         passages: for ``beir``, the release's passages: a file of id, tab and text, such as MS MARCO's collection.tsv.
@@ -85,11 +86,13 @@ def export(
             for folder, exported in folders.items():
                 staging = stack.enter_context(atomic.folder(folder))
                 judged = _judged(release, exported)
-                if format == "trec":
-                    _trec(exported, judged, staging)
-                else:
+                if format == "beir":
                     corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus)
                     _beir(release, exported, judged, staging, corpus is not None)
+                else:
+                    _topics(exported.queries, staging, format)
+                    lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in judged.iter_rows())
+                    atomic.write_lines(staging / "qrels.txt", lines)
     except OSError as error:
         raise UserError(f"{out}: cannot be written: {error.strerror or error}") from error
     return list(folders)
@@ -142,16 +145,18 @@ def _beir(release: Release, exported: Exported, judged: pl.DataFrame, folder: Pa
     files = {"queries": "queries.jsonl", "qrels": f"qrels/{exported.split}.jsonl"}
     files |= {"corpus": "corpus.jsonl"} if with_corpus else {}
     (folder / "qrels").mkdir()
-    _write_lines(folder / files["queries"], (_json(_id=id, text=text) for id, text in exported.queries.iter_rows()))
+    atomic.write_lines(
+        folder / files["queries"], (_json(_id=id, text=text) for id, text in exported.queries.iter_rows())
+    )
     table = ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()])
-    _write_lines(folder / "qrels" / f"{exported.split}.tsv", table)
-    _write_lines(folder / files["qrels"], (_json(**row) for row in judged.iter_rows(named=True)))
+    atomic.write_lines(folder / "qrels" / f"{exported.split}.tsv", table)
+    atomic.write_lines(folder / files["qrels"], (_json(**row) for row in judged.iter_rows(named=True)))
     content = {"version": release.version, "description": f"sha256:{release.digest}"}  # of other content: not cached
     configs = [
         {"config_name": config, **content, "data_files": [{"split": exported.split, "path": file}]}
         for config, file in files.items()
     ]
-    _write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
+    atomic.write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
 
 
 def _corpus(release: Release, passages: Path | None, path: Path, first: Path | None) -> Path | None:
@@ -165,14 +170,16 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
             shutil.copyfile(first, path)
         return first
     rows = release.table("passages", "passages").iter_rows() if passages is None else of_file(passages)
-    _write_lines(path, (_json(_id=passage_id, title="", text=text) for passage_id, text in rows))
+    atomic.write_lines(path, (_json(_id=passage_id, title="", text=text) for passage_id, text in rows))
     return path
 
 
-def _trec(exported: Exported, judged: pl.DataFrame, folder: Path) -> None:
-    _write_lines(folder / "topics.tsv", ("\t".join(row) for row in exported.queries.iter_rows()))
-    lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in judged.iter_rows())
-    _write_lines(folder / "qrels.txt", lines)
+def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
+    if format == "trec":
+        atomic.write_lines(folder / "topics.tsv", ("\t".join(row) for row in queries.iter_rows()))
+    else:
+        topics = {query: {"title": text} for query, text in queries.iter_rows()}
+        atomic.write_text(folder / "topics.json", json.dumps(topics, ensure_ascii=False) + "\n")
 
 
 def _judged(release: Release, exported: Exported) -> pl.DataFrame:
@@ -183,8 +190,3 @@ def _judged(release: Release, exported: Exported) -> pl.DataFrame:
 
 def _json(**fields: str | int) -> str:
     return json.dumps(fields, ensure_ascii=False)
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(line + "\n" for line in lines)

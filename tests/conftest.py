@@ -82,6 +82,21 @@ def mini_release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 @pytest.fixture(scope="session")
+def trainable_release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A mini release of 500 queries with 20 BM25 negatives each."""
+    planted = pytest.importorskip("builder.mini", exc_type=ImportError)
+    releases = pytest.importorskip("builder.release", exc_type=ImportError)
+    negatives = pytest.importorskip("builder.negatives", exc_type=ImportError)
+
+    def build(folder: Path) -> None:
+        releases.write(planted.draft(queries=500), folder)
+        parameters = negatives.NegativeParameters(depth=100, sample=20)
+        negatives.add(folder, parameters, cache=folder.parent / "cache", threads=1)
+
+    return open_release(built_once(tmp_path_factory, "trainable", build))
+
+
+@pytest.fixture(scope="session")
 def command() -> Run:
     """Run ``python -m <module> <arguments>`` as a user would, from any folder, and return what it printed."""
 

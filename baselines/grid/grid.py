@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, publish
 from baselines.search import varied
 from baselines.systems import is_trained
-from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
@@ -88,15 +87,3 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
                 yield outcome
         if waiting and not free:
             time.sleep(SECONDS_BETWEEN_LOOKS)
-
-
-def refuse_without_negatives(release: Release, options: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse to begin a grid whose systems train on negatives that the release lacks.
-
-    Raises:
-        UserError: saying which command draws them.
-    """
-    if any(system.get("negatives") for system in options) and "negatives" not in release.configs:
-        raise UserError(
-            f"{release.folder}: has no negatives; draw them with: python -m builder negatives {release.folder}"
-        )

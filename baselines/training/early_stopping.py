@@ -8,7 +8,8 @@ from itertools import chain
 from typing import Any
 
 from baselines.grid.cell import Cell
-from baselines.training.queries import Judged, validation
+from baselines.training.queries import validation
+from search.examples import Judged
 from search.texts import PassageTexts
 from search.tokens import PassageTokens
 

@@ -14,9 +14,10 @@ from typing import Any
 import polars as pl
 
 from baselines.grid.cell import Cell
-from baselines.training.queries import Judged, Lookup, Mined, passage_texts
+from baselines.training.queries import Lookup, Mined, passage_texts
 from baselines.training.trainer import quiet, rank
 from eval_kit.files import atomic
+from search.examples import Judged
 from search.retriever import Retriever
 
 DEPTH = 200

@@ -7,16 +7,23 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import polars as pl
 
 from baselines.grid.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.shifts import TRAINED_FOR, Training
+from eval_kit.shifts import Training
+from search.examples import (
+    Judged,
+    columns,
+    examples,
+    generator,
+    judged,
+    line,
+    permitted,
+    refuse_without_negatives,
+    relevant,
+)
 from search.passages import collection_key, passages
 from search.texts import PassageTexts, is_written, write
 from search.tokens import PassageTokens
@@ -31,15 +38,6 @@ type Teacher = Callable[[list[str], list[list[str]]], list[list[float]]]
 """Takes n queries and, for each column of passages, n texts; gives each query's labels."""
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Queries with their relevant passages and negatives, by query id, in the order of the ids."""
-
-    texts: Mapping[str, str]
-    positives: Mapping[str, Sequence[str]]
-    negatives: Mapping[str, Sequence[str]]
-
-
 def training(cell: Cell) -> Judged:
     """The cell's training queries.
 
@@ -48,16 +46,13 @@ def training(cell: Cell) -> Judged:
     Raises:
         UserError: the release has no such queries, no judgements of them, or no negatives, and the cell wants some.
     """
-    if cell.options["negatives"] and "negatives" not in cell.release.configs:
-        raise UserError(
-            f"{cell.release.folder}: holds no negatives to train with; draw them with: python -m builder negatives "
-            f"{cell.release.folder}"
-        )
-    permitted = allowed(cell)
-    judged = _judged(cell.release, permitted.queries, permitted.qrels)
-    if not judged.texts:
+    if cell.options["negatives"]:
+        refuse_without_negatives(cell.release)
+    may_train_on = allowed(cell)
+    queries = judged(cell.release, may_train_on.queries, may_train_on.qrels)
+    if not queries.texts:
         raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.name.file} on")
-    return judged
+    return queries
 
 
 def steps(cell: Cell, pairs: int) -> int:
@@ -77,8 +72,8 @@ def pairs(cell: Cell) -> int:
     Raises:
         UserError: the release has no such queries, or no judgements of them.
     """
-    permitted = allowed(cell)
-    return _relevant(cell.release, permitted.qrels).join(permitted.queries, on="query_id", how="semi").height
+    may_train_on = allowed(cell)
+    return relevant(cell.release, may_train_on.qrels).join(may_train_on.queries, on="query_id", how="semi").height
 
 
 def validation(release: Release) -> Judged:
@@ -87,7 +82,7 @@ def validation(release: Release) -> Judged:
     Raises:
         UserError: the release has none, or no judgements of them.
     """
-    return _judged(release, release.table("validation", "validation"), "validation")
+    return judged(release, release.table("validation", "validation"), "validation")
 
 
 def passage_texts(cell: Cell) -> PassageTexts:
@@ -100,21 +95,32 @@ def passage_texts(cell: Cell) -> PassageTexts:
     return PassageTexts(folder) if is_written(folder) else write(passages(cell.release), folder)
 
 
-def examples(cell: Cell, judged: Judged, lookup: "Lookup", count: int) -> "Dataset":
-    """Training examples: ``query``, ``positive``, ``negative_0`` ..., and ``label`` if there is a teacher.
+def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple["Dataset", str]:
+    """Training examples (:func:`search.examples.examples`): ``query``, ``positive``, ``negative_0`` ...
 
-    Every pair of a query and a relevant passage comes once, then again with other negatives, until there are ``count``
-    examples or the negatives are used up. Which negatives an example has depends on the seed and the ids alone.
+    With a teacher they have a ``label`` too.
 
     Args:
         cell: with the options ``negatives`` and ``negatives_from``, and the seed.
-        judged: its training queries.
+        queries: its training queries.
         lookup: makes texts or token ids of ids.
         count: how many examples the training will see.
+
+    Returns:
+        The examples, and the sha256 over the ids of all.
     """
     from datasets import Dataset
 
-    return Dataset.from_dict(_columns(cell, judged, lookup.texts, count)).with_transform(lookup)
+    width, random = cell.options["negatives"], cell.options.get("negatives_from") == "random"
+    names = columns(width)
+    values: dict[str, list[str]] = {name: [] for name in names}
+    sha256 = hashlib.sha256()
+    for example in examples(queries, lookup.texts, width, count, cell.name.seed, random):
+        sha256.update(line(example))
+        for name, value in zip(names, example, strict=True):
+            values[name].append(value)
+    values["query"] = [QUERY + query for query in values["query"]]
+    return Dataset.from_dict(values).with_transform(lookup), sha256.hexdigest()
 
 
 type Mined = Mapping[str, Sequence[str]]
@@ -163,54 +169,10 @@ class Lookup:
         for row, query in enumerate(ids):
             old = [passages[name][row] for name in names]
             new = mined.get(query, ())
-            order = _rng(query, *old).permutation(len(new))[: len(names)]
+            order = generator(query, *old).permutation(len(new))[: len(names)]
             for name, number in zip(names, order, strict=False):
                 replaced[name][row] = new[number]
         return replaced
-
-
-def _columns(cell: Cell, judged: Judged, texts: PassageTexts, count: int) -> dict[str, list[str]]:
-    width, seed = cell.options["negatives"], cell.name.seed
-    random = cell.options.get("negatives_from") == "random"
-    few = bool(width) and (random or min(map(len, judged.negatives.values())) < width)
-    ids = [passage for passage, _ in texts] if few else []
-    pairs = list(chain.from_iterable(product([query], judged.positives[query]) for query in judged.texts))
-    rounds = -(-count // len(pairs)) if width else 1
-    if not random and width:
-        rounds = min(rounds, max(1, max(map(len, judged.negatives.values())) // width))
-    names = [f"negative_{i}" for i in range(width)]
-    columns: dict[str, list[str]] = {name: [] for name in ("query", "positive", *names)}
-    draws = {query: _Draws(query, judged, ids, seed, random) for query in judged.texts}
-    for turn in range(rounds):
-        for query, positive in pairs:
-            columns["query"].append(QUERY + query)
-            columns["positive"].append(positive)
-            for name, negative in zip(names, draws[query].turn(turn, width), strict=True):
-                columns[name].append(negative)
-    return columns
-
-
-@dataclass
-class _Draws:
-    """Negatives of one query: its own in a random order, again from the beginning when they are used up."""
-
-    query: str
-    judged: Judged
-    ids: Sequence[str]
-    seed: int
-    random: bool
-
-    def __post_init__(self) -> None:
-        own = () if self.random else self.judged.negatives[self.query]
-        self._own = [own[number] for number in _rng(self.seed, self.query).permutation(len(own))] if own else []
-
-    def turn(self, turn: int, width: int) -> list[str]:
-        if len(self._own) >= width:
-            return [self._own[(turn * width + i) % len(self._own)] for i in range(width)]
-        rng, relevant = _rng(self.seed, self.query, turn), self.judged.positives[self.query]
-        drawn = (self.ids[int(rng.integers(len(self.ids)))] for _ in iter(int, 1))
-        irrelevant = (passage for passage in drawn if passage not in relevant and passage not in self._own)
-        return [*self._own, *islice(irrelevant, width - len(self._own))]
 
 
 def allowed(cell: Cell) -> Training:
@@ -219,39 +181,5 @@ def allowed(cell: Cell) -> Training:
     Raises:
         UserError: the shift has no such part, or the release no training queries of it.
     """
-    name, release = cell.name, cell.release
-    shift = TRAINED_FOR[name.shift]
-    shift.check_part(release, name.held_out, name.file)
-    if name.held_out not in shift.training_tables(release):
-        raise UserError(f"{release.folder}: holds no training queries of the {name.shift} shift")
-    return shift.training(release, name.held_out, bool(cell.options.get("strict")))
-
-
-def _relevant(release: Release, qrels: str) -> pl.DataFrame:
-    return release.qrels(qrels).filter(pl.col("relevance") >= 1)
-
-
-def _judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
-    negatives = pl.DataFrame(schema={"query_id": pl.String, "passage_ids": pl.List(pl.String)})
-    if "negatives" in release.configs:
-        negatives = release.table("negatives", "train")
-    relevant = _relevant(release, qrels).sort("query_id", "passage_id")
-    rows = (
-        queries.select("query_id", "text")
-        .unique("query_id", keep="first")
-        .join(relevant.group_by("query_id", maintain_order=True).agg(pl.col("passage_id")), on="query_id")
-        .join(negatives, on="query_id", how="left")
-        .sort("query_id")
-    )
-    ids = rows["query_id"].to_list()
-    return Judged(
-        texts=dict(zip(ids, rows["text"].to_list(), strict=True)),
-        positives=dict(zip(ids, rows["passage_id"].to_list(), strict=True)),
-        negatives=dict(zip(ids, rows["passage_ids"].fill_null([]).to_list(), strict=True)),
-    )
-
-
-def _rng(*parts: object) -> np.random.Generator:
-    """A generator of its own for whatever is named."""
-    digest = hashlib.sha256("\t".join(map(str, parts)).encode()).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
+    name, strict = cell.name, bool(cell.options.get("strict"))
+    return permitted(cell.release, name.shift, name.held_out, strict, name.file)

@@ -9,7 +9,7 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training.distillation import teacher
 from baselines.training.mining import miner
-from baselines.training.queries import Lookup, examples, examples_a_step, passage_texts, steps, training
+from baselines.training.queries import Lookup, dataset, examples_a_step, passage_texts, steps, training
 from baselines.training.trainer import Build, fit
 from search.retriever import Retriever
 from search.texts import PassageTexts
@@ -39,7 +39,7 @@ class Session:
         self.judged = training(cell)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
         self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options))
-        self.dataset = examples(cell, self.judged, lookup, self.steps * examples_a_step(cell))
+        self.dataset, self._sha256 = dataset(cell, self.judged, lookup, self.steps * examples_a_step(cell))
         self.callbacks = []
         if "mine_every" in options:
             self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
@@ -52,5 +52,6 @@ class Session:
         return contents
 
     def train(self, build: Build, progress: Report | None) -> dict[str, Any]:
-        """Fit, and add to the facts on how many queries."""
-        return fit(self.cell, self.steps, build, progress) | {"train_queries": len(self.judged.texts)}
+        """Fit, and add to the facts on how many queries and on which examples."""
+        facts = {"train_queries": len(self.judged.texts), "examples": len(self.dataset)}
+        return fit(self.cell, self.steps, build, progress) | facts | {"examples_sha256": self._sha256}

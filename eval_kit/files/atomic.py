@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -30,6 +30,19 @@ def write_text(path: Path, text: str) -> None:
     try:
         with whole(path) as part:
             part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines as UTF-8 to ``path``, each with a newline, one by one; whole or not at all.
+
+    Raises:
+        UserError: the folder does not exist, cannot be written, or the disk is full.
+    """
+    try:
+        with whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(line + "\n" for line in lines)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 

@@ -251,6 +251,20 @@ def test_trec(mini_release: Release, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_pyserini_reads_the_topics_as_they_are(published_release: Release, tmp_path: Path) -> None:
+    """Its readers of TSV files trim texts; in JSON blanks, quotes and wrong encodings stay."""
+    lucene = pytest.importorskip("search.lucene", exc_type=ImportError)
+    names = ("wh.how", "dl_typo")
+    for folder in export(published_release, tmp_path, "pyserini", names):
+        lucene.start()
+        from pyserini.query_iterator import DefaultQueryIterator
+
+        topics = dict(DefaultQueryIterator.from_topics(str(folder / "topics.json")))
+        assert topics == dict(published_release.queries(folder.name).iter_rows())
+        assert {line.split()[0] for line in (folder / "qrels.txt").read_text().splitlines()} == set(topics)
+
+
+@pytest.mark.slow
 def test_published_queries_are_exported_as_they_are(published_release: Release, tmp_path: Path, command: Run) -> None:
     done = command("builder", "export", published_release.folder, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -291,7 +305,7 @@ def test_training_sets_are_what_the_baselines_train_on(mini_release: Release, tm
 
 def test_export_faults(write: Callable[[Draft], Release], tmp_path: Path, command: Run) -> None:
     release = write(small_draft())
-    with pytest.raises(UserError, match="unknown format 'csv'; there are beir, trec"):
+    with pytest.raises(UserError, match="unknown format 'csv'; there are beir, trec, pyserini"):
         export(release, tmp_path / "out", "csv")
     for options, message in (
         ({"test_sets": ["topic.c9"]}, "no test set or variation topic.c9; there are length.long, length.short"),

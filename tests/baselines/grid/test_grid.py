@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from baselines.grid.cell import Cell
-from baselines.grid.grid import cells, refuse_without_negatives, run
+from baselines.grid.grid import cells, run
 from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
@@ -27,7 +27,7 @@ from eval_kit.files import schemas
 from eval_kit.files.digests import file_sha256
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.wordings import changes_of
-from eval_kit.release import Release, open_release
+from eval_kit.release import Release
 from eval_kit.runs import contamination
 from tests.baselines.grids import TIMEOUT, small_release, until
 from tests.conftest import Run
@@ -339,15 +339,13 @@ def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: R
     assert not (tmp_path / "g").exists()
 
 
-def test_a_grid_that_trains_on_negatives_is_refused_without_them(release: Release, tmp_path: Path):
+def test_a_grid_that_trains_on_negatives_is_refused_without_them(command: Run, tmp_path: Path):
     releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
-    plain = open_release(tmp_path / "ms-marco-shift")
-    bm25, trained = {"depth": 10}, {"backbone": "a model", "negatives": 1, "depth": 10}
-    refuse_without_negatives(plain, [bm25, trained | {"negatives": 0}])
-    refuse_without_negatives(plain, [bm25])
-    refuse_without_negatives(release, [bm25, trained])
-    with pytest.raises(UserError, match="has no negatives; draw them with: python -m builder negatives"):
-        refuse_without_negatives(plain, [bm25, trained])
+    arguments = ["--config", "mini", "--release", tmp_path / "ms-marco-shift", "--out", tmp_path / "grid"]
+    done = command("baselines", "grid", "run", *arguments)
+    said = f"{tmp_path}/ms-marco-shift: holds no negatives to train with; draw them with: python -m builder negatives "
+    assert (done.returncode, done.stderr) == (2, f"baselines: {said}{tmp_path}/ms-marco-shift\n")
+    assert not (tmp_path / "grid").exists()
 
 
 def test_a_cell_travels_without_its_tables(release: Release, tmp_path: Path):

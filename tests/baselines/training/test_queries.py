@@ -4,12 +4,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from baselines.grid.cell import Cell
 from baselines.training.early_stopping import retrieval
-from baselines.training.queries import Judged, Lookup, _Draws, allowed, examples, passage_texts, training, validation
+from baselines.training.queries import Lookup, allowed, dataset, passage_texts, training, validation
 from builder import mini as planted
 from builder import release as releases
 from eval_kit.errors import UserError
@@ -106,7 +104,7 @@ def cell(trainable_release: Release, tmp_path: Path) -> Cell:
 def test_examples_are_texts_of_judged_passages_and_negatives(cell: Cell) -> None:
     judged, texts = training(cell), passage_texts(cell)
     lookup = Lookup(judged.texts, texts)
-    made = examples(cell, judged, lookup, 2 * len(judged.texts))
+    made, sha256 = dataset(cell, judged, lookup, 2 * len(judged.texts))
     passages = dict(cell.release.table("passages", "passages").iter_rows())
     ids = made.with_format(None)
     assert made.column_names == ["query", "positive", "negative_0", "negative_1"]
@@ -119,14 +117,15 @@ def test_examples_are_texts_of_judged_passages_and_negatives(cell: Cell) -> None
             assert {named["negative_0"], named["negative_1"]} <= set(judged.negatives[query])
         assert named["negative_0"] != named["negative_1"]
         assert [example[name] for name in made.column_names[1:]] == [passages[named[n]] for n in made.column_names[1:]]
-    assert ids.to_dict() == examples(cell, judged, lookup, 2 * len(judged.texts)).with_format(None).to_dict()
+    again, same_sha256 = dataset(cell, judged, lookup, 2 * len(judged.texts))
+    assert ids.to_dict() == again.with_format(None).to_dict() and sha256 == same_sha256
 
 
 def test_the_seed_decides_which_negatives(cell: Cell, trainable_release: Release, tmp_path: Path) -> None:
     judged = training(cell)
     lookup = Lookup(judged.texts, passage_texts(cell))
     other = Cell(cells.Cell("biencoder", "topic", "c0", seed=1), trainable_release, cell.options, tmp_path)
-    one, two = (examples(c, judged, lookup, 99).with_format(None).to_dict() for c in (cell, other))
+    one, two = (dataset(c, judged, lookup, 99)[0].with_format(None).to_dict() for c in (cell, other))
     assert one["query"] == two["query"]
     assert one["negative_0"] != two["negative_0"]
 
@@ -135,7 +134,7 @@ def test_mined_passages_take_the_place_of_negatives(cell: Cell) -> None:
     judged, texts = training(cell), passage_texts(cell)
     query = next(iter(judged.texts))
     lookup = Lookup(judged.texts, texts)
-    made = examples(cell, judged, lookup, len(judged.texts))
+    made, _ = dataset(cell, judged, lookup, len(judged.texts))
     row = made.with_format(None)["query"].index(f"?{query}")
     other = next(one for one in range(len(made)) if one != row)
     before = made[other]
@@ -145,28 +144,10 @@ def test_mined_passages_take_the_place_of_negatives(cell: Cell) -> None:
     assert made[other] == before
 
 
-@given(
-    st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30), min_size=1, max_size=5), st.integers(1, 6), st.booleans()
-)
-def test_negatives_of_an_example_are_distinct_and_never_relevant(
-    own: set[int], relevant: set[int], width: int, random: bool
-) -> None:
-    ids = [str(one) for one in range(40)]
-    judged = Judged({"q": "text"}, {"q": [str(one) for one in relevant]}, {"q": [str(one) for one in own - relevant]})
-    draws = _Draws("q", judged, ids, 0, random)
-    for turn in range(4):
-        drawn = draws.turn(turn, width)
-        assert len(drawn) == width
-        assert not set(drawn) & set(judged.positives["q"])
-        if not random:
-            assert len(set(drawn)) == width or len(own - relevant) < width
-            assert set(drawn) <= set(judged.negatives["q"]) or len(own - relevant) < width
-
-
 def test_random_negatives_come_from_all_passages(trainable_release: Release, tmp_path: Path) -> None:
     cell = tiny_cell("biencoder", trainable_release, tmp_path, negatives=8, negatives_from="random")
     judged = training(cell)
-    made = examples(cell, judged, Lookup(judged.texts, passage_texts(cell)), 1000).with_format(None)
+    made = dataset(cell, judged, Lookup(judged.texts, passage_texts(cell)), 1000)[0].with_format(None)
     drawn = {one for name in made.column_names[2:] for one in made[name]}
     assert len(drawn) > 0.9 * trainable_release.table("passages", "passages").height
 

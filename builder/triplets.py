@@ -1,0 +1,103 @@
+"""The examples that our own cells train on, as files that other trainers read.
+
+Where a cell has a teacher or mines negatives, those come on top: the examples are the ones that it starts from.
+"""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.sources.fetch import cache_folder
+from eval_kit.console import counted
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.release import Release
+from search import texts
+from search.examples import Example, columns, examples, judged, line, permitted, refuse_without_negatives
+from search.passages import collection_key, passages
+
+LOOKED_UP_AT_ONCE = 1_000
+
+type Format = Callable[[Example, list[str]], dict[str, object]]
+"""Takes an example's ids and their texts, in the same order; gives the JSON object of its line."""
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """What was written: how many examples, and the sha256 over their ids, as a cell's ``done.json`` has it."""
+
+    examples: int
+    sha256: str
+
+
+def write(
+    release: Release,
+    shift: str,
+    held_out: str,
+    out: Path,
+    format: str = "sentence-transformers",
+    negatives: int = 1,
+    count: int = 1,
+    seed: int = 0,
+    strict: bool = False,
+    cache: Path | None = None,
+) -> Triplets:
+    """Write the training examples of the model that never sees ``held_out``, one JSON line each.
+
+    Args:
+        release: with negatives.
+        shift: a name of :data:`eval_kit.shifts.TRAINED_FOR`.
+        held_out: the part of it that is left out.
+        out: the file to write.
+        format: one of :data:`FORMATS`.
+        negatives: of an example.
+        count: at least so many examples, as whole turns of all pairs; 1 for one turn.
+        seed: of the cell.
+        strict: also leave out every other test query.
+        cache: for the texts of the passages; :func:`builder.sources.fetch.cache_folder` without it.
+
+    Raises:
+        UserError: the shift has no such part, the release no training queries of it, no negatives or no passages, or
+            the file cannot be written.
+    """
+    if negatives:
+        refuse_without_negatives(release)
+    may_train_on = permitted(release, shift, held_out, strict)
+    queries = judged(release, may_train_on.queries, may_train_on.qrels)
+    if not queries.texts:
+        raise UserError(f"{release.folder}: has no judged queries to train on without {held_out}")
+    folder = (cache or cache_folder()) / "passages" / collection_key(release)
+    passage_texts = texts.write(passages(release), folder)
+    sha256, written = hashlib.sha256(), 0
+
+    def lines() -> Iterator[str]:
+        nonlocal written
+        drawn = counted(examples(queries, passage_texts, negatives, count, seed), "writing triplets", "examples")
+        for batch in itertools.batched(drawn, LOOKED_UP_AT_ONCE):
+            found = iter(passage_texts.of([passage for example in batch for passage in example[1:]]))
+            for example in batch:
+                sha256.update(line(example))
+                of_example = [queries.texts[example[0]], *itertools.islice(found, len(example) - 1)]
+                yield json.dumps(FORMATS[format](example, of_example), ensure_ascii=False)
+            written += len(batch)
+
+    atomic.write_lines(out, lines())
+    return Triplets(written, sha256.hexdigest())
+
+
+def _columns(example: Example, texts: list[str]) -> dict[str, object]:
+    """Texts alone, in the order of their roles."""
+    return dict(zip(columns(len(example) - 2), texts, strict=True))
+
+
+def _tevatron(example: Example, texts: list[str]) -> dict[str, object]:
+    passages = [{"docid": id, "text": text} for id, text in zip(example[1:], texts[1:], strict=True)]
+    of_query = {"query_id": example[0], "query": texts[0]}
+    return {**of_query, "positive_passages": passages[:1], "negative_passages": passages[1:]}
+
+
+FORMATS: dict[str, Format] = {"sentence-transformers": _columns, "tevatron": _tevatron, "pylate": _columns}
+"""PyLate trains through sentence-transformers and reads its columns."""

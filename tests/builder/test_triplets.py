@@ -1,0 +1,102 @@
+"""Training files for other trainers: the examples of our own cells, in the words of each tool."""
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_dataset
+
+from baselines.training.queries import Lookup, dataset, passage_texts, training
+from builder import triplets
+from eval_kit.release import Release
+from tests.baselines.tiny_cells import tiny_cell
+
+type Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def loaded(path: Path, cache: Path) -> Any:
+    return load_dataset("json", data_files=str(path), split="train", cache_dir=str(cache))
+
+
+@pytest.mark.parametrize(
+    ("place", "negatives"),
+    [(("topic", "c0"), 1), (("wh", "who"), 0), (("restrain", "extrapolate_small"), 3), (("all", "none"), 30)],
+)
+def test_the_examples_are_those_of_our_own_cell(
+    trainable_release: Release, tmp_path: Path, place: tuple[str, str], negatives: int
+) -> None:
+    cell = tiny_cell("biencoder", trainable_release, tmp_path / "grid", place, negatives=negatives)
+    queries = training(cell)
+    own, sha256 = dataset(cell, queries, Lookup(queries.texts, passage_texts(cell)), 2 * len(queries.texts))
+    out, cache = tmp_path / "triplets.jsonl", tmp_path / "cache"
+    written = triplets.write(trainable_release, *place, out, negatives=negatives, count=len(own), cache=cache)
+    assert written == triplets.Triplets(len(own), sha256)
+    rows = [json.loads(row) for row in out.read_text("utf-8").split("\n")[:-1]]
+    assert rows == list(own) and list(rows[0]) == own.column_names
+
+
+def test_datasets_loads_what_sentence_transformers_and_pylate_train_on(
+    trainable_release: Release, tmp_path: Path, command: Run
+) -> None:
+    """Both take a column's role from its place; PyLate skips columns of ids and tells queries by their name."""
+    files = {}
+    for name in ("sentence-transformers", "pylate"):
+        out = tmp_path / f"{name}.jsonl"
+        options = ("--shift", "topic", "--held-out", "c0", "--negatives", 2, "--format", name, "--out", out)
+        done = command("builder", "triplets", trainable_release.folder, *options, "--cache", tmp_path / "cache")
+        assert done.returncode == 0, done.stderr
+        files[name] = loaded(out, tmp_path)
+        count, sha256 = done.stdout.split()[1], done.stdout.split()[-1]
+        assert int(count.replace(",", "")) == len(files[name]) and len(sha256) == 64
+    rows = files["pylate"]
+    assert rows.column_names == ["query", "positive", "negative_0", "negative_1"]
+    assert not any("_id" in name for name in rows.column_names)
+    assert [name for name in rows.column_names if "query" in name] == ["query"]
+    assert rows.to_list() == files["sentence-transformers"].to_list()
+    passages = set(trainable_release.table("passages", "passages")["text"])
+    assert {text for name in rows.column_names[1:] for text in rows[name]} <= passages
+
+
+def test_tevatron_reads_ids_and_texts(trainable_release: Release, tmp_path: Path) -> None:
+    """Its ``TrainDataset`` takes one of ``positive_passages``, then ``negative_passages``; titles may be absent."""
+    out = tmp_path / "tevatron.jsonl"
+    place = ("topic", "c0", out, "tevatron")
+    written = triplets.write(trainable_release, *place, negatives=2, seed=7, cache=tmp_path / "cache")
+    rows = loaded(out, tmp_path)
+    assert rows.column_names == ["query_id", "query", "positive_passages", "negative_passages"]
+    texts = dict(trainable_release.table("passages", "passages").iter_rows())
+    judged = {row[:2] for row in trainable_release.qrels("train").iter_rows() if row[2] >= 1}
+    sha256 = hashlib.sha256()
+    for row in rows:
+        [positive], negatives = row["positive_passages"], row["negative_passages"]
+        assert (row["query_id"], positive["docid"]) in judged and len(negatives) == 2
+        for passage in (positive, *negatives):
+            assert passage["text"] == texts[passage["docid"]]
+        ids = [row["query_id"], *(passage["docid"] for passage in (positive, *negatives))]
+        sha256.update("\t".join(ids).encode() + b"\n")
+    assert sha256.hexdigest() == written.sha256
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--shift", "topics", "--held-out", "c0"), "there is no such shift; there are topic, wh"),
+        (("--shift", "topic", "--held-out", "c9"), "--held-out: the topic shift has no c9; it has c0"),
+    ],
+)
+def test_mistakes(
+    trainable_release: Release, tmp_path: Path, command: Run, options: tuple[str, ...], words: str
+) -> None:
+    out = tmp_path / "triplets.jsonl"
+    done = command("builder", "triplets", trainable_release.folder, *options, "--out", out)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr and not out.exists()
+
+
+def test_a_release_without_negatives_names_the_command(mini_release: Release, tmp_path: Path, command: Run) -> None:
+    options = ("--shift", "topic", "--held-out", "c0", "--out", tmp_path / "triplets.jsonl")
+    done = command("builder", "triplets", mini_release.folder, *options)
+    assert done.returncode == 2 and "python -m builder negatives" in done.stderr
