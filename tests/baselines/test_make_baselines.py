@@ -42,7 +42,7 @@ def test_from_a_folder_to_the_report(shared: Path, tmp_path: Path) -> None:
     variables = [f"BIN={Path(sys.executable).parent}", f"SHIFTS={SHIFTS}", "BACKBONE=", "FLAGS=--system bm25"]
     make = ["make", "-o", ".venv/.ready", "baselines", "CONFIG=nfcorpus", *variables]
     own = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(make, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(make, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     release = open_release(tmp_path / "nfcorpus-shift")
     assert set(release.test_sets) == {"topic.c0", "topic.c1", "length.short", "length.long"}
