@@ -96,7 +96,7 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || $(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
-	@$(BIN)/python -m baselines table --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
+	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
 beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); goes on where it was stopped
 	@$(BIN)/python -m builder beir download $(DATASETS) --out "$(BEIR)"

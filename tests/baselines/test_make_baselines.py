@@ -12,20 +12,23 @@ import pytest
 from eval_kit.release import open_release
 
 ROOT = Path(__file__).parents[2]
-QUERIES = {"train": 300, "dev": 60}
-SHIFTS = "--shift topic --shift length --set topic.topics=2 --set topic.k=4 --set topic.size=80"
+QUERIES = {"train": 300, "dev": 60, "test": 20}
+JUDGED = 3
+SHIFTS = "--shift topic --shift length --set topic.topics=2 --set topic.k=20 --set topic.size=40"
 
 
 def _part_of_nfcorpus(whole: Path, folder: Path) -> None:
-    """The first queries of two splits, with the passages judged for them."""
+    """The first queries of each split, with the first passages judged for them."""
     (folder / "qrels").mkdir(parents=True)
     kept: set[str] = set()
     for split, count in QUERIES.items():
         header, *lines = (whole / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
-        rows = [line.split("\t") for line in lines]
-        chosen = set(list(dict.fromkeys(query for query, _, _ in rows))[:count])
-        judged = [row for row in rows if row[0] in chosen]
-        kept |= chosen | {passage for _, passage, _ in judged}
+        by_query: dict[str, list[list[str]]] = {}
+        for row in (line.split("\t") for line in lines):
+            by_query.setdefault(row[0], []).append(row)
+        chosen = list(by_query)[:count]
+        judged = [row for query in chosen for row in by_query[query][:JUDGED]]
+        kept |= {*chosen} | {passage for _, passage, _ in judged}
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join([header, *map("\t".join, judged)]) + "\n")
     for name in ("corpus.jsonl", "queries.jsonl"):
         entries = (whole / name).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -39,7 +42,7 @@ def test_from_a_folder_to_the_report(shared: Path, tmp_path: Path) -> None:
     variables = [f"BIN={Path(sys.executable).parent}", f"SHIFTS={SHIFTS}", "BACKBONE=", "FLAGS=--system bm25"]
     make = ["make", "-o", ".venv/.ready", "baselines", "CONFIG=nfcorpus", *variables]
     own = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(make, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(make, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     release = open_release(tmp_path / "nfcorpus-shift")
     assert set(release.test_sets) == {"topic.c0", "topic.c1", "length.short", "length.long"}
