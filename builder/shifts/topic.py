@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from builder.assembly import Build, ShiftResult
 from builder.shifts.kmeans import Clusters, Ints, Matrix, kmeans
 from eval_kit.errors import UserError
+from eval_kit.stats import typical
 from eval_kit.stats.vectors import Vectors
 
 type Floats = NDArray[np.float64]
@@ -49,8 +50,6 @@ SPLITS = ("train", "test")
 TOLERANCE = 0.25
 """How far, as a share of it, a topic may stay from the target size."""
 ROUNDING = 1e-9
-DESCRIBED_BY = 10
-"""Words, and queries, that say what a topic is about."""
 DRAWN_POINTS = 5_000
 """Queries in the picture of the topics, at most."""
 PICTURE_SEED = 13
@@ -215,42 +214,6 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
     return topic
 
 
-def described(texts: pl.DataFrame, assigned: pl.DataFrame, seed: int = 13) -> pl.DataFrame:
-    """What the topics are about (Table 1): the words that set each apart, and queries drawn from it.
-
-    A word's weight in a topic is its share of the topic's words times the log of (1 + the mean number of words of a
-    topic / its number in all topics) (class-based TF-IDF); English stop words are left out.
-
-    Args:
-        texts: ``query_id``, ``text``.
-        assigned: ``query_id``, ``cluster``, as from :func:`assign`.
-        seed: of the draw.
-
-    Returns:
-        ``cluster``, ``queries`` (number), ``terms`` and ``samples`` (lists of strings), one row a topic.
-    """
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    joined = assigned.join(texts.select("query_id", "text"), on="query_id", how="inner").sort("query_id")
-    by_topic = joined.group_by("cluster").agg(pl.len().alias("queries"), pl.col("text")).sort("cluster")
-    vectorizer = CountVectorizer(stop_words="english")
-    try:
-        counts = vectorizer.fit_transform(by_topic["text"].list.join("\n").to_list()).toarray()
-    except ValueError as error:
-        raise UserError(f"the topics' queries hold no words to describe them by: {error}") from error
-    words = vectorizer.get_feature_names_out()
-    per_topic = counts.sum(axis=1, keepdims=True)
-    weight = counts / np.maximum(per_topic, 1) * np.log1p(per_topic.mean() / counts.sum(axis=0))
-    terms = [words[row[:DESCRIBED_BY]].tolist() for row in np.argsort(-weight, axis=1, kind="stable")]
-    samples = []
-    for number, queries in enumerate(by_topic["text"]):
-        rng = np.random.Generator(np.random.PCG64([seed, number]))
-        samples.append(queries.gather(rng.permutation(len(queries))[:DESCRIBED_BY]).to_list())
-    return by_topic.select("cluster", pl.col("queries").cast(pl.Int64)).with_columns(
-        terms=pl.Series(terms, dtype=pl.List(pl.String)), samples=pl.Series(samples, dtype=pl.List(pl.String))
-    )
-
-
 def picture(queries: Vectors, assigned: pl.DataFrame, path: Path) -> None:
     """Draw the topics in two dimensions (Figure 1) as a PNG: t-SNE on the first 50 principal components.
 
@@ -292,9 +255,12 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     """The shift's tables, and what the topics are about (Table 1)."""
     assigned = assign(build.embedded["train"], parameters, build.threads)
     tables = build.held_back("topic", assigned, build.rule(RULE, SOURCE, parameters, encoded=True))
-    table_1 = described(build.train, assigned, build.seed)
-    joined = table_1.with_columns(pl.col("terms").list.join(" "), pl.col("samples").list.join(" | "))
-    return ShiftResult(tables, reports={"topics.tsv": joined.write_csv(separator="\t")})
+    about = [
+        (topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples))
+        for topic in typical.topics(build.train.join(assigned.select("query_id", "cluster"), on="query_id"))
+    ]
+    table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
+    return ShiftResult(tables, reports={"topics.tsv": table_1.write_csv(separator="\t")})
 
 
 def _distances(centroids: Matrix) -> Floats:

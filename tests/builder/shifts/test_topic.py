@@ -16,7 +16,7 @@ from builder.encode import encode
 from builder.encoders import Model
 from builder.shifts import topic
 from builder.shifts.kmeans import Clusters, kmeans
-from builder.shifts.topic import TopicParameters, assign, described, expanded, farthest, picture
+from builder.shifts.topic import TopicParameters, assign, expanded, farthest, picture
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -132,30 +132,6 @@ def test_split_does_not_depend_on_the_order_of_the_queries() -> None:
     first, other = (assign(one, parameters).sort("query_id") for one in (queries, shuffled(queries)))
     assert first["query_id"].to_list() == other["query_id"].to_list()
     assert_frame_equal(first.select("query_id", "split"), other.select("query_id", "split"))
-
-
-def test_described_by_the_words_that_set_topics_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = pl.DataFrame(
-        {
-            "query_id": [str(i) for i in range(6)],
-            "text": [
-                "what is apple pie",
-                "cost of apple pie",
-                "apple cost",
-                "car engine",
-                "engine oil car",
-                "what cost car",
-            ],
-        }
-    )
-    found = texts.select("query_id", cluster=pl.Series(["c0"] * 3 + ["c1"] * 3, dtype=pl.Enum(["c0", "c1"])))
-    monkeypatch.setattr(topic, "DESCRIBED_BY", 2)
-    table = described(texts, found)
-    assert table["terms"].to_list() == [["apple", "pie"], ["car", "engine"]]
-    assert table["queries"].to_list() == [3, 3]
-    assert [len(held) for held in table["samples"]] == [2, 2]
-    assert set(table["samples"][0]) <= set(texts["text"][:3])
-    assert_frame_equal(table, described(texts, found))
 
 
 def test_picture(tmp_path: Path) -> None:
