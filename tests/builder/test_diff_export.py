@@ -214,7 +214,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("builder.export._write_lines", full_disk)
+        patch.setattr("builder.export.atomic.write_lines", full_disk)
         with pytest.raises(UserError, match=f"^{out}: cannot be written: No space left on device$"):
             export(release, out, "beir")
     assert content() == before
