@@ -177,7 +177,10 @@ def _losses(
 
 def _training_queries(training: Path | None, folders: Mapping[str, Path]) -> pl.Series | None:
     if training is not None:
-        return read_queries(training)["text"]
+        queries = read_queries(training)["text"]
+        if queries.is_empty():
+            raise UserError(f"{training}: holds no queries")
+        return queries
     return judged_queries(folders[MS_MARCO], "train")["text"] if MS_MARCO in folders else None
 
 
