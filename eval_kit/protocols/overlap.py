@@ -67,12 +67,12 @@ class Overlap:
         """Figure 2 in numbers; columns are numbered as the rows."""
         names = self.datasets["dataset"].to_list()
         jaccard = {frozenset(pair): value for *pair, value in self.passages.iter_rows()}
-        columns = [Column("", "number"), Column("passages of", "heading")]
+        columns = [Column("passages of", "heading", wrap="never")]
         columns += [Column(str(number), "number", wrap="never") for number in range(1, len(names) + 1)]
         rows = []
         for number, name in enumerate(names, start=1):
-            values = (jaccard.get(frozenset((name, other))) for other in names)
-            rows.append([str(number), name, *("-" if value is None else f"{value:.2f}" for value in values)])
+            values = (jaccard.get(frozenset((name, column))) for column in names)
+            rows.append([f"{number} {name}", *("-" if value is None else f"{value:.2f}" for value in values)])
         return Table(columns, [rows], "Weighted Jaccard similarity of passages (BEIR, Figure 2)")
 
     def beside_losses(self) -> Table:
@@ -177,7 +177,10 @@ def _losses(
 
 def _training_queries(training: Path | None, folders: Mapping[str, Path]) -> pl.Series | None:
     if training is not None:
-        return read_queries(training)["text"]
+        queries = read_queries(training)["text"]
+        if queries.is_empty():
+            raise UserError(f"{training}: holds no queries")
+        return queries
     return judged_queries(folders[MS_MARCO], "train")["text"] if MS_MARCO in folders else None
 
 

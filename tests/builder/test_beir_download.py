@@ -12,18 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from test_fetch import Server, server  # noqa: F401 - a fixture
 
+from baselines.beir import folders, search
 from builder.sources.beir_download import install, remarks
 from builder.sources.fetch import CHUNK_BYTES, UnavailableError
 from eval_kit.errors import UserError
+from eval_kit.measures.beir_table import suite
 from eval_kit.release.beir_suite import BeirDataset, datasets, named
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 FOLDER = {
     "corpus.jsonl": "".join(json.dumps({"_id": f"p{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(5)),
-    "queries.jsonl": '{"_id": "q1", "text": "a query"}\n{"_id": "q2", "text": "another"}\n',
+    "queries.jsonl": '{"_id": "q1", "text": "text 1"}\n{"_id": "q2", "text": "text 2"}\n',
     "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tp1\t1\n",
     "qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq2\tp2\t1\n",
 }
@@ -62,6 +65,31 @@ def test_every_dataset_in_its_own_layout(server: Server, tmp_path: Path, name: s
     assert f"{5 * count:,} passages, where Table 1 has {dataset.passages:,}" in remarks(dataset, folder)
     assert remarks(replace(dataset, passages=5 * count, queries=count), folder) == dataset.remarks
     assert install(dataset, tmp_path) == folder and len(server.requests) == 1, "not downloaded again"
+
+
+@pytest.mark.slow
+def test_the_whole_suite_from_download_to_table(server: Server, tmp_path: Path) -> None:  # noqa: F811
+    """Every dataset of the registry; those that BEIR does not distribute are folders of the user's."""
+    for name, known in datasets().items():
+        files = {f"{part}/{path}": text for part in known.folders for path, text in FOLDER.items()} or FOLDER
+        if known.url:
+            install(served(server, name, zipped(name, files)), tmp_path / "beir")
+        else:
+            (tmp_path / "beir" / name / "qrels").mkdir(parents=True)
+            for path, text in files.items():
+                (tmp_path / "beir" / name / path).write_text(text)
+            assert install(known, tmp_path / "beir") == tmp_path / "beir" / name
+    parts = folders(tmp_path / "beir", [])
+    assert len(parts) == 18 + 12
+    runs = search(["bm25"], parts, tmp_path / "runs", 101, Console(stderr=True))
+    results = suite(runs, parts)
+    rows = {cells[0].text: cells for cells in results.table("R@100").rows()}
+    assert list(rows) == [name + " (R_cap@100)" * (name == "trec-covid") for name in datasets()]
+    assert rows["nfcorpus"][2].text == "0.250" and rows["trec-covid (R_cap@100)"][2].text == "0.498"
+    by_dataset = results.reports["bm25"].by_dataset()
+    assert by_dataset["cqadupstack"].run == "mean of 12 of 12 folders" and by_dataset["cqadupstack"].queries == 12
+    assert "q2 Q0" in runs["bm25"][parts.index(tmp_path / "beir" / "msmarco")].read_text(), "dev is MS MARCO's split"
+    assert by_dataset["msmarco"].values["R@100"] == 1 == by_dataset["nfcorpus"].values["R@100"]
 
 
 def test_judged_passages_that_the_corpus_lacks_are_counted(tmp_path: Path) -> None:

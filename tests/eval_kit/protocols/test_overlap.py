@@ -115,6 +115,9 @@ def test_without_training_queries_passages_are_compared(suite: list[Path], tmp_p
     write_page(results, tmp_path / "page.html")
     with pytest.raises(UserError, match="two datasets are called fiqa"):
         overlap([suite[1], suite[1]])
+    (tmp_path / "empty.tsv").touch()
+    with pytest.raises(UserError, match=r"empty\.tsv: holds no queries"):
+        overlap(suite, training=tmp_path / "empty.tsv")
     (tmp_path / "wrong.json").write_text('{"systems": 1}')
     with pytest.raises(UserError, match=r"wrong\.json: is not as beir --json writes it"):
         overlap(suite, [tmp_path / "wrong.json"])
