@@ -80,7 +80,8 @@ def reported(program: str) -> Iterator[None]:
 
 
 def _say(program: str, what: str) -> None:
-    print(f"{program}: {printable(what)}", file=sys.stderr)
+    with suppress(OSError):  # nobody reads it, and the status is the same
+        print(f"{program}: {printable(what)}", file=sys.stderr)
 
 
 def _check_arguments(arguments: list[str]) -> None:

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 type Undisturbed = Callable[[str], tuple[dict[str, bytes], float]]
 
+TIMEOUT = 1_000
 KILLS = int(os.environ.get("KILLS", 6))
 COMMANDS = {
     name: line.split()
@@ -88,7 +89,7 @@ def begin(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def finish(command: Sequence[str], folder: Path) -> None:
-    _, said = (process := begin(command, folder)).communicate(timeout=300)
+    _, said = (process := begin(command, folder)).communicate(timeout=TIMEOUT)
     assert process.returncode == 0, said.decode()
 
 
@@ -125,7 +126,7 @@ def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
 def test_three_at_once_end_with_the_bytes_of_one(name: str, prepared: Path, undisturbed: Undisturbed, tmp_path: Path):
     folder = shutil.copytree(prepared, tmp_path / "shared")
     for process in [begin(COMMANDS[name], folder) for _ in range(3)]:
-        _, said = process.communicate(timeout=300)
+        _, said = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 0, said.decode()
     assert left(folder) == undisturbed(name)[0]
 
@@ -141,7 +142,7 @@ def test_a_disk_that_fills_leaves_nothing_behind(name: str, prepared: Path, tmp_
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096)),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT,
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "File too large" in done.stdout + done.stderr  # Lucene logs what the sentence asks

@@ -101,13 +101,12 @@ def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
     """
     if Path(model).is_dir() or _is_path(model):
         return {}
-    import httpx2
     from huggingface_hub import HfApi
 
     try:
         with hub.patience():
             return {"revision": HfApi().model_info(model, revision=revision).sha}
-    except (httpx2.HTTPError, OSError, ValueError):
+    except Exception:  # of every kind, where the Hub's answer is none
         return {"revision": revision, "local_files_only": True}
 
 
@@ -160,13 +159,13 @@ def _file(model: str, name: str, revision: str | None) -> Path | None:
         path = Path(model) / name
         return path if path.is_file() else None
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
 
     try:
         with hub.patience():
             return Path(hf_hub_download(model, name, **pinned(model, revision)))
     except (EntryNotFoundError, LocalEntryNotFoundError, HFValidationError):
         return None
-    except (HfHubHTTPError, OSError) as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except Exception as error:
+        why = hub.reason(error) or hub.UNREADABLE
         raise UserError(f"{model}: cannot be downloaded from the Hub: {why}") from error

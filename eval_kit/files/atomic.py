@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from eval_kit.errors import UserError
+from eval_kit.files.opening import is_file
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -66,8 +67,9 @@ def whole(path: Path) -> Iterator[Path]:
                 shutil.copyfileobj(content, device)
         return
     path = Path(os.path.realpath(path))
-    clear_abandoned(path.parent, _part(path))
-    part = path.with_name(f"{_part(path)}{uuid.uuid4().hex}.part")
+    name = path.name[:50]  # a file system takes 255 bytes, 4 for a character
+    clear_abandoned(path.parent, glob.escape(name))
+    part = path.with_name(f".{name}.{uuid.uuid4().hex}.part")
     try:
         with _locked(part):
             yield part
@@ -77,9 +79,9 @@ def whole(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def clear_abandoned(folder: Path, beginning: str = ".") -> None:
+def clear_abandoned(folder: Path, name: str = "*") -> None:
     """Remove the temporary files in ``folder`` whose writers were killed: nobody holds their locks any longer."""
-    for part in folder.glob(f"{glob.escape(beginning)}*.part"):
+    for part in filter(is_file, folder.glob(f".{name}.{'[0-9a-f]' * 32}.part")):
         with suppress(OSError), part.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
@@ -143,11 +145,6 @@ def _kind(path: Path) -> int:
         return path.stat().st_mode
     except FileNotFoundError:
         return 0
-
-
-def _part(path: Path) -> str:
-    """How the names of temporary files for ``path`` begin: a file system takes 255 bytes, 4 for a character."""
-    return f".{path.name[:50]}."
 
 
 def _locked(path: Path) -> BinaryIO:

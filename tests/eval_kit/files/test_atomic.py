@@ -120,6 +120,16 @@ def test_a_file_is_old_or_new_wherever_its_writer_is_killed(tmp_path: Path):
     assert step == 5, "killed before the temporary file is created, written and renamed, and after"
 
 
+def test_what_somebody_else_named_so_is_left_alone(tmp_path: Path):
+    """A pipe would be waited for."""
+    foreign = [tmp_path / ".file.part", tmp_path / f".file.{'g' * 32}.part", tmp_path / f".file.{'a' * 32}.part"]
+    for path in foreign[:2]:
+        path.touch()
+    os.mkfifo(foreign[2])
+    atomic.clear_abandoned(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted(foreign)
+
+
 def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path):
     path = tmp_path / "file"
     with atomic.whole(path) as first:
