@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.files import hub
-from eval_kit.release.manifest import ReleaseError, read_manifest, read_table, verified_manifest
+from eval_kit.release.manifest import MANIFEST, ReleaseError, read_manifest, read_table, verified_manifest
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
@@ -192,6 +192,11 @@ class Release:
         used |= {("validation", split) for split in self.configs.get("validation", [])}
         parts = [self.table(*key)["query_id"] for key in sorted(used)]
         return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
+
+
+def has_default() -> bool:
+    """Whether there is a release for :func:`open_release` to open without being given one."""
+    return bool(os.environ.get(ENVIRONMENT_VARIABLE)) or Path(DEFAULT, MANIFEST).is_file()
 
 
 def open_release(source: str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
