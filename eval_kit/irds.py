@@ -28,7 +28,8 @@ from ir_datasets.util import LocalDownload
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MANIFEST, Release, open_release
+from eval_kit.measures.definitions import known_elsewhere
+from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, Release, has_default, open_release
 from eval_kit.shifts import SHIFTS, Shift
 
 CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
@@ -114,7 +115,7 @@ class Documentation:
     def __init__(self, description: str, measures: Iterable[str], citations: Iterable[str]) -> None:
         self._content = {
             "desc": description,
-            "official_measures": list(measures),
+            "official_measures": known_elsewhere(measures),
             "bibtex_ids": list(citations),
         }
 
@@ -123,29 +124,34 @@ class Documentation:
         return dict(self._content)
 
 
-def register(source: str | os.PathLike[str] | None = None, revision: str | None = None) -> list[str]:
+def register(source: str | os.PathLike[str] | Release | None = None, revision: str | None = None) -> list[str]:
     """Register the datasets of a release; an id that is registered already is left as it is.
 
     Args:
-        source: release folder or Hub id, as for :func:`eval_kit.release.open_release`.
+        source: an open release; or a folder or Hub id, as for :func:`eval_kit.release.open_release`.
         revision: of a release on the Hub.
 
     Returns:
         The ids that were registered now.
     """
-    release = open_release(source, revision)
-    prefix = f"{release.collection}/shift"
+    release = source if isinstance(source, Release) else open_release(source, revision)
+    ids = {f"{release.collection}/shift/{name}": dataset for name, dataset in datasets_of(release).items()}
+    known = set(ir_datasets.registry)
+    new = [dataset_id for dataset_id in ids if dataset_id not in known]
+    for dataset_id in new:
+        ir_datasets.registry.register(dataset_id, ids[dataset_id])
+    return new
+
+
+def datasets_of(release: Release) -> dict[str, Dataset]:
+    """The datasets of a release by the end of their ids, such as ``topic/c0``; their rows are read when asked for."""
     docs = _docs(release)
-    new = []
+    datasets = {}
     for entry in [*_test_sets(release), *_variations(release), *_training_sets(release)]:
-        dataset_id = f"{prefix}/{entry.name}"
-        if dataset_id in list(ir_datasets.registry):
-            continue
         queries = ShiftQueries(release, entry.queries)
         qrels = ShiftQrels(release, entry.qrels, queries) if entry.qrels else None
-        ir_datasets.registry.register(dataset_id, Dataset(docs, queries, qrels, entry.documentation))
-        new.append(dataset_id)
-    return new
+        datasets[entry.name] = Dataset(docs, queries, qrels, entry.documentation)
+    return datasets
 
 
 def _test_sets(release: Release) -> Iterator[Entry]:
@@ -214,7 +220,7 @@ def _docs(release: Release) -> Any:
 
 
 def _register_default() -> None:
-    if os.environ.get(ENVIRONMENT_VARIABLE) or Path(DEFAULT, MANIFEST).is_file():
+    if has_default():
         register()
     else:
         warnings.warn(

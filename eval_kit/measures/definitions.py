@@ -6,7 +6,7 @@ BEIR's capped recall. Hole@k has a function of its own, :func:`holes`, as its em
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -49,6 +49,7 @@ class Kind:
             ties across it leave a best and a worst value, and an empty result has 0.
         ranks_from_value: 1 / value is a rank.
         ecir_percent: ECIR 2023 prints the values times 100.
+        unknown_elsewhere: ir_measures, which other tools score with, has no such measure.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Kind:
     bounded_by_cutoff: bool = False
     ranks_from_value: bool = False
     ecir_percent: bool = False
+    unknown_elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,11 @@ def parse(name: str) -> Measure:
     if cutoff is None and kind.needs_cutoff:
         raise UserError(f"the measure {name!r} needs a cutoff, as {name}@100")
     return Measure(name, kind, int(match["grade"] or kind.lowest_grade), cutoff)
+
+
+def known_elsewhere(names: Iterable[str]) -> list[str]:
+    """The measures among ``names`` that ir_measures has too."""
+    return [name for name in names if not parse(name).kind.unknown_elsewhere]
 
 
 def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.Series:
@@ -281,13 +288,21 @@ KINDS = {
     for kind in (
         Kind("RR", _reciprocal_rank, ranks_from_value=True, ecir_percent=True),
         Kind("R", _recall, needs_cutoff=True),
-        Kind("R_cap", _capped_recall, needs_cutoff=True),
+        Kind("R_cap", _capped_recall, needs_cutoff=True, unknown_elsewhere=True),
         Kind("P", _precision, needs_cutoff=True),
         Kind("Success", _success, needs_cutoff=True),
         Kind("AP", _average_precision),
         Kind("nDCG", _ndcg, takes_grade=False),
         Kind("Judged", _judged, lowest_grade=0, takes_grade=False, needs_retrieved=True, needs_cutoff=True),
-        Kind("ASL", _search_length, PASSAGES, lower_is_better=True, needs_cutoff=True, bounded_by_cutoff=True),
+        Kind(
+            "ASL",
+            _search_length,
+            PASSAGES,
+            lower_is_better=True,
+            needs_cutoff=True,
+            bounded_by_cutoff=True,
+            unknown_elsewhere=True,
+        ),
     )
 }
 """Every kind of measure, by name."""

@@ -8,6 +8,7 @@ from eval_kit.release.release import (
     Release,
     TestSet,
     Variation,
+    has_default,
     open_release,
 )
 
@@ -20,6 +21,7 @@ __all__ = [
     "ReleaseError",
     "TestSet",
     "Variation",
+    "has_default",
     "open_release",
     "read_manifest",
     "read_table",

@@ -193,6 +193,11 @@ class Release:
         return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
 
 
+def has_default() -> bool:
+    """Whether there is a release for :func:`open_release` to open without being given one."""
+    return bool(os.environ.get(ENVIRONMENT_VARIABLE)) or Path(DEFAULT, MANIFEST).is_file()
+
+
 def open_release(source: str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
     """Open and verify a release.
 

@@ -1,0 +1,139 @@
+"""Test sets by name in PyTerrier and in ir_datasets 2, which find the kit by its entry points."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from tomllib import loads
+from types import SimpleNamespace
+
+import pytest
+
+from eval_kit.measures.score import score
+from eval_kit.providers import ir_datasets_2
+from eval_kit.release import Release
+
+ROOT = Path(__file__).parents[2]
+ENTRY_POINTS = loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+
+
+class Table(SimpleNamespace):
+    """What ir_datasets 2 makes of a name and a handler of version 1."""
+
+    def __init__(self, name: str, handler: object) -> None:
+        super().__init__(name=name, handler=handler)
+
+
+@pytest.fixture
+def version_2(monkeypatch: pytest.MonkeyPatch, mini_release: Release, tmp_path: Path) -> None:
+    """A stand-in for ``ir_datasets.v2``, which is on no package index; its classes take what the repository's take."""
+    ir_datasets = pytest.importorskip("ir_datasets")
+    classes = {"DocTable": Table, "QueryTable": Table, "QrelTable": Table}
+    benchmark = lambda name, **facets: SimpleNamespace(name=name, **facets)  # noqa: E731
+    monkeypatch.setattr(ir_datasets, "v2", SimpleNamespace(Benchmark=benchmark, **classes), raising=False)
+    monkeypatch.setenv("MS_MARCO_SHIFT_RELEASE", str(mini_release.folder))
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path))
+
+
+def test_entry_points_lead_to_the_providers() -> None:
+    for group, [(name, value)] in ((group, points.items()) for group, points in ENTRY_POINTS.items()):
+        provider = EntryPoint(name, value, group).load()
+        assert name == "shift"
+        if group == "ir_datasets.providers":
+            assert provider.prefix == name, "version 2 refuses an entry point of another name"
+    assert set(ENTRY_POINTS) == {"pyterrier.dataset_provider", "ir_datasets.providers"}
+
+
+@pytest.mark.usefixtures("version_2")
+def test_version_2_loads_a_benchmark(mini_release: Release) -> None:
+    benchmark = ir_datasets_2.load("shift:topic/c0")
+    test_set = mini_release.test_sets["topic.c0"]
+    assert (benchmark.name, benchmark.metrics) == ("topic/c0", ["RR@10", "R@1000"])
+    assert [query.query_id for query in benchmark.queries.handler.queries_iter()] == test_set.queries.to_list()
+    judged = {row.query_id for row in benchmark.qrels.handler.qrels_iter()}
+    assert judged == set(test_set.queries)
+    assert len(list(benchmark.docs.handler.docs_iter())) == mini_release.table("passages", "passages").height
+    with pytest.raises(KeyError):
+        ir_datasets_2.load("shift:topic/c9")
+
+
+@pytest.mark.usefixtures("version_2")
+def test_version_2_lists_what_it_loads(mini_release: Release) -> None:
+    triples = list(ir_datasets_2.discover_edges())
+    assert {(kind, type) for _, kind, type in triples} == {("type", "irds:Benchmark")}
+    names = {name for name, _, _ in triples}
+    assert {f"shift:{name.replace('.', '/')}" for name in mini_release.test_sets} < names
+    assert "shift:topic/not-c0" in names
+
+
+def test_a_tool_that_lists_everything_is_not_disturbed_without_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MS_MARCO_SHIFT_RELEASE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert list(ir_datasets_2.discover_edges()) == []
+
+
+EXPERIMENT = """
+import json, sys
+from importlib.metadata import entry_points
+import ir_measures, pyterrier as pt
+dataset = pt.get_dataset("shift:topic/c0")
+topics, qrels = dataset.get_topicsqrels()
+measures = [ir_measures.parse_measure(name) for name in dataset.irds_ref().documentation()["official_measures"]]
+[row] = pt.Experiment([pt.Transformer.from_df(pt.io.read_results(sys.argv[1]))], topics, qrels, measures).to_dict("records")
+[provider] = entry_points(group="pyterrier.dataset_provider", name="shift")
+print(json.dumps([row, len(topics), len(list(dataset.get_corpus_iter(verbose=False))), provider.load()().list_dataset_names()]))
+"""  # noqa: E501
+
+
+@pytest.mark.slow
+def test_pyterrier_scores_a_run_as_the_kit_does(
+    mini_release: Release, tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """In an environment of its own: PyTerrier, with the kit's wheel and its extra ``irds``."""
+    uv = shutil.which("uv") or ROOT / ".bootstrap" / "bin" / "uv"
+    if not Path(uv).exists():
+        pytest.skip("PYTERRIER NOT TESTED: there is no uv to make an environment with")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True)
+    [wheel] = tmp_path.glob("*.whl")
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "env"], check=True)
+    install = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        python,
+        "python-terrier",
+        f"ms-marco-shift[irds] @ {wheel.as_uri()}",
+    ]
+    done = subprocess.run(install, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"PYTERRIER NOT TESTED: it cannot be installed: {done.stderr[-500:]}")
+
+    searched = command(
+        "baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c0", "--out", tmp_path
+    )
+    assert searched.returncode == 0, searched.stderr
+    run = tmp_path / "bm25.trec"
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment |= {"MS_MARCO_SHIFT_RELEASE": str(mini_release.folder), "IR_DATASETS_HOME": str(tmp_path / "irds")}
+    experiment = [str(python), "-c", EXPERIMENT, str(run)]
+    done = subprocess.run(experiment, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    row, topics, passages, names = json.loads(done.stdout.splitlines()[-1])
+    assert (
+        topics == len(mini_release.test_sets["topic.c0"].queries)
+        and passages == mini_release.table("passages", "passages").height
+    )
+    assert "topic/c0" in names and "topic/not-c0" in names
+    figures = {figure.measure: figure.value for figure in score([run], mini_release).figures}
+    assert set(row) == {"name", "RR@10", "R@1000"}
+    for measure in ("RR@10", "R@1000"):
+        assert row[measure] == pytest.approx(figures[measure], abs=1e-12)
