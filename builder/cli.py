@@ -222,6 +222,11 @@ def lite(
     passages: Annotated[int, typer.Option(min=1, help="How many passages it will hold.")] = 1_000_000,
     depth: Annotated[int, typer.Option(min=1, help="How many of BM25's best are kept for each test query.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of the others.")] = 13,
+    queries: Annotated[
+        int | None,
+        typer.Option(min=1, show_default="all", help="How many queries of each test set; no training data then."),
+    ] = None,
+    shift: Annotated[list[str] | None, typer.Option(help="Only test sets of this shift. Repeatable.")] = None,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
@@ -230,7 +235,7 @@ def lite(
     from builder.release import summary
     from eval_kit.release import open_release
 
-    manifest = make(open_release(str(folder)), out, passages, depth, seed, cache)
+    manifest = make(open_release(str(folder)), out, passages, depth, seed, cache, queries=queries, shifts=shift or ())
     if as_json:
         typer.echo(json.dumps(manifest, ensure_ascii=False))
     else:

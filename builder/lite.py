@@ -2,12 +2,14 @@
 
 It keeps the queries and judgements of the release that it is made of, and of the passages those that are judged, BM25's
 best for every test query, and others drawn at random. Figures on it are those of another task than the papers': fewer
-passages compete.
+passages compete. With a number of queries it keeps so many of each test set and nothing to train on: what an
+evaluation during training searches in seconds.
 """
 
 import hashlib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ def make(
     seed: int = SEED,
     cache: Path | None = None,
     threads: int = bm25.THREADS,
+    queries: int | None = None,
+    shifts: Collection[str] = (),
 ) -> dict[str, Any]:
     """Write the lite release of ``release`` to the folder ``out``.
 
@@ -45,40 +49,74 @@ def make(
         seed: of the draw. The same passages are drawn whatever their order.
         cache: for BM25's index of the whole collection; the user's cache folder without it.
         threads: of Java, without influence on the result.
+        queries: drawn of each test set; without it, all queries of the release, those for training too.
+        shifts: only test sets of these.
 
     Returns:
         The manifest.
 
     Raises:
-        UserError: the release is lite already; it has no test queries or no passages; no Java; ``out`` cannot be
-            written.
+        UserError: the release is lite already; it has no test queries (of a shift named) or no passages; no Java;
+            ``out`` cannot be written.
     """
     from builder.sources.fetch import cache_folder
 
     if release.manifest["kind"] == "lite":
         raise UserError(f"{release.folder}: is a lite release already; make one of a release with all passages")
-    kept = _judged(release) | _candidates(release, bm25.index_of(release, cache or cache_folder(), threads), depth)
+    names = {test_set.name for shift in shifts for test_set in release.test_sets_of(shift)}
+    test_sets = [entry for entry in release.manifest["test_sets"] if not shifts or entry["name"] in names]
+    if not test_sets:
+        raise UserError(f"{release.folder}: has no test queries to find passages for")
+    tables = _tables(release, test_sets, queries, seed)
+    index = bm25.index_of(release, cache or cache_folder(), threads)
+    searched = [table for table in tables if (table.config, table.split) in _test_tables(test_sets)]
+    kept = _judged(tables) | _candidates(searched, index, depth)
     others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in kept)
     drawn = heapq.nsmallest(max(0, size - len(kept)), others, key=lambda passage_id: _draw(seed, passage_id))
-    return write(_draft(release, kept | set(drawn), {"size": size, "depth": depth, "seed": seed}), out)
+    parameters = {"size": size, "depth": depth, "seed": seed} | ({} if queries is None else {"queries": queries})
+    return write(_draft(release, test_sets, tables, kept | set(drawn), parameters), out)
 
 
-def _judged(release: Release) -> set[str]:
-    splits = release.configs.get("qrels", [])
-    return {passage_id for split in splits for passage_id in release.qrels(split)["passage_id"].unique()}
+def _tables(release: Release, test_sets: Sequence[Mapping[str, Any]], queries: int | None, seed: int) -> list[Table]:
+    """All tables but those ``LEFT_OUT``; with ``queries`` the test sets' only, with the rows of the queries drawn."""
+    tables = [_table(release, entry) for entry in release.manifest["tables"] if entry["config"] not in LEFT_OUT]
+    if queries is None:
+        return tables
+    used = _test_tables(test_sets) | {("qrels", test_set["qrels"]) for test_set in test_sets}
+    drawn: set[str] = set()
+    for test_set in test_sets:
+        ids = release.test_sets[test_set["name"]].queries
+        drawn.update(heapq.nsmallest(queries, ids, key=lambda query_id: _draw(seed, query_id)))
+    return [_of_queries(table, drawn, queries) for table in tables if (table.config, table.split) in used]
 
 
-def _candidates(release: Release, index: Path, depth: int) -> set[str]:
-    tables = sorted({(test_set["config"], test_set["split"]) for test_set in release.manifest["test_sets"]})
-    if not tables:
-        raise UserError(f"{release.folder}: has no test queries to find passages for")
-    queries = pl.concat([release.table(*table).select("query_id", "text") for table in tables])
-    queries = queries.unique("query_id", maintain_order=True)
+def _of_queries(table: Table, drawn: Collection[str], queries: int) -> Table:
+    rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(drawn))
+    text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed)"
+    return replace(table, frame=rows, rule=replace(table.rule, text=text))
+
+
+def _test_tables(test_sets: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    return {(test_set["config"], test_set["split"]) for test_set in test_sets}
+
+
+def _judged(tables: Collection[Table]) -> set[str]:
+    return {passage_id for table in tables if table.config == "qrels" for passage_id in table.frame["corpus-id"]}
+
+
+def _candidates(tables: Sequence[Table], index: Path, depth: int) -> set[str]:
+    queries = pl.concat(table.frame.select("query_id", "text") for table in tables).unique("query_id")
     ranked = bm25.search(counted(queries.rows(), "finding candidates", "queries"), index, depth)
     return {passage_id for _, hits in ranked for passage_id, _ in hits}
 
 
-def _draft(release: Release, kept: set[str], parameters: dict[str, int]) -> Draft:
+def _draft(
+    release: Release,
+    test_sets: Sequence[Mapping[str, Any]],
+    tables: Sequence[Table],
+    kept: set[str],
+    parameters: dict[str, int],
+) -> Draft:
     manifest = release.manifest
     rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in kept]
     rule = Rule(
@@ -89,16 +127,16 @@ def _draft(release: Release, kept: set[str], parameters: dict[str, int]) -> Draf
     collection = Table(
         "passages", "passages", pl.DataFrame(rows, {"passage_id": pl.String, "text": pl.String}, orient="row"), rule
     )
-    tables = [_table(release, entry) for entry in manifest["tables"] if entry["config"] not in LEFT_OUT]
-    remark = f"lite: {len(rows):,} passages of the collection; not comparable with figures on all of them"
+    part = f" and {parameters['queries']:,} queries of each test set" if "queries" in parameters else ""
+    remark = f"lite: {len(rows):,} passages of the collection{part}; not comparable with figures on all of them"
     return Draft(
         kind="lite",
         version=release.version,
         collection=None,
         seed=parameters["seed"],
         tables=[*tables, collection],
-        test_sets=[_test_set(entry) for entry in manifest["test_sets"]],
-        variations=list(release.variations.values()),
+        test_sets=[_test_set(entry) for entry in test_sets],
+        variations=list(release.variations.values()) if "queries" not in parameters else [],
         inputs=manifest["inputs"],
         missing=manifest["missing"],
         remarks=[*manifest["remarks"], remark],
@@ -117,7 +155,7 @@ def _table(release: Release, entry: dict[str, Any]) -> Table:
     )
 
 
-def _test_set(entry: dict[str, Any]) -> TestSet:
+def _test_set(entry: Mapping[str, Any]) -> TestSet:
     where = (entry["column"], entry["values"]) if "column" in entry else None
     named = {name: entry[name] for name in ("name", "shift", "config", "split", "qrels", "measures")}
     return TestSet(**named, where=where)

@@ -40,7 +40,7 @@ def score(
     Raises:
         UserError: a run, release or measure that cannot be used; nothing is scored then.
     """
-    opened = _open(release)
+    opened = open_release(release)
     test_sets = scoring.with_measures(opened.test_sets, measures)
     with as_files(runs) as files:
         return _shown(scoring.score(list(files), opened, allow_missing, test_sets=test_sets), files)
@@ -65,7 +65,7 @@ def protocol(
     Raises:
         UserError: a name that is no cell's, a cell that is missing, or a run that cannot be used.
     """
-    opened = _open(release)
+    opened = open_release(release)
     with as_files(runs) as files, as_files(untrained) as untrained_files:
         return grid_results.protocols(named(list(files)), opened, list(untrained_files), seed, allow_missing)
 
@@ -92,7 +92,7 @@ def compare(
         UserError: what cannot be compared.
     """
     with as_files(systems) as files:
-        loaded = sources.load(list(files), lambda: _open(release), allow_missing, measures=measures)
+        loaded = sources.load(list(files), lambda: open_release(release), allow_missing, measures=measures)
         return comparisons.compare(loaded, baseline, seed=seed)
 
 
@@ -114,7 +114,7 @@ def similarity(
         UserError: no clusters in the release; vectors or runs that cannot be used.
     """
     with as_files(runs) as files:
-        return similarities.similarities(_open(release), vectors, list(files), allow_missing)
+        return similarities.similarities(open_release(release), vectors, list(files), allow_missing)
 
 
 def variations(
@@ -140,7 +140,7 @@ def variations(
     Raises:
         UserError: a run that cannot be used or lacks its counterpart, or an unknown test set, pivot or ranker.
     """
-    opened = _open(release)
+    opened = open_release(release)
     with as_files(runs) as files:
         return wordings.changes_of(list(files), opened, test_set, pivot, rankers, seed, allow_missing)
 
@@ -171,7 +171,7 @@ def report(
     """
     from eval_kit.pages.report import encoded, results_of, write_report
 
-    opened = _open(release)
+    opened = open_release(release)
     with as_files(runs) as files, as_files(untrained) as untrained_files:
         grid, changes = results_of(list(files), opened, list(untrained_files), seed, allow_missing)
         write_report(grid, opened, Path(out), encoded(vectors, grid, opened), changes)
@@ -190,10 +190,6 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
     """
     with as_files({"run": run}) as files:
         atomic.write_text(Path(path), next(iter(files)).read_text(encoding="utf-8"))
-
-
-def _open(release: ReleaseSource) -> Release:
-    return release if isinstance(release, Release) else open_release(release)
 
 
 def _shown(scores: scoring.Scores, files: Mapping[Path, str]) -> scoring.Scores:

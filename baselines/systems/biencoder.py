@@ -28,7 +28,6 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
     from sentence_transformers.sentence_transformer.losses import (
         DistillKLDivLoss,
         MarginMSELoss,
@@ -66,14 +65,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model=model,
             loss=cached(loss, mini_batch) if mini_batch else loss,
             dataset=session.dataset,
-            evaluator=early_stopping.retrieval(
-                InformationRetrievalEvaluator,
-                cell,
-                contents,
-                score_functions={"dot": dot_score},
-                main_score_function="dot",
-            ),
-            metric=f"{early_stopping.NAME}_dot_{early_stopping.METRIC}",
+            evaluator=early_stopping.evaluator(cell, contents),
+            metric=early_stopping.METRIC,
             callbacks=session.callbacks,
         )
 

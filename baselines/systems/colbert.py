@@ -37,7 +37,6 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         MultiVectorEncoderTrainingArguments,
     )
     from sentence_transformers.base.modules import Dense
-    from sentence_transformers.multi_vector_encoder.evaluation import MultiVectorInformationRetrievalEvaluator
     from sentence_transformers.multi_vector_encoder.losses import (
         CachedMultiVectorMultipleNegativesRankingLoss,
         MultiVectorMarginMSELoss,
@@ -99,8 +98,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model=model,
             loss=loss,
             dataset=session.dataset,
-            evaluator=early_stopping.retrieval(MultiVectorInformationRetrievalEvaluator, cell, contents),
-            metric=f"{early_stopping.NAME}_maxsim_{early_stopping.METRIC}",
+            evaluator=early_stopping.evaluator(cell, contents),
+            metric=early_stopping.METRIC,
             callbacks=session.callbacks,
         )
 

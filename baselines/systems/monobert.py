@@ -24,7 +24,6 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train to tell the relevant passage from negatives by cross-entropy."""
     import torch
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
-    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
     from sentence_transformers.cross_encoder.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
@@ -64,8 +63,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model=model,
             loss=loss,
             dataset=session.dataset,
-            evaluator=early_stopping.reranking(CrossEncoderRerankingEvaluator, cell, contents),
-            metric=f"{early_stopping.NAME}_{early_stopping.METRIC}",
+            evaluator=early_stopping.evaluator(cell, contents),
+            metric=early_stopping.METRIC,
             callbacks=session.callbacks,
         )
 

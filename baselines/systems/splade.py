@@ -23,8 +23,6 @@ from baselines.training.trainer import Parts, across_gpus
 from search.retriever import Retriever
 
 FLOPS_WARMUP = 1 / 3
-EVALUATED_AT_ONCE = 8_192
-"""Validation passages whose weights of all terms are in memory at once: 1 GB of 30,522 float32 each."""
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 IS_TRAINED = True
 SHARES_INDEX = False
@@ -87,15 +85,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model=model,
             loss=loss,
             dataset=session.dataset,
-            evaluator=early_stopping.retrieval(
-                early_stopping.dense_rows(),
-                cell,
-                contents,
-                score_functions={"dot": dot_score},
-                main_score_function="dot",
-                corpus_chunk_size=EVALUATED_AT_ONCE,
-            ),
-            metric=f"{early_stopping.NAME}_dot_{early_stopping.METRIC}",
+            evaluator=early_stopping.evaluator(cell, contents),
+            metric=early_stopping.METRIC,
             callbacks=[*session.callbacks, schedule],
         )
 

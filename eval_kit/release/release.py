@@ -155,6 +155,17 @@ class Release:
             )
         return sets
 
+    def test_sets_of(self, shift: str) -> list[TestSet]:
+        """The test sets of a shift or benchmark.
+
+        Raises:
+            ReleaseError: there are none.
+        """
+        if test_sets := [test_set for test_set in self.test_sets.values() if test_set.shift == shift]:
+            return test_sets
+        shifts = dict.fromkeys(test_set.shift for test_set in self.test_sets.values())
+        raise ReleaseError(f"{self.folder}: has no test sets of {shift}; it has those of {', '.join(shifts)}")
+
     def queries(self, test_set: str) -> pl.DataFrame:
         """``query_id`` and ``text`` of a test set, in the order of its query ids."""
         entry = next(entry for entry in self.manifest["test_sets"] if entry["name"] == test_set)
@@ -198,12 +209,13 @@ def has_default() -> bool:
     return bool(os.environ.get(ENVIRONMENT_VARIABLE)) or Path(DEFAULT, MANIFEST).is_file()
 
 
-def open_release(source: str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
+def open_release(source: Release | str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
     """Open and verify a release.
 
     Args:
         source: a release folder, or a Hub dataset id (``namespace/name``). Without it, the environment
-            variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here.
+            variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here. An open release is
+            returned as it is.
         revision: tag or commit on the Hub; a folder has none.
 
     Warns:
@@ -212,6 +224,8 @@ def open_release(source: str | os.PathLike[str] | None = None, revision: str | N
     Raises:
         ReleaseError: nothing there, not a release, a damaged table, or a revision that cannot be obtained.
     """
+    if isinstance(source, Release):
+        return source
     where = str(source or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
     folder = Path(where)
     if not folder.exists() and where.count("/") == 1 and not where.startswith((".", "/", "~")):

@@ -216,6 +216,13 @@ def relative_losses[Key: Hashable](
     return losses
 
 
+def mean_estimate(values: ArrayLike) -> Estimate:
+    """The mean of values (n,) over queries, with its bootstrap interval."""
+    column = np.asarray(values, np.float64)
+    means = resampled_means(column[:, None], RESAMPLES, seed=0)[:, 0]
+    return _estimate(float(column.mean()), means, LEVEL, len(column), 1)
+
+
 def correlations(
     x: ArrayLike,
     y: ArrayLike,

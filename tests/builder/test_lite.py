@@ -82,6 +82,35 @@ def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
 
 
+def test_some_queries_of_each_test_set_are_kept_with_their_passages(mini_release: Release, made: Release):
+    small, again = (made.folder.with_name(name) for name in ("small", "again"))
+    options = {"depth": DEPTH, "cache": made.folder.parent / "cache", "queries": 5, "shifts": ["topic", "dl19"]}
+    for out in (small, again):
+        lite.make(mini_release, out, size=1, **options)
+    release = open_release(small)
+    assert release.digest == open_release(again).digest
+    assert not any(check.fault for check in verify(small))
+    assert list(release.test_sets) == [*(f"topic.c{part}" for part in range(5)), "dl19"]
+    assert not any("train" in splits for splits in release.configs.values())
+    kept = {query for test_set in release.test_sets.values() for query in test_set.queries}
+    for name, test_set in release.test_sets.items():
+        assert test_set.query_ids == kept & mini_release.test_sets[name].query_ids
+        assert len(test_set.query_ids) == 5
+        before, after = (
+            one.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
+            for one in (mini_release, release)
+        )
+        assert after.equals(before)
+        assert set(after["passage_id"]) <= ids(release)
+    assert len(ids(release)) < len(ids(made))
+    assert "5 queries of each test set" in release.manifest["remarks"][-1]
+
+
 def test_a_lite_release_of_a_lite_one_is_refused(made: Release, tmp_path: Path):
     with pytest.raises(UserError, match="is a lite release already"):
         lite.make(made, tmp_path / NAME)
+
+
+def test_a_shift_without_test_sets_is_refused(mini_release: Release, tmp_path: Path):
+    with pytest.raises(UserError, match="has no test sets of tpoic; it has those of topic, wh"):
+        lite.make(mini_release, tmp_path / NAME, queries=5, shifts=["topic", "tpoic"])

@@ -1,12 +1,14 @@
 """What a cell may train on: leave-one-out, never validation or test, and the same examples every time."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
+import torch
 
 from baselines.grid.cell import Cell
-from baselines.training.early_stopping import retrieval
+from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.queries import Lookup, allowed, dataset, passage_texts, training, validation
 from builder import mini as planted
 from builder import release as releases
@@ -155,12 +157,30 @@ def test_random_negatives_come_from_all_passages(trainable_release: Release, tmp
 def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_queries_only(
     trainable_release: Release, tmp_path: Path
 ) -> None:
+    class Recorder:
+        """Scores each passage by the queries that it is judged relevant to."""
+
+        model_card_data = SimpleNamespace(set_evaluation_metrics=lambda *_: None)
+
+        def encode_query(self, texts: list[str], **_: object) -> list[str]:
+            self.queries = texts
+            return texts
+
+        def encode_document(self, texts: list[str], **_: object) -> list[str]:
+            self.passages = texts
+            return texts
+
+        def similarity(self, queries: list[str], passages: list[str]) -> torch.Tensor:
+            return torch.tensor([[passage in relevant[query] for passage in passages] for query in queries]).float()
+
     cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2)
-    made = retrieval(dict, cell, passage_texts(cell))
-    judged = validation(trainable_release)
-    assert set(made["queries"]) == set(trainable_release.table("validation", "validation")["query_id"])
-    assert set(made["corpus"]) == {
-        one for lists in (judged.positives, judged.negatives) for ids in lists.values() for one in ids
-    }
-    assert set.union(*made["relevant_docs"].values()) <= set(made["corpus"])
-    assert retrieval(dict, tiny_cell("biencoder", trainable_release, tmp_path), passage_texts(cell)) is None
+    contents, judged, model = passage_texts(cell), validation(trainable_release), Recorder()
+    relevant = {judged.texts[query]: set(contents.of(ids)) for query, ids in judged.positives.items()}
+    stopping = evaluator(cell, contents)
+    metrics = stopping(model)
+    assert sorted(model.queries) == sorted(trainable_release.table("validation", "validation")["text"])
+    ids = {one for lists in (judged.positives, judged.negatives) for listed in lists.values() for one in listed}
+    assert sorted(model.passages) == sorted(contents.of(sorted(ids)))
+    assert metrics[METRIC] == 1
+    assert stopping.primary_metric == METRIC
+    assert evaluator(tiny_cell("biencoder", trainable_release, tmp_path), contents) is None

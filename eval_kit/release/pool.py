@@ -1,0 +1,55 @@
+"""What trainers' evaluators and MTEB search: a shift's test queries, in the passages that a small release embeds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.release.release import Release, TestSet
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The test sets of one shift and all that a search of them reads.
+
+    Attributes:
+        release: that holds them.
+        test_sets: in the release's order.
+        queries: ``query_id`` and ``text``, each query of the test sets once.
+        passages: ``passage_id`` and ``text``, all that the release embeds.
+        qrels: ``query_id``, ``passage_id`` and ``relevance`` of the queries.
+    """
+
+    release: Release
+    test_sets: Sequence[TestSet]
+    queries: pl.DataFrame
+    passages: pl.DataFrame
+    qrels: pl.DataFrame
+
+
+def pool(release: Release, shift: str) -> Pool:
+    """The pool of a shift.
+
+    Args:
+        release: with embedded passages: mini, lite, or rebuilt from another collection.
+        shift: of its test sets, such as ``topic``; see :attr:`eval_kit.release.TestSet.shift`.
+
+    Raises:
+        UserError: the release embeds no passages, or has no test set of the shift.
+    """
+    test_sets = release.test_sets_of(shift)
+    if "passages" not in release.configs:
+        raise UserError(
+            f"{release.folder}: embeds no passages; make a small release of it with: python -m builder lite "
+            f"{release.folder} --queries 100 --shift {shift} --passages 20000"
+        )
+    queries = pl.concat(release.queries(test_set.name) for test_set in test_sets)
+    judged = pl.concat(release.qrels(split) for split in dict.fromkeys(test_set.qrels for test_set in test_sets))
+    return Pool(
+        release=release,
+        test_sets=test_sets,
+        queries=queries.unique("query_id", maintain_order=True),
+        passages=release.table("passages", "passages"),
+        qrels=judged.join(queries, on="query_id", how="semi"),
+    )

@@ -1,0 +1,191 @@
+"""Evaluators for the trainers of sentence-transformers: what each part of a shift gains while a model trains.
+
+    from eval_kit.sentence_transformers import ShiftEvaluator
+    SentenceTransformerTrainer(..., evaluator=ShiftEvaluator("mini", "topic"))
+
+They take the library's four kinds of models: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder`` and
+``CrossEncoder``.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import batched
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+try:
+    import torch
+    from sentence_transformers import CrossEncoder, MultiVectorEncoder, SparseEncoder
+    from sentence_transformers.base.evaluation import BaseEvaluator
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}; pip install 'sentence-transformers>=6.2' brings it", name=error.name) from None
+
+from eval_kit.api import ReleaseSource
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse, per_query
+from eval_kit.release import open_release
+from eval_kit.release.pool import pool
+from eval_kit.runs.in_memory import Run, as_files
+from eval_kit.runs.reader import read_pieces
+from eval_kit.stats.losses import mean_estimate
+
+MEASURE = "RR@10"
+ENCODED_AT_ONCE = 4_096
+"""Passages whose vectors are in memory at once: half a GB of 30,522 float32 each."""
+CANDIDATES = 100
+"""Passages a query that a cross-encoder re-ranks."""
+
+type Scores = NDArray[np.float32]
+
+
+class PoolEvaluator(BaseEvaluator):
+    """RR@10 of groups of queries, all of them searched in the same few passages.
+
+    Bi-encoders, sparse and late-interaction models score every passage, by their own ``similarity``; cross-encoders
+    each query's candidates, by their raw scores. Equal scores are ranked by passage id, descending, as everywhere in
+    the kit; a score that is NaN ranks nowhere.
+
+    Calling it gives ``<group>_RR@10`` with the ends of its 95 % bootstrap interval over queries, ``<group>_RR@10_low``
+    and ``<group>_RR@10_high``.
+    """
+
+    def __init__(
+        self,
+        queries: Mapping[str, str],
+        passages: Mapping[str, Any],
+        qrels: pl.DataFrame,
+        groups: Mapping[str, Sequence[str]],
+        candidates: Mapping[str, Sequence[str]] | None = None,
+        batch_size: int = 32,
+    ) -> None:
+        """Keep what is searched.
+
+        Args:
+            queries: texts by id.
+            passages: by id, texts or whatever else the model reads.
+            qrels: ``query_id``, ``passage_id`` and ``relevance`` of the queries.
+            groups: ids of the queries, by name; the last is what trainers choose the best model by.
+            candidates: ids of passages by query, for cross-encoders.
+            batch_size: texts or pairs that are encoded together.
+        """
+        super().__init__()
+        self.primary_metric = f"{list(groups)[-1]}_{MEASURE}"
+        self._queries, self._groups, self._candidates, self._batch = queries, groups, candidates, batch_size
+        self._passages = dict(sorted(passages.items(), reverse=True))  # equal scores: the first column ranks first
+        self._rows = {query: row for row, query in enumerate(queries)}
+        self._columns = {passage: column for column, passage in enumerate(self._passages)}
+        self._judged = qrels.filter(
+            pl.col("query_id").is_in(list(self._rows)), pl.col("passage_id").is_in(list(self._columns))
+        )
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """The figures of a model; nothing is written to ``output_path``.
+
+        Raises:
+            UserError: a cross-encoder, and no candidates for it.
+        """
+        with torch.inference_mode():
+            scores = self._pairs(model) if isinstance(model, CrossEncoder) else self._all(model)
+        ranked = self._judged.with_columns(rank=pl.Series(self._ranks(scores), dtype=pl.UInt32))
+        metrics = {}
+        for name, ids in self._groups.items():
+            estimate = mean_estimate(per_query(parse(MEASURE), ranked, pl.Series(ids)).to_numpy())
+            ends = {"_low": estimate.low, "_high": estimate.high}
+            metrics[f"{name}_{MEASURE}"] = estimate.value
+            metrics |= {f"{name}_{MEASURE}{end}": value for end, value in ends.items() if value is not None}
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        return metrics
+
+    def _all(self, model: Any) -> Scores:
+        """The score of every query (row) and passage (column)."""
+        how: dict[str, Any] = {"batch_size": self._batch, "show_progress_bar": False}
+        if isinstance(model, SparseEncoder):
+            how["convert_to_sparse_tensor"] = False  # whole rows are multiplied many times faster than sparse ones
+        if not isinstance(model, MultiVectorEncoder):
+            how["convert_to_tensor"] = True
+        queries = model.encode_query(list(self._queries.values()), **how)
+        blocks = [
+            model.similarity(queries, model.encode_document(list(block), **how)).float().cpu()
+            for block in batched(self._passages.values(), ENCODED_AT_ONCE)
+        ]
+        return torch.cat(blocks, dim=1).numpy()
+
+    def _pairs(self, model: Any) -> Scores:
+        """The same of a cross-encoder: of each query's candidates, and -inf elsewhere."""
+        if self._candidates is None:
+            raise UserError("a cross-encoder re-ranks candidates: give the evaluator a run, such as BM25's")
+        pairs = [(query, passage) for query in self._queries for passage in self._candidates.get(query, ())]
+        texts = [(self._queries[query], self._passages[passage]) for query, passage in pairs]
+        scores = np.full((len(self._rows), len(self._columns)), -np.inf, np.float32)
+        rows, columns = [self._rows[query] for query, _ in pairs], [self._columns[passage] for _, passage in pairs]
+        scores[rows, columns] = model.predict(
+            texts, batch_size=self._batch, show_progress_bar=False, activation_fn=torch.nn.Identity()
+        )
+        return scores
+
+    def _ranks(self, scores: Scores) -> list[int | None]:
+        """The rank (from 1) of every judged passage, None for one without a score."""
+        ranks: list[int | None] = []
+        for query, passage in self._judged.select("query_id", "passage_id").iter_rows():
+            row, column = scores[self._rows[query]], self._columns[passage]
+            before = (row > row[column]).sum() + (row[:column] == row[column]).sum()
+            ranks.append(int(before) + 1 if row[column] > -np.inf else None)
+        return ranks
+
+
+class ShiftEvaluator(PoolEvaluator):
+    """RR@10 of each test set of a shift, and of all of them, on a release small enough to search while training.
+
+    Its figures are of *test* queries: look at them, choose models by a validation set, and say so if you did not.
+    """
+
+    def __init__(self, release: ReleaseSource, shift: str, candidates: Run | None = None, batch_size: int = 32) -> None:
+        """Read the release.
+
+        Args:
+            release: an open one, a folder or Hub id, with embedded passages: ``mini``, or a part of a release that
+                ``python -m builder lite`` made; None: the default release. Its digest fixes queries and passages, and
+                stands in the model card.
+            shift: such as ``topic``.
+            candidates: a run of the release, such as BM25's; a cross-encoder re-ranks the best 100 of it.
+            batch_size: texts or pairs that are encoded together.
+
+        Raises:
+            UserError: the release embeds no passages or has no such shift; a run that cannot be used.
+        """
+        searched = pool(open_release(release), shift)
+        groups = {test_set.name: test_set.queries.to_list() for test_set in searched.test_sets}
+        super().__init__(
+            queries=dict(searched.queries.iter_rows()),
+            passages=dict(searched.passages.iter_rows()),
+            qrels=searched.qrels,
+            groups={**groups, shift: searched.queries["query_id"].to_list()},
+            candidates=None if candidates is None else _best(candidates, searched.passages),
+            batch_size=batch_size,
+        )
+        self._config = {
+            "release": searched.release.digest,
+            "shift": shift,
+            "queries": searched.queries.height,
+            "passages": searched.passages.height,
+        }
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the model card says of the evaluation."""
+        return self._config
+
+
+def _best(run: Run, passages: pl.DataFrame) -> dict[str, list[str]]:
+    """By query the best passages of a run, of those that the release embeds."""
+    with as_files(run) as files:
+        [file] = files
+        lines = pl.concat(read_pieces(file)).join(passages, on="passage_id", how="semi")
+    if lines.is_empty():
+        raise UserError("the run of candidates holds none of the release's passages; is it of another release?")
+    ranked = lines.sort("score", "passage_id", descending=True)
+    best = ranked.group_by("query_id", maintain_order=True).head(CANDIDATES)
+    return dict(best.group_by("query_id", maintain_order=True).agg("passage_id").iter_rows())
