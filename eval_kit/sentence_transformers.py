@@ -70,7 +70,7 @@ class PoolEvaluator(BaseEvaluator):
             candidates: ids of passages by query, for cross-encoders.
             batch_size: texts or pairs that are encoded together.
         """
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.primary_metric = f"{list(groups)[-1]}_{MEASURE}"
         self._queries, self._groups, self._candidates, self._batch = queries, groups, candidates, batch_size
         self._passages = dict(sorted(passages.items(), reverse=True))  # equal scores: the first column ranks first
@@ -81,7 +81,7 @@ class PoolEvaluator(BaseEvaluator):
         )
 
     def __call__(
-        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
         """The figures of a model; nothing is written to ``output_path``.
 
@@ -91,12 +91,11 @@ class PoolEvaluator(BaseEvaluator):
         with torch.inference_mode():
             scores = self._pairs(model) if isinstance(model, CrossEncoder) else self._all(model)
         ranked = self._judged.with_columns(rank=pl.Series(self._ranks(scores), dtype=pl.UInt32))
-        metrics = {}
+        metrics: dict[str, float] = {}
         for name, ids in self._groups.items():
             estimate = mean_estimate(per_query(parse(MEASURE), ranked, pl.Series(ids)).to_numpy())
-            ends = {"_low": estimate.low, "_high": estimate.high}
-            metrics[f"{name}_{MEASURE}"] = estimate.value
-            metrics |= {f"{name}_{MEASURE}{end}": value for end, value in ends.items() if value is not None}
+            values = {"": estimate.value, "_low": estimate.low, "_high": estimate.high}
+            metrics |= {f"{name}_{MEASURE}{end}": value for end, value in values.items() if value is not None}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
         return metrics
 
