@@ -7,7 +7,6 @@ overlap``), ``bm25`` (Lucene, whose Java takes what it is allowed). Writes ``ben
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -52,9 +51,7 @@ def main() -> None:
     for row in measured:
         table.add_row(*(f"{value:,}" if not isinstance(value, str) else value for value in row.values()))
     Console().print(table)
-    given.out.write_text(
-        json.dumps({"load": os.getloadavg()[0], "stages": measured}, indent=1) + "\n", encoding="utf-8"
-    )
+    given.out.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
 
 def write(corpus: Path, documents: int) -> None:
