@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from builder import reports
+from builder import benchmarks, reports
 from builder.release import NAME, features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -22,6 +22,8 @@ AGAIN = "let 'python -m builder card {}' write it again"
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "dataset.md"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SAMPLE_LENGTH = 200
+TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark", "ir-datasets")
+"""By the last of them ir_datasets 2 finds the dataset on the Hub."""
 
 
 def render(folder: Path, manifest: Mapping[str, Any]) -> str:
@@ -57,12 +59,17 @@ def title(manifest: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path) -> None:
-    """Render the card of the release in ``folder`` again, in place.
+    """Render the card of the release in ``folder`` again, in place, with what other tools read beside it.
 
     Raises:
         UserError: not a release, a report that is not readable, or a folder that cannot be written.
     """
-    atomic.write_text(folder / CARD, render(folder, read_manifest(folder)))
+    manifest = read_manifest(folder)
+    try:
+        benchmarks.write(folder, manifest, title(manifest))
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    atomic.write_text(folder / CARD, render(folder, manifest))
 
 
 def card_data(manifest: Mapping[str, Any]) -> Any:
@@ -83,14 +90,15 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
         size_categories=[_size_category(sum(table["rows"] for table in manifest["tables"]))],
         source_datasets=["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
         task_categories=["text-retrieval"],
-        tags=["information-retrieval", "distribution-shift", *["ms-marco"] * ms_marco, "evaluation", "benchmark"],
+        tags=[*TAGS, *["ms-marco"] * ms_marco],
         configs=_config_entries(manifest),
         dataset_info=[_dataset_info(config, splits) for config, splits in configs.items()],
+        ir_datasets=benchmarks.block(manifest),
     )
 
 
 def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that the card is the one of this manifest and the reports beside it, to the letter.
+    """Check that the card and what other tools read are of this manifest and the reports beside it, to the letter.
 
     Raises:
         UserError: there is no card, its YAML is not valid, or it describes something else.
@@ -100,6 +108,7 @@ def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
         raise UserError(f"{path}: its configs are not those of the release; {AGAIN.format(folder)}")
     if path.read_text(encoding="utf-8") != render(folder, manifest):
         raise UserError(f"{path}: is not the card of the release and its reports; {AGAIN.format(folder)}")
+    benchmarks.check(folder, manifest, title(manifest))
 
 
 def check_version(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -7,8 +7,7 @@ finishes what was interrupted, or finds nothing to do.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from builder.release import NAME, files
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files import hub, strict_json
+from eval_kit.files.hub import UNCHANGED
 from eval_kit.release import MANIFEST, Release, open_release, read_manifest
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 HUB_FILES = {".gitattributes"}  # the Hub's own; neither ours to delete nor a difference
 
-UNCHANGED = "nothing was changed"
 COMMITTING = "main is as it was, or holds the whole release, and nothing is tagged; the same command again finishes"
 COMMITTED = "main holds the release, without the tag; the same command again finishes"
 
@@ -134,21 +133,22 @@ def _publish(
     from huggingface_hub import HfApi
 
     api = HfApi(library_name=NAME)
-    with _explained(repo_id, UNCHANGED):
+    with hub.explained(repo_id, UNCHANGED):
         if not dry_run:
-            _create(api, repo_id, private)
+            hub.check_may_write(repo_id)
+            api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True)
         plan = _plan(api, folder, repo_id, tag, private, dry_run, manifest)
     if plan.done:
         return plan
     if dry_run:
-        with _explained(repo_id, UNCHANGED):
+        with hub.explained(repo_id, UNCHANGED):
             return replace(plan, tables=_table_changes(folder, manifest, plan))
     started = time.monotonic()
     commit = str(plan.commit)
     if plan.changes:
-        with _explained(repo_id, COMMITTING):
+        with hub.explained(repo_id, COMMITTING):
             commit = _commit(api, folder, plan, manifest)
-    with _explained(repo_id, COMMITTED):
+    with hub.explained(repo_id, COMMITTED):
         if differing := compare(api, folder, repo_id, commit):
             raise UserError(
                 f"{repo_id}: what the Hub holds at commit {commit} is not what was sent ({_named(differing)}); "
@@ -197,18 +197,6 @@ def compare(api: "HfApi", folder: Path, repo_id: str, revision: str) -> Changes:
         changed=sorted(mismatch["path"] for mismatch in checksums.mismatches),
         removed=[path for path in checksums.missing_paths if path not in HUB_FILES],
     )
-
-
-def _create(api: "HfApi", repo_id: str, private: bool) -> None:
-    from huggingface_hub import get_token
-
-    if get_token() is None:
-        raise UserError(
-            f"{repo_id}: there is no token to publish with; log in with 'hf auth login', or set HF_TOKEN; {UNCHANGED}"
-        )
-    if repo_id.count("/") != 1:
-        raise UserError(f"{repo_id}: that is not the name of a dataset; it is written NAMESPACE/NAME")
-    api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True)
 
 
 def _plan(
@@ -315,15 +303,8 @@ def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Mapping[str
         *(CommitOperationAdd(path, folder / path) for path in plan.changes.uploads),
         *(CommitOperationDelete(path) for path in plan.changes.removed),
     ]
-    return api.create_commit(
-        plan.repo_id,
-        operations,
-        commit_message=f"Release {manifest['version']}",
-        commit_description=f"Content digest {manifest['digest']}.",
-        repo_type="dataset",
-        parent_commit=plan.commit,
-        num_threads=1,  # several threads do not always survive a server's restart
-    ).oid
+    message, description = f"Release {manifest['version']}", f"Content digest {manifest['digest']}."
+    return hub.commit(api, plan.repo_id, "dataset", operations, message, description, str(plan.commit))
 
 
 def _tag(api: "HfApi", folder: Path, plan: Publication, commit: str) -> None:
@@ -337,19 +318,6 @@ def _tag(api: "HfApi", folder: Path, plan: Publication, commit: str) -> None:
                 f"{plan.repo_id}: somebody else published other content as {plan.tag} meanwhile ({_named(differing)}); "
                 "give the release a new version"
             ) from error
-
-
-@contextmanager
-def _explained(repo_id: str, state: str) -> Iterator[None]:
-    """Turn what the Hub, the network or the disk did into one sentence, with the state that things are left in."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        if (why := hub.reason(error)) is None:
-            raise
-        raise UserError(f"{repo_id}: {why}; {state}") from error
 
 
 def _size(folder: Path, files: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from builder import benchmarks
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
@@ -185,7 +186,7 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
 
 
 def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """The names of all files of a release: manifest, card, tables, and whatever stands in ``reports/``; sorted.
+    """The names of all files of a release: manifest, card, tables, what other tools read, and ``reports/``; sorted.
 
     What a killed process left among them is removed first.
 
@@ -194,7 +195,7 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """
     for written in (folder, folder / "reports"):
         atomic.clear_abandoned(written)
-    own = {"README.md", MANIFEST, *(table["path"] for table in manifest["tables"])}
+    own = {"README.md", MANIFEST, *(table["path"] for table in manifest["tables"]), *benchmarks.paths(manifest)}
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     strangers = [name for name in names if name not in own and (not name.startswith("reports/") or "/." in name)]
     if strangers:
@@ -254,9 +255,10 @@ def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
 
 
 def _describe_itself(folder: Path, manifest: Mapping[str, Any]) -> None:
-    from builder.card import render
+    from builder.card import render, title
 
     validate("release", manifest)
+    benchmarks.write(folder, manifest, title(manifest))
     (folder / "README.md").write_text(render(folder, manifest), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

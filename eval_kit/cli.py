@@ -405,6 +405,31 @@ def leaderboard(
     typer.echo(str(out))
 
 
+@app.command(name="publish-result")
+def publish_result(
+    results: Annotated[Path, typer.Argument(metavar="FILE", help="Results of protocol --json or of score --json.")],
+    repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/MODEL", help="The model repository on the Hub.")],
+    dataset: Annotated[str, typer.Option(metavar="ORG/NAME", help="The release's dataset on the Hub.")],
+    system: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The system, or of scores the run, where there are several.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(metavar="URL", help="A page about the results.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the file.")] = False,
+) -> None:
+    """Put results into a model repository on the Hub. Its page and the dataset's leaderboard show them."""
+    from eval_kit.exchange import hub_results
+
+    read = hub_results.read(results, system)
+    publication = hub_results.publish(read, repo_id, dataset, source, dry_run)
+    what = f"{len(read.values)} results of {read.system} on {dataset} v{read.version}"
+    if publication.done:
+        typer.echo(f"{repo_id}: {what} are published already; nothing to do")
+    elif dry_run:
+        typer.echo(f"{repo_id}: would write {hub_results.FILE}: {what}\n{publication.text}", nl=False)
+    else:
+        typer.echo(f"{repo_id}: published {what} at commit {publication.commit}")
+
+
 @app.command()
 def align(
     scores: Annotated[

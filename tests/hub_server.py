@@ -214,25 +214,26 @@ def _reset(connection: socket.socket) -> None:
 
 
 ID = r"(?P<id>[^/]+/[^/]+)"
+OF = rf"/api/(?:datasets|models)/{ID}"
 ROUTES = [
     (step, method, re.compile(pattern))
     for step, method, pattern in (
         ("create", "POST", r"/api/repos/create"),
         ("validate_yaml", "POST", r"/api/validate-yaml"),
-        ("refs", "GET", rf"/api/datasets/{ID}/refs"),
-        ("tree", "GET", rf"/api/datasets/{ID}/tree/(?P<rev>[^/]+)(?:/(?P<path>.+))?"),
-        ("paths_info", "POST", rf"/api/datasets/{ID}/paths-info/(?P<rev>[^/]+)"),
-        ("preupload", "POST", rf"/api/datasets/{ID}/preupload/(?P<rev>[^/]+)"),
-        ("commit", "POST", rf"/api/datasets/{ID}/commit/(?P<rev>[^/]+)"),
-        ("tag", "POST", rf"/api/datasets/{ID}/tag/(?P<rev>[^/]+)"),
-        ("xet_token", "GET", rf"/api/datasets/{ID}/xet-write-token/(?P<rev>[^/]+)"),
-        ("xet_read_token", "GET", rf"/api/datasets/{ID}/xet-read-token/(?P<rev>[^/]+)"),
-        ("info", "GET", rf"/api/datasets/{ID}(?:/revision/(?P<rev>[^/]+))?"),
-        ("lfs_batch", "POST", rf"/datasets/{ID}\.git/info/lfs/objects/batch"),
+        ("refs", "GET", rf"{OF}/refs"),
+        ("tree", "GET", rf"{OF}/tree/(?P<rev>[^/]+)(?:/(?P<path>.+))?"),
+        ("paths_info", "POST", rf"{OF}/paths-info/(?P<rev>[^/]+)"),
+        ("preupload", "POST", rf"{OF}/preupload/(?P<rev>[^/]+)"),
+        ("commit", "POST", rf"{OF}/commit/(?P<rev>[^/]+)"),
+        ("tag", "POST", rf"{OF}/tag/(?P<rev>[^/]+)"),
+        ("xet_token", "GET", rf"{OF}/xet-write-token/(?P<rev>[^/]+)"),
+        ("xet_read_token", "GET", rf"{OF}/xet-read-token/(?P<rev>[^/]+)"),
+        ("info", "GET", rf"{OF}(?:/revision/(?P<rev>[^/]+))?"),
+        ("lfs_batch", "POST", rf"(?:/datasets)?/{ID}\.git/info/lfs/objects/batch"),
         ("put", "PUT", r"/lfs/(?P<oid>[0-9a-f]{64})"),
         ("part", "PUT", r"/lfs/(?P<oid>[0-9a-f]{64})/(?P<number>\d+)"),
         ("complete", "POST", r"/lfs/(?P<oid>[0-9a-f]{64})/complete"),
-        ("resolve", "GET", rf"/datasets/{ID}/resolve/(?P<rev>[^/]+)/(?P<path>.+)"),
+        ("resolve", "GET", rf"(?:/datasets)?/{ID}/resolve/(?P<rev>[^/]+)/(?P<path>.+)"),
         ("xorb", "POST", r"/cas/v1/xorbs/default/(?P<hash>[0-9a-f]{64})"),
         ("shard", "POST", r"/cas/(?:v1/)?shards"),
         ("reconstruction", "GET", r"/cas/v1/reconstructions/(?P<hash>[0-9a-f]{64})"),

@@ -1,15 +1,18 @@
-"""The Hugging Face Hub: how long it is waited for, and what went wrong with it, in words that say what to do."""
+"""The Hugging Face Hub: how long it is waited for, the one way of committing, and what went wrong, in plain words."""
 
 import errno
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from eval_kit.errors import UserError
 
 if TYPE_CHECKING:
     import httpx2
+    from huggingface_hub import HfApi
 
 SILENCES = 3
 """A Hub that answers no question for so many times the wait for one answer is asked no more."""
@@ -17,15 +20,17 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 MARKS_OF_A_FULL_DISK = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
 XET_STATUS = re.compile(r"HTTP status \w+ error \((\d{3})")
 XET_BREAKS = ("error sending request", "error decoding response body", "request or response body error")
-HIDDEN = "the Hub shows no such dataset without a valid token; log in with 'hf auth login', and check the name"
+HIDDEN = "the Hub shows no such repository without a valid token; log in with 'hf auth login', and check the name"
 UNREADABLE = "the Hub's answer is not readable; try again later"
 BROKEN = "the connection to the Hub broke; check the network and try again"
+NOT_A_NAME = "that is not the name of a repository; it is written NAMESPACE/NAME"
+UNCHANGED = "nothing was changed"
 REFUSALS = {
     401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
-    403: "the token may not do that; get access from its owner, or name a dataset of your own",
-    404: "there is no such dataset, or the token may not see it; check the name and the token",
+    403: "the token may not do that; get access from its owner, or name a repository of your own",
+    404: "there is no such repository, or the token may not see it; check the name and the token",
     409: "the Hub reports a conflict with another change; wait until that is done and try again",
-    412: "somebody else changed the dataset meanwhile; look at what changed and try again",
+    412: "somebody else changed the repository meanwhile; look at what changed and try again",
     429: "too many requests; wait some minutes and try again",
 }
 
@@ -68,6 +73,50 @@ def patience(seconds: float | None = None) -> Iterator[None]:
     finally:
         session.event_hooks = before
         logging.set_verbosity(verbosity)
+
+
+def check_may_write(repo_id: str) -> None:
+    """Check what can be checked without the Hub: that there is a token, and that the name is one.
+
+    Raises:
+        UserError: there is none, or it is not.
+    """
+    from huggingface_hub import get_token
+
+    if get_token() is None:
+        raise UserError(
+            f"{repo_id}: there is no token to publish with; log in with 'hf auth login', or set HF_TOKEN; {UNCHANGED}"
+        )
+    if repo_id.count("/") != 1:
+        raise UserError(f"{repo_id}: {NOT_A_NAME}")
+
+
+def commit(
+    api: "HfApi", repo_id: str, repo_type: str, operations: Sequence[Any], message: str, description: str, parent: str
+) -> str:
+    """Make all changes in one commit on top of ``parent``, or none if main has moved on; returns the commit's id."""
+    return api.create_commit(
+        repo_id,
+        list(operations),
+        commit_message=message,
+        commit_description=description,
+        repo_type=repo_type,
+        parent_commit=parent,
+        num_threads=1,  # several threads do not always survive a server's restart
+    ).oid
+
+
+@contextmanager
+def explained(repo_id: str, state: str) -> Iterator[None]:
+    """Turn what the Hub, the network or the disk did into one sentence, with the state that things are left in."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if (why := reason(error)) is None:
+            raise
+        raise UserError(f"{repo_id}: {why}; {state}") from error
 
 
 def reason(error: BaseException) -> str | None:
@@ -122,7 +171,7 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set; unset it and try again"
     if isinstance(error, HFValidationError):
-        return "that is not the name of a dataset; it is written NAMESPACE/NAME"
+        return NOT_A_NAME
     if isinstance(error, LocalEntryNotFoundError):
         why = reason(error.__cause__) if error.__cause__ else None
         return why or "it is not whole in the local cache, and the Hub cannot be reached; try again with a network"

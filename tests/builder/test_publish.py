@@ -266,7 +266,7 @@ def test_round_trip(transfer: str, hub: Hub, tmp_path: Path, build: Callable[[Dr
 # Every fault: the transfer, the step, what happens there, which words the sentence must have (none: the client
 # gets over it by itself). A publish of 1.1.0 over 1.0.0 meets it; then it is gone and the same command runs again.
 BROKE, REFUSED, FAILED = "the connection to the Hub broke", "cannot be reached", "the Hub failed (HTTP 500)"
-TOKEN_REFUSED, FORBIDDEN, NOT_THERE = "log in with 'hf auth login'", "the token may not do that", "no such dataset"
+TOKEN_REFUSED, FORBIDDEN, NOT_THERE = "log in with 'hf auth login'", "the token may not do that", "no such repository"
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,7 @@ def test_two_publishers_at_once(hub: Hub, tmp_path: Path, first: Path) -> None:
     repository = hub.repositories[REPOSITORY]
     assert {one.returncode for one in results} <= {0, 2} and 0 in {one.returncode for one in results}
     for one in results:
-        assert one.returncode == 0 or "somebody else changed the dataset meanwhile" in user_error(one)
+        assert one.returncode == 0 or "somebody else changed the repository meanwhile" in user_error(one)
     assert len(repository.commits) == 2
     assert tree(repository.commits[repository.tags["v1.0.0"]].tree) == content(first)
     assert "nothing to do" in publish(hub, tmp_path / "d", first).stdout
@@ -417,7 +417,7 @@ def test_a_head_that_moves_meanwhile(hub: Hub, home: Path, first: Path) -> None:
 
     edit(hub)
     hub.fault("commit", edit, times=1)
-    assert "somebody else changed the dataset meanwhile" in user_error(publish(hub, home, first))
+    assert "somebody else changed the repository meanwhile" in user_error(publish(hub, home, first))
     repository = hub.repositories[REPOSITORY]
     assert tree(repository.commits[repository.head].tree) == readme and not repository.tags
     assert publish(hub, home, first).returncode == 0

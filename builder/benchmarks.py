@@ -1,0 +1,112 @@
+"""What other tools read from a release beside its tables: benchmarks for ir_datasets 2, and tasks for the Hub.
+
+ir_datasets 2 finds benchmarks in a block of the dataset card. A table of it is a whole split or file, so each test set
+has two files of its own below ``benchmarks/``. The Hub's benchmark datasets list their tasks in ``eval.yaml``.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.exchange import hub_results
+from eval_kit.measures.definitions import known_elsewhere
+from eval_kit.release import Release
+
+FOLDER = "benchmarks"
+EVAL = "eval.yaml"
+KINDS = ("queries", "qrels")
+BORROWED = {"msmarco-passage": "irds:msmarco-passage"}
+"""What ir_datasets 2 calls the passages of an ir_datasets collection."""
+FRAMEWORK = "mteb"
+"""The Hub knows a list of frameworks; this is the one of it that scores retrieval."""
+
+
+def paths(manifest: Mapping[str, Any]) -> list[str]:
+    """The files that :func:`write` makes."""
+    return [EVAL, *(_path(entry["name"], kind) for entry in manifest["test_sets"] for kind in KINDS)]
+
+
+def block(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The card's ``ir_datasets`` block: a benchmark for each test set, by the test set's name."""
+    tables: dict[str, dict[str, Any]] = {}
+    benchmarks = {}
+    docs = {}
+    if manifest["collection"] in BORROWED:
+        docs = {"docs": BORROWED[manifest["collection"]]}
+    elif any(table["config"] == "passages" for table in manifest["tables"]):
+        docs = {"docs": "passages"}
+        columns = {"passage_id": "doc_id"}
+        tables["passages"] = {"entity": "docs", "config": "passages", "split": "passages", "column_map": columns}
+    for entry in manifest["test_sets"]:
+        name = entry["name"]
+        tables |= {f"{name}.{kind}": {"entity": kind, "file": _path(name, kind)} for kind in KINDS}
+        own = {kind: f"{name}.{kind}" for kind in KINDS}
+        benchmarks[name] = {**docs, **own, "metrics": known_elsewhere(entry["measures"])}
+    return {"tables": tables, "benchmarks": benchmarks}
+
+
+def write(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
+    """Write the files of the release in ``folder``, in place, where they are not there already.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    release = Release(folder, manifest)
+    for path, frame in _frames(release):
+        if not _holds(folder / path, frame):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            frame.write_parquet(folder / path, compression="zstd")
+    (folder / EVAL).write_text(_eval_yaml(release, title), encoding="utf-8")
+
+
+def check(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
+    """Check that the files are those of this manifest.
+
+    Raises:
+        UserError: the first that is not.
+    """
+    release = Release(folder, manifest)
+    wrong = next((path for path, frame in _frames(release) if not _holds(folder / path, frame)), None)
+    try:
+        if (folder / EVAL).read_text(encoding="utf-8") != _eval_yaml(release, title):
+            wrong = EVAL
+    except OSError:
+        wrong = EVAL
+    if wrong:
+        raise UserError(
+            f"{folder / wrong}: is not that of the release; let 'python -m builder card {folder}' write it again"
+        )
+
+
+def _frames(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
+    for name, test_set in release.test_sets.items():
+        queries = release.queries(name)
+        yield _path(name, "queries"), queries
+        judged = release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(queries["query_id"].implode()))
+        yield _path(name, "qrels"), judged.rename({"passage_id": "doc_id"})
+
+
+def _path(test_set: str, kind: str) -> str:
+    return f"{FOLDER}/{test_set}/{kind}.parquet"
+
+
+def _holds(path: Path, frame: pl.DataFrame) -> bool:
+    try:
+        return pl.read_parquet(path, hive_partitioning=False).equals(frame)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+
+
+def _eval_yaml(release: Release, title: str) -> str:
+    import yaml
+
+    description = (
+        "What a retrieval model loses on queries that its training lacks, by topic, wh-word, length and distance. "
+        "Out: models that never saw the like of the query; Rel Loss: (In - Out) / In, the lower the better."
+    )
+    tasks = hub_results.tasks(release)
+    document = {"name": title, "description": description, "evaluation_framework": FRAMEWORK, "tasks": tasks}
+    return yaml.safe_dump(document, sort_keys=False, width=1_000)

@@ -1,0 +1,227 @@
+"""A model's results as the Hugging Face Hub shows them: values for the tasks of a benchmark dataset.
+
+The dataset's ``eval.yaml`` names the tasks; ``.eval_results/*.yaml`` of a model repository holds the values
+(huggingface.co/docs/hub/eval-results). Our tasks are Out and Rel Loss of each shift, which ``eval_kit protocol`` gives,
+and each test set of a shift, which ``eval_kit score`` gives: never one number over all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.files import hub, strict_json
+from eval_kit.files.hub import UNCHANGED
+from eval_kit.protocols.in_out import main_measure
+from eval_kit.release import MANIFEST, Release
+from eval_kit.shifts import BENCHMARKS, CLUSTERED, SHIFTS
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+FILE = ".eval_results/ms-marco-shift.yaml"
+FIGURES = {"out": "Out", "rel_loss": "Rel Loss"}
+TIMEOUT_SECONDS = 120.0
+COMMITTING = "main is as it was, or holds the results; the same command again finishes"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The value of one task, and what to know about it."""
+
+    task: str
+    value: float
+    notes: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """What is published of a system.
+
+    Attributes:
+        system: its name, or its run's.
+        version: of the release that was scored on.
+        digest: of its content.
+        values: one a task.
+    """
+
+    system: str
+    version: str
+    digest: str
+    values: Sequence[Result]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The file as it is or would be, and the commit that holds it (None: it is not written)."""
+
+    text: str
+    commit: str | None
+    done: bool
+
+
+def task(name: str) -> str:
+    """The id of a task: ``topic_rel_loss``, ``topic_c0``."""
+    return name.replace(".", "_")
+
+
+def tasks(release: Release) -> list[dict[str, str]]:
+    """The tasks of a release as ``eval.yaml`` lists them: ``id``, and the ``config`` and ``split`` of their queries."""
+    listed = {}
+    for shift in SHIFTS.values():
+        if shift.name not in release.configs or not (tables := shift.test_tables(release)):
+            continue
+        for figure in FIGURES:
+            listed[task(f"{shift.name}.{figure}")] = tables[0]
+    names = {name for shift in SHIFTS.values() if shift.name in release.configs for name in shift.test_sets(release)}
+    for entry in release.manifest["test_sets"]:
+        if entry["name"] in names:
+            listed[task(entry["name"])] = (entry["config"], entry["split"])
+    return [{"id": id, "config": config, "split": split} for id, (config, split) in listed.items()]
+
+
+def read(path: Path, system: str | None = None) -> Results:
+    """The results in a file of ``eval_kit protocol --json`` or ``eval_kit score --json``.
+
+    Args:
+        path: the file.
+        system: of the protocol's systems, or of the scored runs; the only one, if not given.
+
+    Raises:
+        UserError: not such a file, or which systems there are.
+    """
+    document = strict_json.read(path)
+    try:
+        rows = _of_protocols(document) if "protocols" in document else _of_scores(document)
+        by_system: dict[str, list[Result]] = {}
+        for name, result in rows:
+            by_system.setdefault(name, []).append(result)
+        release = document["provenance"]["release"]
+        version, digest = str(release["version"]), str(release["digest"])
+    except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+        raise UserError(f"{path}: is not as eval_kit protocol --json or eval_kit score --json writes it") from None
+    chosen = system or (next(iter(by_system)) if len(by_system) == 1 else None)
+    if chosen not in by_system:
+        names = ", ".join(by_system) or "none"
+        raise UserError(f"{path}: name one of its systems by --system; there are {names}")
+    return Results(chosen, version, digest, by_system[chosen])
+
+
+def _of_protocols(document: Any) -> Iterator[tuple[str, Result]]:
+    """For each system and shift the plain means over its parts, by the shift's main measure."""
+    for shift, rows in document["protocols"].items():
+        frame = pl.DataFrame(rows, infer_schema_length=None)
+        measure = main_measure(frame)
+        of_measure = frame.filter(pl.col("measure") == measure)
+        for (system,), parts in of_measure.group_by("system", maintain_order=True):
+            trained_on = ", ".join(parts["trained_on"].unique().sort())
+            for figure, words in FIGURES.items():
+                values = parts[figure].drop_nulls().to_list()
+                notes = f"{words} of {measure}, mean of {parts.height} parts; trained on the test queries: {trained_on}"
+                if len(values) == parts.height:
+                    yield str(system), Result(task(f"{shift}.{figure}"), sum(values) / len(values), notes)
+
+
+def _of_scores(document: Any) -> Iterator[tuple[str, Result]]:
+    """For each run and test set of a shift the first measure."""
+    seen = set()
+    for figure in document["measures"]:
+        run, test_set = figure["run"], figure["test_set"]
+        of_shift = test_set in BENCHMARKS or test_set.partition(".")[0] in CLUSTERED
+        if of_shift and (run, test_set) not in seen:
+            seen.add((run, test_set))
+            notes = f"{figure['measure']} of {figure['queries']} queries; trained on them: {figure['trained_on']}"
+            yield str(run), Result(task(test_set), float(figure["value"]), notes)
+
+
+def publish(
+    results: Results, repo_id: str, dataset: str, source: str | None = None, dry_run: bool = False
+) -> Publication:
+    """Put results into a model repository, in the place of earlier values of the same tasks.
+
+    Args:
+        results: from :func:`read`.
+        repo_id: the model repository, ``namespace/name``; it exists.
+        dataset: the release's, on the Hub.
+        source: a page about the results.
+        dry_run: change nothing.
+
+    Raises:
+        UserError: why not; the dataset's version has other content than the release that was scored on.
+    """
+    with hub.patience(TIMEOUT_SECONDS):
+        return _publish(results, repo_id, dataset, source, dry_run)
+
+
+def _publish(results: Results, repo_id: str, dataset: str, source: str | None, dry_run: bool) -> Publication:
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    api = HfApi(library_name="ms-marco-shift")
+    with hub.explained(dataset, UNCHANGED):
+        revision = _commit_of(api, dataset, results)
+    with hub.explained(repo_id, UNCHANGED):
+        if not dry_run:
+            hub.check_may_write(repo_id)
+        head = str(api.model_info(repo_id).sha)
+        before = _file(api, repo_id, head)
+    text = _text(results, before, dataset, revision, source)
+    if text == before or dry_run:
+        return Publication(text, head if text == before else None, done=text == before)
+    operations = [CommitOperationAdd(FILE, text.encode())]
+    message, description = f"Results on {dataset} v{results.version}", f"Of {results.system}."
+    with hub.explained(repo_id, COMMITTING):
+        return Publication(text, hub.commit(api, repo_id, "model", operations, message, description, head), done=False)
+
+
+def _commit_of(api: "HfApi", dataset: str, results: Results) -> str:
+    """The commit of the version that was scored on."""
+    tag = f"v{results.version}"
+    commit = str(api.dataset_info(dataset, revision=tag).sha)
+    manifest = Path(api.hf_hub_download(dataset, MANIFEST, repo_type="dataset", revision=commit))
+    if strict_json.read(manifest).get("digest") != results.digest:
+        raise UserError(f"{dataset}: {tag} has other content than the release that was scored; {UNCHANGED}")
+    return commit
+
+
+def _file(api: "HfApi", repo_id: str, commit: str) -> str:
+    """The file as it is; empty where there is none."""
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    try:
+        return Path(api.hf_hub_download(repo_id, FILE, revision=commit)).read_text(encoding="utf-8")
+    except RemoteEntryNotFoundError:
+        return ""
+
+
+def _text(results: Results, before: str, dataset: str, revision: str, source: str | None) -> str:
+    """The new values, and those of other tasks that stand in the file, by dataset and task."""
+    import yaml
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    new = [
+        EvalResultEntry(
+            dataset, result.task, result.value, dataset_revision=revision, source_url=source, notes=result.notes
+        )
+        for result in results.values
+    ]
+    entries = {_key(entry): entry for entry in _parsed(before)}
+    entries |= {_key(entry): entry for entry in eval_result_entries_to_yaml(new)}
+    ordered = [entries[key] for key in sorted(entries)]
+    return yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=1_000)
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
+    import yaml
+
+    try:
+        entries: list[dict[str, Any]] = yaml.safe_load(text) or []
+        return [entry for entry in entries if _key(entry)]
+    except (yaml.YAMLError, TypeError, KeyError):
+        raise UserError(f"{FILE}: what stands there is not a list of results; {UNCHANGED}") from None
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[str, str]:
+    return str(entry["dataset"]["id"]), str(entry["dataset"]["task_id"])
