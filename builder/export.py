@@ -78,11 +78,11 @@ def export(
         raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
     corpus: Path | None = None
     folders = {out / exported.name: exported for exported in _chosen(release, test_sets, training_sets)}
-    for folder in folders:
-        _refuse_to_replace(folder, FORMATS[format])
     try:
         out.mkdir(parents=True, exist_ok=True)
         with FileLock(out / ".lock"), ExitStack() as stack:
+            for folder in folders:
+                _refuse_to_replace(folder, FORMATS[format])
             for folder, exported in folders.items():
                 staging = stack.enter_context(atomic.folder(folder))
                 judged = _judged(release, exported)
