@@ -70,6 +70,7 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
     with atomic.lock(out):
         if out.exists():
             raise UserError(f"{out}: is there already; remove it to generate again")
+        work.mkdir(exist_ok=True)
         documents = counted(_drawn(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages")
         shards = [
             _shard(work / f"{number:06d}.json", shard, generator, [seed, number])
