@@ -4,6 +4,7 @@ PYTHON ?= python3
 UV_VERSION := 0.13.9
 BIN := .venv/bin
 UV := .bootstrap/bin/uv
+TOOL := $(UV) tool run --quiet --python "$(PYTHON)"
 READY := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 EXTRAS := --extra builder --extra baselines --extra docs --extra dev
@@ -34,7 +35,7 @@ BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock clean
+.PHONY: help demo test test-slow fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -126,6 +127,18 @@ gpu-check: $(READY)  ## what one GPU takes for each part of the paper's grid, on
 
 lock: $(UV)  ## compile requirements.lock again
 	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock
+
+dist: $(UV)  ## the packages for PyPI in dist/, with all that can be checked of a code release (docs/packages.md)
+	@version="$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' eval_kit/__init__.py)"; \
+		grep -qx "version: $$version" CITATION.cff || { echo "make dist: CITATION.cff is not of version $$version" >&2; exit 2; }; \
+		grep -qxF "### Code $$version" CHANGELOG.md || { echo "make dist: CHANGELOG.md has no section '### Code $$version'" >&2; exit 2; }
+	@rm -f dist/ms_marco_shift-*
+	@$(UV) build --quiet --python "$(PYTHON)" --out-dir dist
+	@$(TOOL) twine@7.0.0 check --strict dist/ms_marco_shift-*
+	@$(TOOL) cffconvert@2.0.0 --validate
+	@$(TOOL) check-jsonschema@0.39.0 --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(TOOL) zizmor@1.32.0 --offline --quiet .github/workflows
+	@wc -c dist/ms_marco_shift-*
 
 clean:  ## remove what make made (not the caches)
 	rm -rf .venv .bootstrap .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo runs .*.lock *.egg-info

@@ -330,7 +330,7 @@ def variations(
 
 @app.command()
 def validate(
-    submission: Annotated[Path, typer.Argument(help="A folder with submission.json and its runs.")],
+    submission: Annotated[Path, typer.Argument(help="A folder with submission.json or ir-metadata.yml, and its runs.")],
     release: Release = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
     allow_missing: AllowMissing = False,

@@ -2,17 +2,21 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.exchange.submission import DOCUMENT, Submission, open_submission
+from eval_kit.exchange.submission import DOCUMENT, Submission, document_of, open_submission
 from eval_kit.measures.score import score
 from eval_kit.pages.leaderboard import Entry
+from eval_kit.pages.report_data import paired
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables.table import significance
 
 
 def entries(
@@ -24,7 +28,7 @@ def entries(
     """Score every submission of a folder.
 
     Args:
-        folder: holds submissions, each a folder with ``submission.json``.
+        folder: holds submissions, each a folder with ``submission.json`` or ``ir-metadata.yml``.
         release: that all of them must have been made for.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
@@ -37,7 +41,7 @@ def entries(
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
-    paths = sorted(path for path in folder.iterdir() if (path / DOCUMENT).is_file())
+    paths = sorted(path for path in folder.iterdir() if (path / document_of(path)).is_file())
     if not paths:
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
     board: list[Entry] = []
@@ -60,35 +64,52 @@ def _entries(
     def declared(run: Path) -> list[str]:
         return submission.training_data
 
-    def entry(shift: str, test_set: str, measure: str, trained_on: str, figure: str, *values: float | None) -> Entry:
-        value, low, high = values
-        assert value is not None
-        return Entry(
-            system=submission.system,
-            team=str(submission.document["team"]),
-            architecture=str(submission.document["architecture"]),
-            shift=shift,
-            test_set=test_set,
-            measure=measure,
-            figure=figure,
-            value=value,
-            low=low,
-            high=high,
-            release_digest=release.digest,
-            release_version=release.version,
-            trained_on=trained_on,
-            source=source,
-        )
-
+    entry = partial(
+        Entry,
+        system=submission.system,
+        team=str(submission.document["team"]),
+        architecture=str(submission.document["architecture"]),
+        release_digest=release.digest,
+        release_version=release.version,
+        source=source,
+        document=submission.document,
+    )
     if grid:
-        results_of = protocols(grid, release, allow_missing=allow_missing, on_run=on_run, declared=declared).results
-        for shift, results in results_of.items():
-            for row in results.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
-                for figure in ("avg_in", "out", "rel_loss"):
-                    values = (row[figure], row[f"{figure}_low"], row[f"{figure}_high"])
-                    yield entry(shift, f"{shift}.{row['cluster']}", row["measure"], row["trained_on"], figure, *values)
+        results = protocols(grid, release, allow_missing=allow_missing, on_run=on_run, declared=declared)
+        for shift, of_shift in results.results.items():
+            outs = _outs(results.values, shift, release)
+            for row in of_shift.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
+                of_row = partial(
+                    entry,
+                    shift=shift,
+                    test_set=f"{shift}.{row['cluster']}",
+                    measure=row["measure"],
+                    trained_on=row["trained_on"],
+                    seeds=row["seeds"],
+                )
+                more: dict[str, dict[str, Any]] = {
+                    "avg_in": {},
+                    "out": {"per_query": outs[row["cluster"], row["measure"]]},
+                    "rel_loss": {"significance": significance(row)},
+                }
+                for figure in more:
+                    low, high = row[f"{figure}_low"], row[f"{figure}_high"]
+                    yield of_row(figure=figure, value=row[figure], low=low, high=high, **more[figure])
     if single:
-        test_sets = release.test_sets
         for scored in score(single, release, allow_missing, on_run, declared=declared).figures:
-            about = (test_sets[scored.test_set].shift, scored.test_set, scored.measure, scored.trained_on)
-            yield entry(*about, "value", scored.value, None, None)
+            yield entry(
+                shift=release.test_sets[scored.test_set].shift,
+                test_set=scored.test_set,
+                measure=scored.measure,
+                figure="value",
+                value=scored.value,
+                trained_on=scored.trained_on,
+                per_query=scored.per_query,
+            )
+
+
+def _outs(values: pl.DataFrame, shift: str, release: Release) -> dict[tuple[str, str], pl.DataFrame]:
+    """Out of each query, the seeds' mean, by cluster and measure."""
+    keys = ["part", "measure", "query_id"]
+    outs = paired(values, shift, release).group_by(keys, maintain_order=True).agg(value=pl.col("out").mean())
+    return {(str(part), str(measure)): group for (part, measure), group in outs.group_by("part", "measure")}

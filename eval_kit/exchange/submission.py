@@ -1,9 +1,10 @@
-"""Submissions: a folder of runs, with a ``submission.json`` that says what stands behind them.
+"""Submissions: a folder of runs, with a ``submission.json`` or ``ir-metadata.yml`` that says what stands behind them.
 
 :func:`validate` lists all that is wrong at once. What is in a submission comes from strangers: see
 :mod:`eval_kit.exchange.safety` for what keeps it inside its folder.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError, printable
+from eval_kit.exchange import ir_metadata
 from eval_kit.exchange.safety import folder_faults, leads_outside, leaves
 from eval_kit.files import strict_json
 from eval_kit.files.opening import is_file
@@ -65,20 +67,24 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
         release: the one that the runs were made for.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
 
+    Warns:
+        UserWarning: what an ``ir-metadata.yml`` does not say.
+
     Raises:
         UserError: there is no such folder.
     """
     _require_folder(folder)
     faults = folder_faults(folder)
-    document, more = _read(folder)
+    name = document_of(folder)
+    document, more = _read(folder, name, release)
     faults += more
     if document is None:
         return faults
-    listed, more = _listed(folder, document)
+    listed, more = _listed(folder, document, name)
     faults += (
         more
         + _release_faults(document, release)
-        + _unlisted(folder, document)
+        + (_unlisted(folder, document) if name == DOCUMENT else [])
         + _grid_faults([cell for cell in listed.values() if cell], release)
     )
     for run, cell in listed.items():
@@ -86,8 +92,17 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
     return faults
 
 
+def document_of(folder: Path) -> str:
+    """The document that makes a folder a submission: its own, beside which ``ir-metadata.yml`` may lie, or that one."""
+    described = is_file(folder / ir_metadata.DOCUMENT) and not is_file(folder / DOCUMENT)
+    return ir_metadata.DOCUMENT if described else DOCUMENT
+
+
 def open_submission(folder: Path, release: Release) -> Submission:
     """A submission to work with. The runs themselves are not read; whoever scores them finds their faults.
+
+    Warns:
+        UserWarning: what an ``ir-metadata.yml`` does not say.
 
     Raises:
         UserError: not safe to open, or a faulty document; with the first faults and how many more there are.
@@ -95,10 +110,11 @@ def open_submission(folder: Path, release: Release) -> Submission:
     _require_folder(folder)
     listed: dict[Path, Cell | None] = {}
     document, faults = None, folder_faults(folder)
+    name = document_of(folder)
     if not faults:
-        document, faults = _read(folder)
+        document, faults = _read(folder, name, release)
     if document is not None and not faults:
-        listed, faults = _listed(folder, document)
+        listed, faults = _listed(folder, document, name)
         faults += _release_faults(document, release)
         faults += _grid_faults([cell for cell in listed.values() if cell], release)
     if document is None or faults:
@@ -113,22 +129,28 @@ def _require_folder(folder: Path) -> None:
         raise UserError(f"{folder}: {what}")
 
 
-def _read(folder: Path) -> tuple[Any, list[str]]:
+def _read(folder: Path, name: str, release: Release) -> tuple[Any, list[str]]:
     """The document, with all that its schema finds wrong; None where it cannot be read at all."""
-    path = folder / DOCUMENT
+    path = folder / name
     if not is_file(path) or leads_outside(path, folder):
-        return None, [f"there is no {DOCUMENT}"]
+        return None, [f"there is no {name}"]
     try:
-        document = strict_json.read(path, LARGEST_DOCUMENT)
+        if name == ir_metadata.DOCUMENT:
+            document, lacking = ir_metadata.read(folder, release, LARGEST_DOCUMENT)
+            if lacking:
+                return None, lacking
+            warnings.warn(f"{path} {ir_metadata.GAPS}", stacklevel=3)
+        else:
+            document = strict_json.read(path, LARGEST_DOCUMENT)
     except UserError as error:
         return None, [str(error).replace(f"{folder}/", "")]
     faults = faults_of("submission", document)
-    said = [f"{DOCUMENT}: {fault.json_path}: {_reason(fault)}" for fault in faults]
+    said = [f"{name}: {fault.json_path}: {_reason(fault)}" for fault in faults]
     if not isinstance(document, dict):
         return None, said
-    for name in ("system", "team"):
-        if not str(document.get(name, "")).isprintable():
-            said.append(f"{DOCUMENT}: $.{name}: holds control characters")
+    for field in ("system", "team"):
+        if not str(document.get(field, "")).isprintable():
+            said.append(f"{name}: $.{field}: holds control characters")
     return document, said
 
 
@@ -146,12 +168,12 @@ def _entries(document: Mapping[str, Any]) -> Iterator[tuple[int, str, dict[str, 
             yield number, entry["file"], entry
 
 
-def _listed(folder: Path, document: Mapping[str, Any]) -> tuple[dict[Path, Cell | None], list[str]]:
+def _listed(folder: Path, document: Mapping[str, Any], document_name: str) -> tuple[dict[Path, Cell | None], list[str]]:
     """The runs that can be read, each with its cell, and what is wrong with the list."""
     faults = []
     runs: dict[Path, Cell | None] = {}
     for number, name, entry in _entries(document):
-        where, path = f"{DOCUMENT}: $.runs[{number}]", folder / PurePosixPath(name)
+        where, path = f"{document_name}: $.runs[{number}]", folder / PurePosixPath(name)
         shown = printable(name)
         if path in runs:
             faults.append(f"{where}: {shown} is listed twice")
@@ -202,7 +224,7 @@ def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
 
 def _unlisted(folder: Path, document: Mapping[str, Any]) -> list[str]:
     runs = {folder / PurePosixPath(name) for _, name, _ in _entries(document)}
-    listed = runs | {folder / DOCUMENT} | set(map(declaration, runs))
+    listed = runs | {folder / DOCUMENT, folder / ir_metadata.DOCUMENT} | set(map(declaration, runs))
     unlisted = sorted(path for path in folder.rglob("*") if is_file(path) and path not in listed)
     return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in unlisted]
 

@@ -2,17 +2,25 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.measures.definitions import parse
 from eval_kit.pages.page import render
 from eval_kit.pages.plots import span
 from eval_kit.release import reference
-from eval_kit.runs.contamination import worst
+from eval_kit.runs.contamination import TrainedOn, mark, worst
+from eval_kit.stats.losses import MARGIN
+from eval_kit.stats.ranks import Rank, ranking
 
 FIGURES = ("avg_in", "out", "rel_loss", "value")
 ALL = "mean of all"
@@ -49,6 +57,10 @@ class Entry:
         source: the paper and table, or where the submission is.
         trained_on: whether the model was trained on queries of the test set (:mod:`eval_kit.runs.contamination`); the
             papers' own models were not.
+        significance: of a ``rel_loss``: ``°``, ``≈`` or both (:func:`eval_kit.tables.table.significance`).
+        seeds: training seeds that the value is the mean of.
+        document: what the submission says of the system, as in submission.schema.json.
+        per_query: of ``out`` and ``value``, by which systems are ranked: ``query_id`` and ``value``; None if unknown.
     """
 
     system: str
@@ -66,6 +78,10 @@ class Entry:
     source: str = ""
     trained_on: str = "no"
     release_version: str = ""
+    significance: str = ""
+    seeds: int = 1
+    document: Mapping[str, Any] = field(default_factory=dict)
+    per_query: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         """Check what the page relies on.
@@ -109,6 +125,9 @@ class _Row:
     test_set: str
     trained_on: str
     figures: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
+    significance: str = ""
+    values: dict[str, pl.Series] = field(default_factory=dict)
+    rank: Rank | None = None
 
 
 def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
@@ -116,7 +135,8 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
 
     Figures of different releases never stand in one view: where there are several, the reader chooses one. Where a
     system has figures on all test sets of a shift, a row of their plain means is added. The page opens on a shift that
-    somebody submitted figures of.
+    somebody submitted figures of. Submitted systems are ranked (:mod:`eval_kit.stats.ranks`) by Out, or by their value
+    where nothing was held out from them, unless they were trained on the test set's queries.
 
     Args:
         entries: of all submissions, and of the papers' tables.
@@ -129,6 +149,7 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
         raise UserError("a leaderboard needs at least one submission or published table")
     rows = _rows(entries)
     rows = [*_means(rows), *rows]
+    _rank(rows)
     abouts = [row.about for row in rows]
     systems = {(about.system, about.team, about.published) for about in abouts}
     published = sum(is_published for *_, is_published in systems)
@@ -142,6 +163,9 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
         rows=rows,
         scales={measure: span(losses) for measure, losses in ends.items()},
         mean=ALL,
+        mark=mark,
+        margin=MARGIN,
+        letter=_letter,
         submitted=len(systems) - published,
         published=published,
         shifts=list(dict.fromkeys(about.shift for about in sorted(abouts, key=attrgetter("published")))),
@@ -159,6 +183,9 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
         if entry.figure in row.figures:
             raise UserError(f"{entry.system} on {entry.test_set}: {entry.figure} of {entry.measure} appears twice")
         row.figures[entry.figure] = (entry.value, entry.low, entry.high)
+        row.significance += entry.significance
+        if entry.per_query is not None:
+            row.values[entry.test_set] = entry.per_query.sort("query_id")["value"]
     return list(rows.values())
 
 
@@ -174,6 +201,7 @@ def _means(rows: Sequence[_Row]) -> list[_Row]:
         if len(group) < max(2, len(sets[about.shift, about.measure])):
             continue
         mean = _Row(about, ALL, worst(row.trained_on for row in group))
+        mean.values = {test_set: values for row in group for test_set, values in row.values.items()}
         for figure in FIGURES:
             values = [row.figures[figure][0] for row in group if figure in row.figures]
             if len(values) == len(group):
@@ -181,3 +209,23 @@ def _means(rows: Sequence[_Row]) -> list[_Row]:
         if mean.figures:
             means.append(mean)
     return means
+
+
+def _rank(rows: Sequence[_Row]) -> None:
+    """Rank the systems of each view: those with values of every query, but those trained on the queries."""
+    views: defaultdict[tuple[str, ...], list[_Row]] = defaultdict(list)
+    for row in rows:
+        if row.values and row.trained_on != TrainedOn.YES:
+            about = row.about
+            views[about.release_digest, about.shift, row.test_set, about.measure].append(row)
+    for (*_, measure), ranked in views.items():
+        sign = -1.0 if parse(measure).lower_is_better else 1.0
+        test_sets = ranked[0].values
+        arrays = [sign * np.stack([row.values[name].to_numpy() for row in ranked], axis=1) for name in test_sets]
+        for row, rank in zip(ranked, ranking(arrays), strict=True):
+            row.rank = rank
+
+
+def _letter(number: int) -> str:
+    """The name of a group: a, b, …, z, a2, b2, …"""
+    return ascii_lowercase[number % 26] + (str(number // 26 + 1) if number >= 26 else "")

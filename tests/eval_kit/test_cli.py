@@ -76,6 +76,8 @@ def test_leaderboard(submissions, mini_release, command, tmp_path):
     assert "&lt;b&gt;second&lt;/b&gt; &amp; co" in page
     assert "<b>second</b>" not in page
     assert "monobert" in page  # the published reference systems
+    assert page.count("Training data: none.") == 10  # two systems, five measures: told apart by two of them
+    assert [page.count(f'">{rank}</td>') for rank in ("1", "2", "1–2")] == [2, 2, 6]
     done = command("eval_kit", "leaderboard", tmp_path, "--release", mini_release.folder)
     assert done.returncode == 2
     assert "holds no submission" in done.stderr

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from eval_kit import __version__
 from eval_kit.release import Release
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"torch", "transformers", "datasets", "ir_datasets", "pyserini", "scipy", "huggingface_hub", "polars"}
+HEAVY = {"torch", "transformers", "datasets", "ir_datasets", "pyserini", "scipy", "huggingface_hub", "polars", "yaml"}
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,11 @@ def test_an_environment_of_its_own_builds_the_published_lists_and_scores(version
     bm25 = shared / "real-slice" / "runs" / "bm25.dl19.trec"
     scored = run(tmp_path / "env" / "bin" / "eval_kit", "score", bm25, "--release", tmp_path / "release", "--json", "-")
     assert json.loads(scored)["measures"][0]["value"] == pytest.approx(0.5058, abs=5e-5)
+
+
+def test_the_citation_and_the_changelog_are_of_this_version():
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n### Code {__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_command_line_imports_nothing_heavy():

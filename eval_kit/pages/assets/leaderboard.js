@@ -16,15 +16,26 @@
   };
   const headers = [...box.querySelectorAll("thead th")];
   const first = headers.find((header) => header.hasAttribute("aria-sort"));
+  const shown = () => rows.filter((row) => !row.hidden);
+  const holds = (cell) => (cell.dataset.value ?? cell.textContent.trim()) !== "";
   const filled = (header) => {
-    const shown = rows.filter((row) => !row.hidden).map((row) => row.cells[headers.indexOf(header)]);
-    return 2 * shown.filter((cell) => (cell.dataset.value ?? cell.textContent.trim()) !== "").length > shown.length;
+    const cells = shown().map((row) => row.cells[headers.indexOf(header)]);
+    return 2 * cells.filter(holds).length > cells.length;
   };
   // Where most shown rows have no value in the column that they are sorted by, they are sorted by one in which they do.
   const sortByFilled = () => {
     if (filled(headers.find((header) => header.hasAttribute("aria-sort")))) return;
-    const numbers = headers.filter((header) => header.classList.contains("num"));
+    const numbers = headers.filter((header) => header.classList.contains("num")).reverse();
     [first, ...numbers].find(filled)?.querySelector("button").click();
+  };
+  // Columns that say what is chosen above, or nothing of any shown row, are left out.
+  const hideColumns = () => {
+    const listed = shown();
+    for (const [column, header] of headers.entries()) {
+      const chosen = ["Test set", "Measure"].includes(header.textContent.trim());
+      header.hidden = chosen || !listed.some((row) => holds(row.cells[column]));
+      for (const row of listed) row.cells[column].hidden = header.hidden;
+    }
   };
   const filter = () => {
     const sought = search.value.trim().toLowerCase();
@@ -43,7 +54,10 @@
       count += !row.hidden;
     }
     sortByFilled();
-    status.textContent = count ? `${count} ${count === 1 ? "system" : "systems"}` : "No system matches these filters.";
+    hideColumns();
+    const view = `${shift.value === set.value ? "" : `${shift.value}, `}${set.value}: ${measure.value}`;
+    const systems = `${count} ${count === 1 ? "system" : "systems"} on ${view}`;
+    status.textContent = count ? systems : "No system matches these filters.";
   };
   const ofShift = (name) => order.filter((row) => row.shift === shift.value).map((row) => row[name]);
   const order = rows.map((row) => ({ ...row.dataset }));  // as written, before any sorting

@@ -696,11 +696,11 @@ def systems(tab) -> list[str]:
 
 def test_the_leaderboard_sorts_and_filters(tab, board):
     tab.open(board)
-    assert tab.texts("[role=status]") == ["7 systems"]
+    assert tab.texts("[role=status]") == ["7 systems on topic, mean of all: RR@10"]
     assert systems(tab) == [EVIL, "ours", "colbert", "monobert", "splade", "biencoder", "bm25"]
-    tab.click("th:nth-child(2) button")  # Rel Loss
+    tab.click("th:nth-child(6) button")  # Rel Loss
     tab.press("Enter")
-    losses = [float(one.split("%")[0]) for one in tab.texts("tbody td:nth-child(2)") if one != "–"]
+    losses = [float(one.split("%")[0]) for one in tab.texts("tbody td:nth-child(6)") if one != "–"]
     assert losses == sorted(losses)
     assert systems(tab)[-1] == "bm25"  # it has no loss: last in either order
     tab.choose("[name=architecture]", "dense")
@@ -734,6 +734,61 @@ def test_the_leaderboard_opens_on_what_was_submitted_and_sorts_by_what_it_shows(
     tab.choose("[name=shift]", "topic")  # back to a shift with losses: sorted by Out again
     assert "splade" in systems(tab)
     assert tab.texts("th[aria-sort]") == ["Out"]
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory) -> Path:
+    """A leaderboard of four systems: a and b alike, c worse, d trained on the queries."""
+    rng = np.random.default_rng(3)
+    queries = [f"q{number}" for number in range(60)]
+    given = []
+    for test_set in (f"topic.c{number}" for number in range(5)):
+        base = rng.random(60)
+        for system, shift in (("a", 0.3), ("b", 0.3), ("c", 0.0), ("d", 0.5)):
+            per_query = pl.DataFrame({"query_id": queries, "value": base + shift + rng.normal(0, 0.05, 60)})
+            about = (system, "team", "dense", "topic", test_set, "RR@10", "out", per_query["value"].mean())
+            given.append(
+                Entry(
+                    *about,
+                    release_digest="c" * 64,
+                    per_query=per_query.sample(fraction=1, shuffle=True, seed=1),
+                    seeds=1 + (system == "a"),
+                    trained_on="yes" if system == "d" else "no",
+                    document={"training_data": ["<i>x"], "notes": "n" * 900, "links": ["https://example.org/?a&b"]},
+                )
+            )
+            given.append(Entry(*about[:6], "rel_loss", 0.01, release_digest="c" * 64, significance="°≈"))
+    out = tmp_path_factory.mktemp("ranked") / "board.html"
+    write_leaderboard([*given, *published_entries()], out)
+    return out
+
+
+def test_systems_are_ranked_in_sets_and_groups(tab, ranked):
+    tab.open(ranked)
+    tab.click("[name=published]")
+    columns = (systems(tab), tab.texts("tbody td:nth-child(2)"), tab.texts("tbody td:nth-child(3)"))
+    assert sorted(zip(*columns, strict=True)) == [
+        ("a", "1–2", "a"), ("b", "1–2", "a"), ("c", "3", "b"), ("d", "–", ""),
+    ]  # fmt: skip
+    assert [text.endswith("†") for text in tab.texts("tbody td:nth-child(4)")] == [True, False, False, False]
+    tab.choose("[name=set]", "topic.c1")
+    assert {text.split("\n")[0] for text in tab.texts("tbody td:nth-child(6)")} == {"1.0%°≈", "1.0%°≈†"}
+    assert tab.texts("thead th") == [
+        "System", "Rank", "Group", "Out", "Rel Loss", "Architecture", "Trained on these queries", "Source",
+    ]  # fmt: skip
+
+
+def test_what_a_submission_says_of_itself_is_there_and_on_paper(tab, ranked):
+    tab.open(ranked)
+    tab.click("tbody tr:not([hidden]) summary")
+    assert tab.texts("td details[open] p")[0] == "Training data: <i>x."
+    assert len(tab.texts("td details[open] p")[1]) == len("Notes: ") + 600
+    assert tab.js("document.querySelector('td details[open] a').href") == "https://example.org/?a&b"
+    assert "team, 2 seeds" in " ".join(tab.texts("th.who"))
+    tab.media("print")
+    tab.size(A4_PIXELS)
+    assert tab.js("document.documentElement.scrollWidth") == A4_PIXELS
+    assert tab.texts("[role=status]") == ["9 systems on topic, mean of all: RR@10"]
 
 
 def test_published_figures_are_marked(tab, board):
