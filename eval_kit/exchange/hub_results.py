@@ -76,9 +76,8 @@ def tasks(release: Release) -> list[dict[str, str]]:
             continue
         for figure in FIGURES:
             listed[task(f"{shift.name}.{figure}")] = tables[0]
-    names = {name for shift in SHIFTS.values() if shift.name in release.configs for name in shift.test_sets(release)}
     for entry in release.manifest["test_sets"]:
-        if entry["name"] in names:
+        if _is_task(entry["name"]):
             listed[task(entry["name"])] = (entry["config"], entry["split"])
     return [{"id": id, "config": config, "split": split} for id, (config, split) in listed.items()]
 
@@ -130,11 +129,14 @@ def _of_scores(document: Any) -> Iterator[tuple[str, Result]]:
     seen = set()
     for figure in document["measures"]:
         run, test_set = figure["run"], figure["test_set"]
-        of_shift = test_set in BENCHMARKS or test_set.partition(".")[0] in CLUSTERED
-        if of_shift and (run, test_set) not in seen:
+        if _is_task(test_set) and (run, test_set) not in seen:
             seen.add((run, test_set))
             notes = f"{figure['measure']} of {figure['queries']} queries; trained on them: {figure['trained_on']}"
             yield str(run), Result(task(test_set), float(figure["value"]), notes)
+
+
+def _is_task(test_set: str) -> bool:
+    return test_set in BENCHMARKS or test_set.partition(".")[0] in CLUSTERED
 
 
 def publish(

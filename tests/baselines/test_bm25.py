@@ -20,6 +20,7 @@ from search.passages import passages
 B, K1 = 0.4, 0.9
 
 
+@pytest.mark.slow
 def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
     run = tmp_path / "bm25.trec"
     make_run(Bm25(), passages(mini_release), queries_of(mini_release), run, tmp_path / "index", Console(stderr=True))

@@ -65,6 +65,7 @@ def test_a_folder_that_is_not_there(command: Run, tmp_path: Path) -> None:
     assert done.stderr == f"baselines: --shared {tmp_path / 'nowhere'}: there is no such folder\n"
 
 
+@pytest.mark.slow
 def test_a_wrong_figure_is_seen_and_an_absent_run_is_no_failure(shared: Path, published_release: Release) -> None:
     first = reproductions()[0]
     wrong = replace(first, figures=[replace(figure, expected=figure.expected + 0.0001) for figure in first.figures])

@@ -144,6 +144,7 @@ def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
         results(tmp_path, mini_release)
 
 
+@pytest.mark.slow
 def test_a_published_table_with_ours_in_it(command: Run, published_release: Release, runs: Path, few_runs: Path):
     arguments = ["baselines", "table", "--release", published_release.folder, "--runs"]
     shown = command(*arguments, few_runs, "--paper", "ecir2023-table3")
@@ -171,6 +172,7 @@ def test_a_published_table_without_runs(command: Run, tmp_path: Path):
     assert (unknown.returncode, unknown.stderr[: len(said)], unknown.stderr.count("\n")) == (2, said, 1)
 
 
+@pytest.mark.slow
 def test_every_model_of_a_matrix_is_found_in_arxiv_table_2(published_release: Release, tmp_path: Path):
     topics = SHIFTS["topic"].parts(published_release)
     for held_out in topics:
@@ -184,6 +186,7 @@ def test_every_model_of_a_matrix_is_found_in_arxiv_table_2(published_release: Re
     assert figures.compared("arxiv2022-table5") == {}
 
 
+@pytest.mark.slow
 def test_models_of_a_shift_beside_the_one_trained_on_everything(
     command: Run, published_release: Release, tmp_path: Path
 ):

@@ -33,6 +33,7 @@ def test_a_bi_encoders_query_vectors(mini_release: Release, tmp_path: Path) -> N
     }
 
 
+@pytest.mark.slow
 def test_the_sparsity_of_splade(trainable_release: Release, tmp_path: Path) -> None:
     cell = tiny_cell("splade", trainable_release, tmp_path)
     sparse = Sparse(str(tiny("sparse")))

@@ -125,6 +125,7 @@ def test_the_demo_leaves_the_benchmarks_out(mini_release: Release, tmp_path: Pat
     assert with_them.digest != without.digest
 
 
+@pytest.mark.slow
 def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_path: Path):
     plain, varied = (
         cells(BM25, release, tmp_path, shifts=["wh"], variations=names)[0] for names in ([], ["dl19.typo.swap_key"])
@@ -207,6 +208,7 @@ def test_two_configs_of_one_cell_are_refused(command: Run, release: Release, tmp
     )
 
 
+@pytest.mark.slow
 def test_runs_hold_what_the_protocols_ask_for(release: Release, reference: dict[str, bytes], tmp_path: Path):
     assert len(reference) == 21
     for name, content in reference.items():

@@ -190,8 +190,8 @@ class Gradients(TrainerCallback):
 TRAINED = [
     ("biencoder", {}),
     ("splade", {}),
-    ("colbert", {}),
-    ("monobert", {}),
+    pytest.param("colbert", {}, marks=pytest.mark.slow),
+    pytest.param("monobert", {}, marks=pytest.mark.slow),
     pytest.param("biencoder", {"distillation": "margin_mse"}, marks=pytest.mark.slow),
     pytest.param("splade", {"share": 4, "pooling": "sum"}, marks=pytest.mark.slow),
     pytest.param("colbert", {"in_batch_negatives": False, "similarity": "l2"}, marks=pytest.mark.slow),
