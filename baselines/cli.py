@@ -11,6 +11,7 @@ import typer
 
 from baselines import search_cli
 from baselines.search_cli import ReleaseOption
+from eval_kit.cli import JsonFile
 from eval_kit.errors import UserError, reported
 from eval_kit.shifts import SHIFTS, check_names
 
@@ -135,10 +136,7 @@ def table(
         typer.Option(metavar="ID", help="Print this published table, such as ecir2023-table2, with our figures in it."),
     ] = None,
     release: ReleaseOption = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
-    ] = None,
+    json_file: JsonFile = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write eval_kit's report, an HTML file, about the grid.")
     ] = None,
@@ -190,10 +188,7 @@ def _show_published(id: str, ours: "Results | None", json_file: Path | None) -> 
 def reproduce(
     shared: Annotated[Path, typer.Option(help="The folder of real runs, with real-slice/ and upstream/.")],
     release: ReleaseOption = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Check every command whose figures are known from elsewhere. Exit status 1 if one differs."""
     from baselines.reproduce import Verdict, reproduced, reproductions, table
@@ -230,10 +225,7 @@ def beir(
     out: Annotated[Path, typer.Option(help="Folder for the runs; a run that is there is not searched again.")] = Path(
         "beir-runs"
     ),
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Search datasets of BEIR with several systems. Their figures stand beside the paper's."""
     from rich.console import Console
@@ -283,10 +275,7 @@ def efficiency(
     out: Annotated[Path, typer.Option(help="Folder for the indexes and figures; what is measured stays.")] = Path(
         "beir-efficiency"
     ),
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them."),
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure latency and index size as BEIR's Table 3. The paper's figures stand beside them."""
     from rich.console import Console
