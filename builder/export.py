@@ -126,9 +126,9 @@ def _chosen(release: Release, test_sets: Collection[str], training_sets: Collect
             if name not in names:
                 there = f"there are {', '.join(sorted(names))}" if names else "it has none"
                 raise UserError(f"{release.folder}: has no {kind} {name}; {there}")
-    wanted = test_sets if test_sets or training_sets else [*release.test_sets, *release.variations]
+    selected = test_sets if test_sets or training_sets else [*release.test_sets, *release.variations]
     exported = []
-    for name in wanted:
+    for name in selected:
         variation = release.variations.get(name)
         queries = release.queries(name) if variation is None else release.wordings(variation)
         test_set = release.test_sets[name if variation is None else variation.base]

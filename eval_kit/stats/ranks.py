@@ -3,10 +3,10 @@
 Every pair of systems is compared by the paired t-test over queries, all p-values corrected together by Holm's method. A
 system's rank lies between 1 + the systems that are significantly better and the number of systems − those that are
 significantly worse, for all systems at once (Mogstad, Romano, Shaikh and Wilhelm, Inference for Ranks, Review of
-Economic Studies 91, 2024). Simulated with 43 and 200 queries, 10 and 30 systems and no difference between them, the
-sets held all true ranks in 94 to 98 % of cases. Sets by the bootstrap's greatest studentised difference, as in the
-article, held them in 83 to 94 %, too few where queries are few, and were no narrower; percentiles of resampled ranks
-are too narrow where systems are close (ibid.).
+Economic Studies 91, 2024). Simulated with 10 and 30 systems and no difference between them, 200 draws each, the sets
+held all true ranks in 94 to 98 % of cases with 43 queries, and in 97 to 99 % with 200. Sets by the bootstrap's greatest
+studentised difference, as in the article, held them in 83 to 91 % and 93 to 94 %: too few where queries are few, where
+they are also up to 9 % narrower. Percentiles of resampled ranks are too narrow where systems are close (ibid.).
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def _told_apart(means: Floats, values: Sequence[Floats]) -> NDArray[np.bool_]:
         errors = np.sqrt(sum(_variances(of_set)[pairs] for of_set in values)) / len(values)
         varies = errors > _ROUNDING * np.abs(means).max()
         tested = zip(differences.tolist(), errors.tolist(), varies.tolist(), strict=True)
-        corrected = holm([p_values.of_t(mean / error, degrees) if some else None for mean, error, some in tested])
+        corrected = holm([p_values.of_t(mean / error, degrees) if differs else None for mean, error, differs in tested])
         told_apart[pairs] = [p is not None and p < 1 - LEVEL for p in corrected]
     return told_apart | told_apart.T
 
@@ -83,7 +83,7 @@ def _groups(told_apart: NDArray[np.bool_], order: Sequence[int]) -> list[tuple[i
     ends = np.minimum.accumulate(ends[::-1])[::-1].tolist()
     stretches = [(i, end) for i, end in enumerate(ends) if i == 0 or end > ends[i - 1]]
     groups = [(0, 0)] * size
-    for place, system in enumerate(order):
-        holding = [number for number, (start, end) in enumerate(stretches) if start <= place < end]
+    for position, system in enumerate(order):
+        holding = [number for number, (start, end) in enumerate(stretches) if start <= position < end]
         groups[system] = (holding[0], holding[-1])
     return groups
