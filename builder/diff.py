@@ -41,9 +41,19 @@ class TableDiff:
 
 def diff(old: Release, new: Release) -> list[TableDiff]:
     """The tables, test sets and variations that differ, in the manifests' order; equal content digests are not read."""
-    test_sets = ({entry["name"]: entry for entry in release.manifest["test_sets"]} for release in (old, new))
-    variations = ({name: asdict(variation) for name, variation in release.variations.items()} for release in (old, new))
-    return [*_tables(old, new), *_entries("test_sets", *test_sets), *_entries("variations", *variations)]
+    return [
+        *_tables(old, new),
+        *_entries("test_sets", _test_sets(old), _test_sets(new)),
+        *_entries("variations", _variations(old), _variations(new)),
+    ]
+
+
+def _test_sets(release: Release) -> dict[str, Any]:
+    return {entry["name"]: entry for entry in release.manifest["test_sets"]}
+
+
+def _variations(release: Release) -> dict[str, Any]:
+    return {name: asdict(variation) for name, variation in release.variations.items()}
 
 
 def _tables(old: Release, new: Release) -> Iterator[TableDiff]:

@@ -7,6 +7,7 @@ The five kinds, one edit a query, words of at least three characters that are no
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import permutations
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -115,10 +116,12 @@ def _swap_key(word: str) -> Edits:
 def _neighbours() -> dict[str, str]:
     """Keys beside each letter on a QWERTY keyboard, in its row and, half a key apart, in the rows above and below."""
     at = {key: (row, column + row / 2) for row, keys in enumerate(_ROWS) for column, key in enumerate(keys)}
-    return {
-        key: "".join(near for near, (y, x) in at.items() if near != key and abs(y - row) + abs(x - column) <= 1.5)
-        for key, (row, column) in at.items()
-    }
+    neighbours = dict.fromkeys(at, "")
+    for key, near in permutations(at, 2):
+        (row, column), (near_row, near_column) = at[key], at[near]
+        if abs(near_row - row) + abs(near_column - column) <= 1.5:
+            neighbours[key] += near
+    return neighbours
 
 
 _NEIGHBOURS = _neighbours()

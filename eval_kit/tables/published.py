@@ -40,15 +40,16 @@ def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
     across = [name for name in varying if name not in down]
     if len({_named(at, across) for at in cells}) > MOST_COLUMNS:
         down, across = across, down
-    by_place = {(_named(at, down), _named(at, across)): at for at in cells}
-    rows, columns = (list(dict.fromkeys(position[axis] for position in by_place)) for axis in (0, 1))
+    by_position = {(_named(at, down), _named(at, across)): at for at in cells}
+    rows = list(dict.fromkeys(row for row, _ in by_position))
+    columns = list(dict.fromkeys(column for _, column in by_position))
     headings = [Column(name.replace("_", " "), "heading", wrap="never") for name in down]
     for name in columns:
         *group, last = name or ("published",)
         headings.append(Column(last, "number", group=" ".join(group), wrap="never"))
     lines = []
     for row in rows:
-        row_cells = [by_place.get((row, column)) for column in columns]
+        row_cells = [by_position.get((row, column)) for column in columns]
         lines.append([*row, *("" if at is None else Cell(cells[at], below=own.get(at, "")) for at in row_cells)])
     shared = [value for name, value in next(iter(cells))._asdict().items() if name not in varying]
     paper = reference["paper"]
