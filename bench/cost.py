@@ -1,7 +1,8 @@
-"""``python -m bench.cost bench/results/gpu-<card>.json``: hours of one such GPU that a grid takes, projected.
+"""``python -m bench.cost [bench/results/gpu-<card>.json]``: the hours that a grid takes, part by part.
 
-Measured are the rates of each part (:mod:`bench.gpu_check`); projected is that they hold for the whole of it. Left out
-are BM25's candidates, which no GPU waits for, and evaluations on the validation queries.
+Measured are a GPU's rates, if a file of :mod:`bench.gpu_check` is given, and the processor time of the rehearsal's
+stages; projected is that rates hold for the whole. Without a file the GPU's rates are ``ASSUMED``. Left out are
+evaluations on the validation queries.
 """
 
 import argparse
@@ -11,16 +12,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from baselines import config
 from bench.rehearsal.sizes import PASSAGES
 
+REHEARSED = Path(__file__).parent / "results" / "rehearsal.json"
 CELLS = {"topic": 5, "wh": 3, "length": 2}
 TEST_QUERIES = {"topic": 31_244, "wh": 19_487, "length": 6_980}
 """Of ECIR 2023's shifts: models, and the queries that each of them searches."""
 SEARCHES = {"biencoder": "dense search", "splade": "sparse search", "colbert": "plaid"}
+ASSUMED: dict[str, Any] = {
+    "card": "H100, assumed at 30 % of its peak",
+    "train biencoder": {"samples_per_second": 128 / 0.050},
+    "train splade": {"samples_per_second": 128 / 0.120},
+    "train colbert": {"samples_per_second": 32 / 0.017},
+    "train monobert": {"samples_per_second": 32 / 0.020},
+    **{f"encode {system}": {"passages_per_second": 16_000} for system in SEARCHES},
+    "dense search": {"queries_per_second": 100},
+    "sparse search": {"queries_per_second": 100},
+    "plaid": {"queries_per_second": 100, "build_s": 1_440, "passages": PASSAGES},
+    "re-rank": {"pairs_per_second": 25_000},
+    "searched": PASSAGES,
+}
+"""Rates of a GPU from counts of operations (a training by the milliseconds of a step): estimates, never measured."""
+STAGES = ("texts", "tokens", "bm25 index", "negatives", "candidates")
+"""Of the rehearsal: what the CPUs do once for a grid, with a second index that the candidates are found in."""
 
 
 @dataclass(frozen=True)
@@ -65,21 +80,35 @@ def projected(rates: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
     return hours
 
 
+def on_cpus(rehearsed: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+    """Of each of ``STAGES`` the hours of processor time at full size, and whence known: from the largest scale."""
+    hours = {}
+    for scale in sorted(rehearsed, key=float):
+        how = "measured" if float(scale) == 1 else f"projected from scale {scale}"
+        for stage in STAGES:
+            if cost := rehearsed[scale]["stages"].get(stage):
+                hours[stage] = (cost["cpu_s"] / float(scale) / 3_600, how)
+    return hours
+
+
 def main() -> None:
     """Print the hours."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("rates", type=Path, help="JSON that bench.gpu_check wrote")
+    parser = argparse.ArgumentParser(description="Hours that a grid takes.")
+    parser.add_argument("rates", type=Path, nargs="?", help="JSON that bench.gpu_check wrote; assumed rates without it")
     parser.add_argument("--config", default="paper")
     parser.add_argument("--passages", type=int, default=PASSAGES)
     given = parser.parse_args()
-    rates = json.loads(given.rates.read_text(encoding="utf-8"))
-    table = Table("system", "training", "encoding", "search", "all", box=None)
-    table.title = f"Hours of one {rates['card']}: rates measured, hours projected"
-    hours = projected(rates, config.load(given.config), given.passages)
-    for row in hours:
-        table.add_row(row.system, *(f"{part:,.1f}" for part in (row.train, row.encode, row.search, row.total)))
-    table.add_row("all", "", "", "", f"{sum(row.total for row in hours):,.1f}")
-    Console().print(table)
+    rates = json.loads(given.rates.read_text(encoding="utf-8")) if given.rates else ASSUMED
+    how = "projected from measured rates" if given.rates else "assumed"
+    gpu = projected(rates, config.load(given.config), given.passages)
+    parts = {
+        f"{row.system}: {part}": (getattr(row, part), how) for row in gpu for part in ("train", "encode", "search")
+    }
+    parts |= {f"all on the GPU ({rates['card']})": (sum(row.total for row in gpu), how)}
+    parts |= {f"{stage} (one core)": known for stage, known in on_cpus(json.loads(REHEARSED.read_text())).items()}
+    print("| part | hours | |\n|---|---:|---|")
+    for part, (hours, whence) in parts.items():
+        print(f"| {part} | {hours:,.1f} | {whence} |")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def _measure(collection: Path, folder: Path, seconds: float) -> dict[str, Any]:
         "processes": PROCESSES,
         "tokenised_per_second_on_one_thread": round(len(kept) / tokenising),
         "bytes_a_passage": sum(file.stat().st_size for file in stored.folder.glob("*.npy")) / len(kept),
-        "passages_per_second": {name: round(_rate(feed, ids, seconds)) for name, feed in ways.items()},
+        "passages_per_second": {name: round(rate(feed, ids, seconds)) for name, feed in ways.items()},
         "padding": _padding(np.array([len(tokens) for _, tokens in stored])),
     }
 
@@ -90,7 +90,7 @@ def _model() -> Any:
     return model
 
 
-def _rate(feed: Callable[[list[str]], Any], ids: list[str], seconds: float) -> float:
+def rate(feed: Callable[[list[str]], Any], ids: list[str], seconds: float, processes: int = PROCESSES) -> float:
     """Passages a second of forked processes, as a training's loader has them."""
     context = multiprocessing.get_context("fork")
     counts = context.SimpleQueue()
@@ -102,7 +102,7 @@ def _rate(feed: Callable[[list[str]], Any], ids: list[str], seconds: float) -> f
             count += BATCH
         counts.put(count / (time.monotonic() - begun))
 
-    loaders = [context.Process(target=work, args=(seed,)) for seed in range(PROCESSES)]
+    loaders = [context.Process(target=work, args=(seed,)) for seed in range(processes)]
     for loader in loaders:
         loader.start()
     rate = sum(counts.get() for _ in loaders)

@@ -42,13 +42,13 @@ def main() -> None:
 def _measured(folder: Path, scale: str, name: str) -> dict[str, object]:
     before, load = bytes_below(folder), os.getloadavg()[0]
     cost = watch.run([sys.executable, "-m", "bench.rehearsal.stage", str(folder), scale, name])
-    count = json.loads(cost.output.splitlines()[-1])["count"]
+    done = json.loads(cost.output.splitlines()[-1])
     figures = {key: round(value, 3) for key, value in asdict(cost).items() if key != "output"}
     return {
-        "count": count,
+        **done,
         "unit": STAGES[name].unit,
         **figures,
-        "rate": round(count / cost.wall_s, 2),
+        "rate": round(done["count"] / cost.wall_s, 2),
         "disk_gb": round((bytes_below(folder) - before) / 1e9, 4),
         "load_before": round(load, 1),
     }

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.rehearsal import waiting
+
 RESULTS = Path(__file__).parent.parent / "results" / "rehearsal.json"
 COLUMNS = ("stage", "how many", "wall", "CPU", "a CPU second", "peak memory", "open files", "on disk")
 
@@ -18,7 +20,7 @@ def keep(out: Path, scale: str, machine: Mapping[str, Any], stages: Mapping[str,
 
 
 def markdown(stages: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line a stage."""
+    """One line a stage; below, how long look-ups take, and how long a GPU would wait."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (len(COLUMNS) - 1)}"]
     for name, figures in stages.items():
         cells = [
@@ -32,4 +34,8 @@ def markdown(stages: Mapping[str, Mapping[str, Any]]) -> str:
             f"{figures['disk_gb']:.3f} GB",
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    if look_ups := stages.get("look-ups"):
+        lines += ["", *(f"- {name}: {look_ups[name]} ms" for name in look_ups if name.startswith("128"))]
+    if "feeding" in stages:
+        lines += ["", waiting.markdown(stages["feeding"])]
     return "\n".join(lines)

@@ -10,15 +10,15 @@ OPEN_FILES = 256
 
 
 def main() -> None:
-    """Do the stage and say how many of what it did."""
+    """Do the stage, and say how many of what it did, with what else it measured."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     from bench.rehearsal import sizes
     from bench.rehearsal.stages import STAGES, Work
 
     folder, scale, name = sys.argv[1:]
     os.environ["TQDM_DISABLE"] = "1"
-    count = STAGES[name].run(Work(Path(folder), sizes.of(float(scale))))
-    print(json.dumps({"count": count}))
+    done = STAGES[name].run(Work(Path(folder), sizes.of(float(scale))))
+    print(json.dumps({"count": done} if isinstance(done, int) else done))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """The stages of a benchmark, each by the product's own code. A stage that was killed goes on as the product does."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 PART = "c0"
+LOOK_UPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Work:
     folder: Path
     sizes: Sizes
 
-    @property
+    @cached_property
     def release(self) -> Any:
         from eval_kit.release import open_release
 
@@ -77,9 +80,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Stage:
-    """What it does: returns how many of what it did. Its first words name it in tables."""
+    """What it does: returns how many of what it did, or a ``count`` of that and what else it measured."""
 
-    run: Callable[[Work], int]
+    run: Callable[[Work], int | dict[str, Any]]
     unit: str
     title: str
 
@@ -105,6 +108,35 @@ def _tokens(work: Work) -> int:
 
     cell = work.cell("biencoder")
     return len(tokens.write(passage_texts(cell), AutoTokenizer.from_pretrained(cell.options["backbone"])))
+
+
+def _look_ups(work: Work) -> dict[str, Any]:
+    from transformers import AutoTokenizer
+
+    from baselines.training.queries import passage_texts
+    from search import tokens
+
+    cell = work.cell("biencoder")
+    texts = passage_texts(cell)
+    stored = tokens.write(texts, AutoTokenizer.from_pretrained(cell.options["backbone"]))
+    rng, figures = np.random.default_rng(13), {}
+    for name, look_up in (("texts", texts.of), ("token ids", stored.of)):
+        batches = rng.integers(work.sizes.passages, size=(LOOK_UPS, 128)).astype(str).tolist()
+        look_up(batches[0])  # opens the files
+        begun = time.perf_counter()
+        for ids in batches:
+            look_up(ids)
+        figures[f"128 {name}"] = round(1_000 * (time.perf_counter() - begun) / LOOK_UPS, 3)
+    return {"count": 2 * LOOK_UPS, **figures}
+
+
+def _feeding(work: Work) -> dict[str, Any]:
+    from baselines.training.queries import passage_texts
+    from bench.rehearsal import waiting
+
+    cell = work.cell("biencoder")
+    fed = waiting.measured(passage_texts(cell), cell.options["backbone"])
+    return {"count": round(waiting.SECONDS * sum(fed.values())), **fed}
 
 
 def _index(work: Work) -> int:
@@ -156,9 +188,12 @@ def _encode(system: str) -> Callable[[Work], int]:
 def _search(system: str, count: Callable[[Sizes], int]) -> Callable[[Work], int]:
     def search(work: Work) -> int:
         from baselines import systems
+        from baselines.training.queries import passage_texts
 
-        cell, queries = work.cell(system), work.queries(count(work.sizes))
-        hits = work.retriever(system).search(queries, systems.index_folder(cell), cell.options["depth"])
+        cell, queries, retriever = work.cell(system), work.queries(count(work.sizes)), work.retriever(system)
+        if system == "monobert":
+            retriever.index(passage_texts(cell), systems.index_folder(cell))  # links to what the grid keeps
+        hits = retriever.search(queries, systems.index_folder(cell), cell.options["depth"])
         return sum(1 for _ in hits)
 
     return search
@@ -253,6 +288,8 @@ STAGES: dict[str, Stage] = {
     "passages": Stage(_passages, "passages", "passages, queries and judgements made up, and written as a release"),
     "texts": Stage(_texts, "passages", "texts kept for the grid"),
     "tokens": Stage(_tokens, "passages", "token ids of the uncased vocabulary kept for the grid"),
+    "look-ups": Stage(_look_ups, "look-ups", "128 passages each, texts and token ids"),
+    "feeding": Stage(_feeding, "passages", "batches made of token ids, by processes without a model"),
     "bm25 index": Stage(_index, "passages", "Lucene's index"),
     "negatives": Stage(_negatives, "queries", "100 of BM25's best 1,000 for every training query"),
     "candidates": Stage(_candidates, "queries", "BM25's best 1,000 for every test query, and the grid's index"),
