@@ -96,7 +96,7 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on
 		$(BIN)/python -m builder build --from rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || $(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"
 	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
-	@$(BIN)/python -m baselines grid run $(foreach one,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(one)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
+	@$(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
 beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); goes on where it was stopped
@@ -117,7 +117,7 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
 bench: $(READY)  ## what is timed, beside its peers: BENCH="scoring variations shifts baselines"
-	@for one in $(BENCH); do $(BIN)/python -m "bench.$$one" || exit; done
+	@for name in $(BENCH); do $(BIN)/python -m "bench.$$name" || exit; done
 
 rehearsal: $(READY)  ## every stage at SCALE of MS MARCO's size, on made-up passages (SCALE=0.01, WORK=DIR for all it makes)
 	@$(BIN)/python -m bench.rehearsal --scale "$(SCALE)" --folder "$(WORK)"
