@@ -35,8 +35,8 @@ def main() -> None:
             figures.write_text(json.dumps(_measured(folder, given.scale, name), indent=1) + "\n", encoding="utf-8")
     done = [name for name in STAGES if (folder / "figures" / f"{name}.json").exists()]
     stages = {name: json.loads((folder / "figures" / f"{name}.json").read_text(encoding="utf-8")) for name in done}
-    report.keep(given.out, given.scale, _machine(), stages)
-    print(report.markdown(stages))
+    scales = report.keep(given.out, given.scale, _machine(), stages)
+    print(report.markdown(stages), report.growth(scales), sep="\n\n")
 
 
 def _measured(folder: Path, scale: str, name: str) -> dict[str, object]:

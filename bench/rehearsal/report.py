@@ -1,4 +1,4 @@
-"""The rehearsal's figures as JSON, and as the Markdown table that docs/full-size.md shows."""
+"""The rehearsal's figures as JSON, and as the Markdown tables that docs/full-size.md shows."""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +11,13 @@ RESULTS = Path(__file__).parent.parent / "results" / "rehearsal.json"
 COLUMNS = ("stage", "how many", "wall", "CPU", "a CPU second", "peak memory", "open files", "on disk")
 
 
-def keep(out: Path, scale: str, machine: Mapping[str, Any], stages: Mapping[str, Any]) -> None:
-    """Put the figures of one scale in the place of those that ``out`` has."""
+def keep(out: Path, scale: str, machine: Mapping[str, Any], stages: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the figures of one scale in the place of those that ``out`` has; returns those of all scales."""
     document = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
     document[scale] = {"machine": dict(machine), "stages": dict(stages)}
     ordered = {name: document[name] for name in sorted(document, key=float)}
     out.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    return ordered
 
 
 def markdown(stages: Mapping[str, Mapping[str, Any]]) -> str:
@@ -38,4 +39,16 @@ def markdown(stages: Mapping[str, Mapping[str, Any]]) -> str:
         lines += ["", *(f"- {name}: {look_ups[name]} ms" for name in look_ups if name.startswith("128"))]
     if "feeding" in stages:
         lines += ["", waiting.markdown(stages["feeding"])]
+    return "\n".join(lines)
+
+
+def growth(scales: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line a stage, one column a scale: milliseconds of processor time for each unit of what the stage does."""
+    names = dict.fromkeys(name for figures in scales.values() for name in figures["stages"])
+    lines = [f"| CPU ms for each | {' | '.join(scales)} |", f"|---|{'---:|' * len(scales)}"]
+    for name in names:
+        stages = [figures["stages"].get(name) for figures in scales.values()]
+        unit = next(stage["unit"] for stage in stages if stage)
+        cells = ["" if stage is None else f"{1_000 * stage['cpu_s'] / stage['count']:,.3f}" for stage in stages]
+        lines.append(f"| {name}, of the {unit} | {' | '.join(cells)} |")
     return "\n".join(lines)
