@@ -12,6 +12,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange import hub_results
+from eval_kit.files import atomic
 from eval_kit.measures.definitions import known_elsewhere
 from eval_kit.release import Release
 
@@ -58,7 +59,7 @@ def write(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
     for path, frame in _frames(release):
         if not _holds(folder / path, frame):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            frame.write_parquet(folder / path, compression="zstd")
+            atomic.write_parquet(folder / path, frame)
     (folder / EVAL).write_text(_eval_yaml(release, title), encoding="utf-8")
 
 

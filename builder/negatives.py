@@ -220,8 +220,7 @@ class _Job:
                     rest = [passage_id for passage_id, _ in hits if passage_id not in own]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
                     advance(1)
-                with atomic.whole(_shard(shards, start)) as part:
-                    pl.DataFrame(rows, SCHEMA, orient="row").write_parquet(part)
+                atomic.write_parquet(_shard(shards, start), pl.DataFrame(rows, SCHEMA, orient="row"))
 
 
 def _query_tables(release: Release) -> list[tuple[str, str]]:

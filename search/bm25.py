@@ -142,7 +142,7 @@ def search(
     """Search for ``(query id, text)`` pairs.
 
     Args:
-        queries: whose ids differ.
+        queries: in any number.
         folder: of an index; for ``rm3`` of one with vectors.
         depth: passages a query.
         threads: of Java; without influence on the result.
@@ -166,16 +166,16 @@ def search(
         mapper = _mapper()
         for batch in batched(queries, SEARCH_BATCH):
             ids, texts = autoclass("java.util.ArrayList")(), autoclass("java.util.ArrayList")()
-            for query_id, text in batch:
-                ids.add(query_id)
+            for number, (_, text) in enumerate(batch):
+                ids.add(str(number))  # two queries may have one id
                 texts.add(text)
             if weights is None:
                 results = searcher.batch_search(texts, ids, depth, threads)
             else:
                 results = searcher.batch_search_fields(texts, ids, depth, threads, weights)
             hits = json.loads(mapper.writeValueAsString(results))
-            for query_id, _ in batch:
-                own = hits.get(query_id, [])
+            for number, (query_id, _) in enumerate(batch):
+                own = hits.get(str(number), [])
                 scores = np.array([hit["score"] for hit in own], np.float32).tolist()
                 yield query_id, [(hit["docid"], score) for hit, score in zip(own, scores, strict=True)]
 

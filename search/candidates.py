@@ -1,7 +1,8 @@
-"""The passages that BM25 finds for a re-ranker, which may be kept before a model asks for them.
+"""What BM25 finds, which may be kept before a re-ranker, or a run of BM25 itself, asks for it.
 
-A folder holds ``bm25/`` (:func:`search.bm25.index_once`) and, for each setting, ``candidates/<key>/``: parquet files of
-1,000 queries (``query_id``, ``text``, ``passage_ids``, best first), each on the disk before the next begins.
+Beside an index (:func:`search.bm25.index_once`) lies, for each setting, ``candidates/<key>/``: parquet files of 1,000
+queries (``query_id``, ``text``, and best first ``passage_ids`` and ``scores``), each on the disk before the next one
+begins.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +24,8 @@ from search import bm25
 BM25 = "bm25"
 SHARD = 1_000
 QUERY = ["query_id", "text"]
-PASSAGES = pl.List(pl.String)
+HITS: dict[str, pl.DataType] = {"passage_ids": pl.List(pl.String), "scores": pl.List(pl.Float32)}
+ID, SCORE = itemgetter(0), itemgetter(1)
 
 
 @dataclass(frozen=True)
@@ -34,55 +37,61 @@ class Settings:
     b: float = bm25.B
 
 
-def find(queries: pl.DataFrame, folder: Path, settings: Settings) -> None:
-    """Find the candidates of all ``query_id`` and ``text`` that were not found before, and keep them.
+def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
+    """Search for all ``query_id`` and ``text`` that were not searched for before, and keep what is found.
 
     A call that is killed loses at most ``SHARD`` queries; the next one goes on to the same files.
+
+    Args:
+        queries: some may have one id and different texts.
+        index: folder of :func:`search.bm25.index_once`.
+        settings: of the search.
 
     Raises:
         UserError: the folder holds no finished index; no Java; the disk is full.
     """
-    store = _store(folder, settings)
+    store = _store(index, settings)
     try:
         store.mkdir(parents=True, exist_ok=True)
         with FileLock(store / ".lock"):
             known = _known(store)
             pairs = queries.select(QUERY).unique(maintain_order=True)
             left = pairs.join(known, on=QUERY, how="anti", maintain_order="left")
-            ranked = _searched(left, folder, settings)
+            ranked = _searched(left, index, settings)
             with counting("finding BM25's candidates", "queries", pairs.height) as advance:
                 advance(pairs.height - left.height, known=True)
                 for number, part in enumerate(left.iter_slices(SHARD), start=known["file"].n_unique()):
-                    ids = [passage_ids for _, passage_ids in islice(ranked, part.height)]
-                    with atomic.whole(store / f"{number:05d}.parquet") as file:
-                        part.with_columns(pl.Series("passage_ids", ids, PASSAGES)).write_parquet(file)
+                    hits = [(list(map(ID, own)), list(map(SCORE, own))) for _, own in islice(ranked, part.height)]
+                    frame = part.hstack(pl.DataFrame(hits, HITS, orient="row"))
+                    atomic.write_parquet(store / f"{number:05d}.parquet", frame)
                     advance(part.height)
     except OSError as error:
         raise UserError(f"{store}: cannot keep candidates there: {error.strerror or error}") from error
 
 
-def of(queries: pl.DataFrame, folder: Path, settings: Settings) -> Iterator[tuple[str, list[str]]]:
-    """Each query's id and candidates, best first: those that :func:`find` kept; others are searched for.
+def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """Each query's id and ``(passage id, score)`` pairs, best first, as :func:`search.bm25.search` yields them.
+
+    What :func:`find` kept is read; other queries are searched for. No two of the queries have one id.
 
     Raises:
         UserError: the folder holds no finished index; no Java.
     """
-    known = _known(_store(folder, settings))
+    known = _known(_store(index, settings))
     for part in queries.select(QUERY).iter_slices(SHARD):
         files = part.join(known, on=QUERY)["file"].unique().to_list()
         kept = pl.read_parquet(files).join(part, on=QUERY, how="semi") if files else pl.DataFrame(schema=known.schema)
-        ranked = _searched(part.join(kept, on=QUERY, how="anti", maintain_order="left"), folder, settings)
-        candidates = {query_id: passage_ids for query_id, _, passage_ids in kept.iter_rows()} | dict(ranked)
-        yield from ((query_id, candidates[query_id]) for query_id in part["query_id"])
+        ranked = dict(_searched(part.join(kept, on=QUERY, how="anti", maintain_order="left"), index, settings))
+        for query_id, _, *hits in kept.iter_rows():
+            ranked[query_id] = list(zip(*hits, strict=True))
+        yield from ((query_id, ranked[query_id]) for query_id in part["query_id"])
 
 
-def _searched(queries: pl.DataFrame, folder: Path, settings: Settings) -> Iterator[tuple[str, list[str]]]:
+def _searched(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     if queries.is_empty():
-        return
-    index = bm25.index_in(folder / BM25)
-    ranked = bm25.search(queries.iter_rows(), index, settings.depth, k1=settings.k1, b=settings.b)
-    for query_id, hits in ranked:
-        yield query_id, [passage_id for passage_id, _ in hits]
+        return iter(())
+    plain = bm25.index_in(index)
+    return bm25.search(queries.iter_rows(), plain, settings.depth, k1=settings.k1, b=settings.b)
 
 
 def _known(store: Path) -> pl.DataFrame:
@@ -93,7 +102,7 @@ def _known(store: Path) -> pl.DataFrame:
     return pl.scan_parquet(files, include_file_paths="file").select(*QUERY, "file").collect()
 
 
-def _store(folder: Path, settings: Settings) -> Path:
-    """Named by the passages and the settings."""
-    parts = json.dumps([bm25.key_of(folder / BM25), *astuple(settings)])
-    return folder / "candidates" / hashlib.sha256(parts.encode()).hexdigest()[:16]
+def _store(index: Path, settings: Settings) -> Path:
+    """Named by the passages, the settings, and what is kept."""
+    parts = json.dumps([bm25.key_of(index), *astuple(settings), *HITS])
+    return index.parent / "candidates" / hashlib.sha256(parts.encode()).hexdigest()[:16]

@@ -80,8 +80,26 @@ def judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
     return Judged(
         texts=dict(zip(ids, rows["text"].to_list(), strict=True)),
         positives=dict(zip(ids, rows["passage_id"].to_list(), strict=True)),
-        negatives=dict(zip(ids, rows["passage_ids"].fill_null([]).to_list(), strict=True)),
+        negatives=_Lists(ids, rows["passage_ids"].fill_null([])),
     )
+
+
+class _Lists(Mapping[str, Sequence[str]]):
+    """Lists of strings by key, made of a column as they are read: 40 million Python strings would take 3 GB."""
+
+    def __init__(self, keys: Sequence[str], lists: pl.Series) -> None:
+        self._rows = {key: row for row, key in enumerate(keys)}
+        self._lists = lists
+
+    def __getitem__(self, key: str) -> Sequence[str]:
+        strings: list[str] = self._lists[self._rows[key]].to_list()
+        return strings
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 def refuse_without_negatives(release: Release) -> None:
@@ -150,12 +168,13 @@ class _Draws:
 
     def __post_init__(self) -> None:
         own = () if self.random else self.queries.negatives[self.query]
-        self._own = [own[number] for number in generator(self.seed, self.query).permutation(len(own))] if own else []
+        self._order = generator(self.seed, self.query).permutation(len(own)).astype(np.int32) if own else ()
 
     def turn(self, turn: int, width: int) -> list[str]:
-        if len(self._own) >= width:
-            return [self._own[(turn * width + i) % len(self._own)] for i in range(width)]
+        own = self.queries.negatives[self.query] if len(self._order) else ()
+        if len(own) >= width:
+            return [own[self._order[(turn * width + i) % len(own)]] for i in range(width)]
         rng, relevant = generator(self.seed, self.query, turn), self.queries.positives[self.query]
         drawn = (self.ids[int(rng.integers(len(self.ids)))] for _ in iter(int, 1))
-        irrelevant = (passage for passage in drawn if passage not in relevant and passage not in self._own)
-        return [*self._own, *islice(irrelevant, width - len(self._own))]
+        irrelevant = (passage for passage in drawn if passage not in relevant and passage not in own)
+        return [*(own[number] for number in self._order), *islice(irrelevant, width - len(own))]

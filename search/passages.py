@@ -42,10 +42,10 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def how_many(release: Release) -> int | None:
-    """The number of passages, for progress; None where ir_datasets does not know it in advance."""
+    """The number of passages, for progress; None where the release has none, or ir_datasets does not know it."""
     collection = release.manifest["collection"]
     if collection is None:
-        return release.table("passages", "passages").height
+        return next((table["rows"] for table in release.manifest["tables"] if table["config"] == "passages"), None)
     import ir_datasets
 
     try:

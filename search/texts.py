@@ -88,12 +88,13 @@ class PassageTexts:
             UserError: an id that is not among the passages'.
         """
         encoded = np.array([passage_id.encode() for passage_id in ids], np.bytes_)
-        positions = np.searchsorted(self._sorted, encoded.astype(self._sorted.dtype))
+        known = self._shards.array("sorted")
+        positions = np.searchsorted(known, encoded.astype(known.dtype))
         positions = np.minimum(positions, len(self) - 1)
-        absent = self._sorted[positions] != encoded
+        absent = known[positions] != encoded
         if absent.any():
             raise UserError(f"{self.folder}: holds no passage {ids[int(absent.argmax())]}")
-        rows: NDArray[np.int64] = self._order[positions]
+        rows: NDArray[np.int64] = self._shards.array("order")[positions]
         return rows
 
     def __reduce__(self) -> tuple[type["PassageTexts"], tuple[Path]]:
@@ -103,14 +104,6 @@ class PassageTexts:
     @cached_property
     def _shards(self) -> shards.Shards:
         return shards.read(self.folder)
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        return np.load(self.folder / "order.npy", mmap_mode="r")  # type: ignore[no-any-return]
-
-    @cached_property
-    def _sorted(self) -> NDArray[np.bytes_]:
-        return np.load(self.folder / "sorted.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
 
 def _bytes(texts: list[str]) -> shards.Arrays:

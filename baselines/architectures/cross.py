@@ -79,10 +79,9 @@ class Cross:
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates in the order of the model's raw scores."""
         texts = dict(queries.select("query_id", "text").iter_rows())
-        groups = (
-            ([(query, texts[query], passages) for query, passages in batch], folder, depth)
-            for batch in batched(candidates.of(queries, folder, self._settings), QUERIES_AT_ONCE)
-        )
+        ranked = candidates.of(queries, folder / candidates.BM25, self._settings)
+        pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in ranked)
+        groups = ((batch, folder, depth) for batch in batched(pairs, QUERIES_AT_ONCE))
         self._contents(folder / "texts")  # tokenised before several processes read it
         with devices.processes(self) as executor:
             rank = self.rank if executor is None else partial(devices.call, "rank")

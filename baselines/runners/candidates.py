@@ -1,4 +1,4 @@
-"""The stage before a grid's cells: BM25's candidates for all that re-rank, so that no GPU waits for Lucene."""
+"""The stage before the cells of a grid that re-ranks: every search by BM25, so that no GPU waits for Lucene."""
 
 from collections.abc import Sequence
 
@@ -15,28 +15,35 @@ from search.processes import pool
 
 
 def find(grid: Sequence[Cell]) -> None:
-    """Find the candidates of every query of the cells that re-rank and are not finished, once for all of them.
+    """Where a cell re-ranks, search every query that an unfinished cell gives to BM25, once for all cells.
 
-    A process of its own does it, whose Java machine gives back its memory before the cells begin.
+    Those are BM25's own cells too, whose runs are then read from what was found. A process of its own does it, whose
+    Java machine gives back its memory before the cells begin.
 
     Raises:
         UserError: no passages, no Java, no validation queries to tune BM25 on, or the disk is full.
     """
-    left = [cell.portable() for cell in grid if "candidates" in cell.options and not cell.finished]
-    if left:
+    left = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.finished]
+    if any("candidates" in cell.options for cell in left):
         with pool(1) as process:
             process.submit(_find, left).result()
 
 
+def _by_bm25(cell: Cell) -> bool:
+    own = systems.base(cell.name.system) == "bm25" and not cell.options.get("rm3", False)
+    return own or "candidates" in cell.options
+
+
 def _find(grid: Sequence[Cell]) -> None:
     by_settings: dict[Settings, dict[str, pl.DataFrame]] = {}
-    folder, texts = systems.shared_index(grid[0]), passage_texts(grid[0])
-    bm25.index_once(counted(texts, "indexing passages", "passages"), folder / candidates.BM25, key=texts.key)
+    index, texts = systems.shared_index(grid[0]) / candidates.BM25, passage_texts(grid[0])
+    bm25.index_once(counted(texts, "indexing passages", "passages"), index, key=texts.key)
     for cell in grid:
         options = {**cell.options, **(tuned(cell) if cell.options.get("tune", False) else {})}
         named = {name: options[name] for name in ("k1", "b") if name in options}
-        shifts = by_settings.setdefault(Settings(options["candidates"], **named), {})
+        depth = options.get("candidates", options["depth"])
+        shifts = by_settings.setdefault(Settings(depth, **named), {})
         if cell.name.shift not in shifts:
             shifts[cell.name.shift] = pl.concat(cell.searches().values())
     for settings, queries in by_settings.items():
-        candidates.find(pl.concat(queries.values()), folder, settings)
+        candidates.find(pl.concat(queries.values()), index, settings)

@@ -14,7 +14,7 @@ from baselines.grid.journal import Report
 from baselines.systems import shared_index
 from eval_kit.files import atomic
 from eval_kit.release import Release
-from search import bm25
+from search import bm25, candidates
 from search.candidates import BM25
 from search.passages import passages
 from search.retriever import Hits, Passages, Retriever, best_first
@@ -41,10 +41,17 @@ class Bm25:
         bm25.index_once(passages, folder, vectors=self.rm3)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages of greatest BM25 score; Anserini makes equal scores differ in the sixth digit."""
-        pairs = queries.select("query_id", "text").iter_rows()
-        index = bm25.index_in(folder, vectors=self.rm3)
-        for query, hits in bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=self.rm3):
+        """The passages of greatest BM25 score; Anserini makes equal scores differ in the sixth digit.
+
+        What was found for the grid's re-rankers with the same settings is not searched for again.
+        """
+        if self.rm3:
+            pairs = queries.select("query_id", "text").iter_rows()
+            index = bm25.index_in(folder, vectors=True)
+            ranked = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=True)
+        else:
+            ranked = candidates.of(queries, folder, candidates.Settings(depth, self.k1, self.b))
+        for query, hits in ranked:
             yield query, best_first(hits)
 
 

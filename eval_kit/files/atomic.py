@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import glob
+import io
 import os
 import shutil
 import stat
@@ -17,6 +18,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.opening import is_file
 
 if TYPE_CHECKING:
+    import polars as pl
     from filelock import BaseFileLock
 
 
@@ -46,6 +48,18 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             file.writelines(line + "\n" for line in lines)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def write_parquet(path: Path, frame: "pl.DataFrame") -> None:
+    """Write a table to ``path``, whole or not at all.
+
+    Raises:
+        OSError: the disk is full, of which polars makes an error of computation.
+    """
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    with whole(path) as part:
+        part.write_bytes(buffer.getbuffer())
 
 
 @contextmanager

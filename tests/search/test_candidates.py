@@ -7,9 +7,11 @@ import polars as pl
 import pytest
 from tiny_checkpoints import passages, texts
 
+from baselines.systems.bm25 import Bm25
 from eval_kit.errors import UserError
 from search import bm25, candidates
 from search.candidates import Settings
+from search.retriever import best_first
 
 TWELVE = Settings(depth=12, k1=0.8)
 QUERIES = pl.DataFrame(
@@ -20,24 +22,23 @@ QUERIES = pl.DataFrame(
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("candidates")
-    bm25.index_once(iter(passages(80)), folder / "bm25", key="80 passages")
+    bm25.index_once(iter(passages(80)), folder / "index", key="80 passages")
     return folder
 
 
 @pytest.fixture
 def folder(indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(candidates, "SHARD", 10)
-    shutil.copytree(indexed, tmp_path / "index")
-    return tmp_path / "index"
+    shutil.copytree(indexed, tmp_path / "grid")
+    return tmp_path / "grid" / "index"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.glob("candidates/*/*.parquet"))}
+    return {file.name: file.read_bytes() for file in sorted(folder.parent.glob("candidates/*/*.parquet"))}
 
 
 def test_they_are_what_bm25_ranks_whether_they_were_kept_or_not(folder: Path):
-    ranked = bm25.search(QUERIES.iter_rows(), folder / "bm25" / "plain", 12, k1=0.8)
-    expected = {query: [passage for passage, _ in hits] for query, hits in ranked}
+    expected = dict(bm25.search(QUERIES.iter_rows(), folder / "plain", 12, k1=0.8))
     assert expected["none"] == []
     assert dict(candidates.of(QUERIES, folder, TWELVE)) == expected
     assert not contents(folder)
@@ -45,30 +46,41 @@ def test_they_are_what_bm25_ranks_whether_they_were_kept_or_not(folder: Path):
     shuffled = QUERIES.sample(fraction=1, shuffle=True, seed=1)
     assert list(candidates.of(shuffled, folder, TWELVE)) == [(one, expected[one]) for one in shuffled["query_id"]]
     candidates.find(QUERIES, folder, TWELVE)
-    shutil.rmtree(folder / "bm25" / "plain")  # kept ones need no index
+    shutil.rmtree(folder / "plain")  # kept ones need no index
     assert list(candidates.of(QUERIES, folder, TWELVE)) == list(expected.items())
+    run = dict(Bm25(k1=TWELVE.k1).search(QUERIES, folder, TWELVE.depth))
+    assert run == {query: best_first(hits) for query, hits in expected.items()}
 
 
 def test_other_settings_other_texts_and_other_passages_have_their_own(folder: Path):
     candidates.find(QUERIES, folder, TWELVE)
-    assert {len(ids) for _, ids in candidates.of(QUERIES, folder, Settings(depth=5, k1=0.8))} <= {0, 1, 2, 3, 4, 5}
+    assert {len(hits) for _, hits in candidates.of(QUERIES, folder, Settings(depth=5, k1=0.8))} <= {0, 1, 2, 3, 4, 5}
     swapped = QUERIES.with_columns(pl.col("text").reverse())
     [first, *_] = candidates.of(swapped, folder, TWELVE)
     assert first == ("q0", [])
-    bm25.index_once(passages(60), folder / "bm25", key="60 passages")
-    assert all(int(one[1:]) < 60 for _, ids in candidates.of(QUERIES, folder, TWELVE) for one in ids)
+    bm25.index_once(passages(60), folder, key="60 passages")
+    assert all(int(one[1:]) < 60 for _, hits in candidates.of(QUERIES, folder, TWELVE) for one, _ in hits)
+
+
+def test_two_wordings_of_a_query_in_one_search_have_their_own(folder: Path):
+    worded = QUERIES[:8].with_columns(pl.col("text").reverse())
+    candidates.find(pl.concat([QUERIES[:8], worded]), folder, TWELVE)
+    shutil.rmtree(folder / "plain")
+    assert [hits for _, hits in candidates.of(worded, folder, TWELVE)] == [
+        hits for _, hits in reversed(list(candidates.of(QUERIES[:8], folder, TWELVE)))
+    ]
 
 
 def test_a_search_that_was_stopped_goes_on_to_the_same_files(folder: Path):
     candidates.find(QUERIES, folder, TWELVE)
     whole = contents(folder)
     assert len(whole) == 3
-    last = folder / list(whole)[-1]
-    before = (folder / next(iter(whole))).stat().st_mtime_ns
+    first, _, last = sorted(folder.parent.glob("candidates/*/*.parquet"))
+    before = first.stat().st_mtime_ns
     last.unlink()
     candidates.find(QUERIES, folder, TWELVE)
     assert contents(folder) == whole
-    assert (folder / next(iter(whole))).stat().st_mtime_ns == before
+    assert first.stat().st_mtime_ns == before
 
 
 def test_without_an_index_there_are_none(tmp_path: Path):

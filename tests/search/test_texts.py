@@ -38,6 +38,14 @@ def test_an_id_that_is_not_there_is_one_sentence(tmp_path: Path):
             stored.of(["7", absent, "8"])
 
 
+@pytest.mark.parametrize("name", ["text", "offsets", "sorted", "order"])
+def test_a_file_that_is_missing_is_one_sentence(name: str, tmp_path: Path):
+    texts.write(PASSAGES, tmp_path)
+    (tmp_path / f"{name}.npy").unlink()
+    with pytest.raises(UserError, match=rf"^{tmp_path}: {name}\.npy is missing"):
+        PassageTexts(tmp_path).of(["7"])
+
+
 def test_the_key_tells_ids_and_texts(tmp_path: Path):
     def key(name: str, passages: list[tuple[str, str]]) -> str:
         return texts.write(passages, tmp_path / name).key
