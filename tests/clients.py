@@ -4,6 +4,8 @@ A fork is a process of its own, with its own arguments, environment, folder, sta
 ``python`` would. The servers import nothing that reads ``HF_*``, but for the one of neural commands.
 """
 
+import atexit
+import gc
 import hashlib
 import json
 import os
@@ -15,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -40,18 +43,37 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path |
     if arguments[0] not in ("-m", "-c"):
         command = [sys.executable, *arguments]
         return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
-    request = json.dumps([list(arguments), dict(environment), str(folder or Path.cwd())]).encode()
-    with (
-        tempfile.TemporaryFile("w+") as out,
-        tempfile.TemporaryFile("w+") as error,
-        _connected(NEURAL if neural else LIGHT) as client,
-    ):
-        socket.send_fds(client, [len(request).to_bytes(4)], [out.fileno(), error.fileno()])
-        client.sendall(request)
-        status = int.from_bytes(client.recv(4), signed=True)
-        out.seek(0)
-        error.seek(0)
-        return subprocess.CompletedProcess(arguments, status, out.read(), error.read())
+    return Running(arguments, environment, folder, neural).wait()
+
+
+class Running:
+    """A fork that does what ``python`` does with ``-m MODULE ...`` or ``-c CODE ...``, and may be killed."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None, neural: bool = False
+    ) -> None:
+        self.arguments = list(map(str, arguments))
+        self._outputs = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
+        self._connection = _connected(NEURAL if neural else LIGHT)
+        request = json.dumps([self.arguments, dict(environment), str(folder or Path.cwd())]).encode()
+        socket.send_fds(self._connection, [len(request).to_bytes(4)], [file.fileno() for file in self._outputs])
+        self._connection.sendall(request)
+        self.pid = int.from_bytes(self._connection.recv(4))
+
+    def ended(self) -> bool:
+        return bool(select.select([self._connection], [], [], 0)[0])
+
+    def kill(self) -> Done:
+        if not self.ended():
+            os.kill(self.pid, signal.SIGKILL)
+        return self.wait()
+
+    def wait(self) -> Done:
+        with self._outputs[0] as out, self._outputs[1] as error, self._connection:
+            status = int.from_bytes(self._connection.recv(4), signed=True)
+            out.seek(0)
+            error.seek(0)
+            return subprocess.CompletedProcess(self.arguments, status, out.read(), error.read())
 
 
 def _connected(modules: Sequence[str]) -> socket.socket:
@@ -79,6 +101,8 @@ def _serve(address: str, modules: Sequence[str]) -> None:
         __import__(module)
     if modules == list(LIGHT):
         assert not set(READS_ITS_ENVIRONMENT) & set(sys.modules)
+    os.fsync = lambda descriptor: None  # as in the tests' own process
+    gc.freeze()  # or each fork would copy what the collector looks at
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
@@ -97,6 +121,7 @@ def _serve(address: str, modules: Sequence[str]) -> None:
     with connection.makefile("rb") as stream:
         arguments, environment, folder = json.loads(stream.read(int.from_bytes(length)))
     if client := os.fork():
+        connection.sendall(client.to_bytes(4))
         connection.sendall(os.waitstatus_to_exitcode(os.waitpid(client, 0)[1]).to_bytes(4, signed=True))
         os._exit(0)
     connection.close()
@@ -106,12 +131,30 @@ def _serve(address: str, modules: Sequence[str]) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     kind, what, *sys.argv[1:] = arguments
-    if kind == "-m":
-        sys.path[0] = folder
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0], sys.argv[0] = "", "-c"
-        exec(what, {"__name__": "__main__"})
+    try:
+        if kind == "-m":
+            sys.path[0] = folder
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0], sys.argv[0] = "", "-c"
+            exec(what, {"__name__": "__main__"})
+    except SystemExit as end:
+        _end(end.code)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        _end(1)
+    _end(None)
+
+
+def _end(code: int | str | None) -> None:
+    """As python ends, but that it takes no module apart: for that the system would copy all that the server holds."""
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if isinstance(code, str) else code or 0)
 
 
 if __name__ == "__main__":

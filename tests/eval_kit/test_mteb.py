@@ -3,14 +3,17 @@
 import json
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("mteb")
 import polars as pl
+import pytest
 
 import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mteb() -> None:
+    pytest.importorskip("mteb")
 
 
 @pytest.fixture(scope="module")

@@ -40,13 +40,16 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     return small_release(tmp_path_factory.mktemp("grid") / "ms-marco-shift")
 
 
+def undisturbed(release: Release, root: Path, shifts: list[str] | None = None) -> dict[str, bytes]:
+    """The runs of a grid, done in this process."""
+    ended = list(run(cells(BM25, release, root, shifts=shifts), lambda some: map(run_cell, some)))
+    assert {outcome.state for outcome in ended} == {"done"}
+    return runs_of(root)
+
+
 @pytest.fixture(scope="module")
 def reference(release: Release, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The runs of an undisturbed grid, done in this process."""
-    root = tmp_path_factory.mktemp("reference")
-    ended = list(run(cells(BM25, release, root), lambda some: map(run_cell, some)))
-    assert {one.state for one in ended} == {"done"}
-    return runs_of(root)
+    return undisturbed(release, tmp_path_factory.mktemp("reference"))
 
 
 @pytest.fixture
@@ -291,10 +294,10 @@ def test_a_runner_that_is_killed_takes_its_workers_along_and_the_next_one_goes_o
     assert runs_of(root) == {name: run for name, run in reference.items() if ".wh." in name}
 
 
-def test_a_cell_that_fails_leaves_the_others_alone(
-    command: Run, release: Release, reference: dict[str, bytes], tmp_path: Path
-):
-    grid = cells(BM25, release, tmp_path, shifts=["wh"])
+def test_a_cell_that_fails_leaves_the_others_alone(command: Run, release: Release, tmp_path: Path):
+    reference = undisturbed(release, tmp_path / "undisturbed", ["wh"])
+    root = tmp_path / "grid"
+    grid = cells(BM25, release, root, shifts=["wh"])
     broken = grid[1]
     broken.folder.mkdir(parents=True)
     (broken.folder / "parts").write_text("a file where a folder should be")
@@ -303,11 +306,11 @@ def test_a_cell_that_fails_leaves_the_others_alone(
     assert of_cell(broken.folder).reason == ended[broken.name].reason
     assert "parts" in (ended[broken.name].reason or "")
     assert "Traceback" in (broken.folder / "traceback.txt").read_text()
-    assert set(runs_of(tmp_path)) == {"bm25.wh.wha.trec", "bm25.wh.who.trec"}
-    assert "2 finished, 1 failed" in " ".join(command("baselines", "grid", "status", tmp_path).stdout.split())
+    assert set(runs_of(root)) == {"bm25.wh.wha.trec", "bm25.wh.who.trec"}
+    assert "2 finished, 1 failed" in " ".join(command("baselines", "grid", "status", root).stdout.split())
     (broken.folder / "parts").unlink()
     assert {one.state for one in run(grid, lambda some: map(run_cell, some))} == {"done"}
-    assert runs_of(tmp_path) == {name: run for name, run in reference.items() if ".wh." in name}
+    assert runs_of(root) == reference
     assert not (broken.folder / "traceback.txt").exists()
 
 

@@ -3,11 +3,10 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import clients
 import pytest
 
 from baselines import config
@@ -17,7 +16,7 @@ from baselines.grid.status import of_cell
 from baselines.runners.local import environment
 from eval_kit.release import Release
 from search import shards
-from tests.baselines.grids import TIMEOUT, small_release, until
+from tests.baselines.grids import small_release, until
 
 pytestmark = pytest.mark.slow
 
@@ -48,20 +47,14 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     options = {system: config.load("mini")[system] | {"steps": 16, "checkpoint_every": 4}}
     [whole, killed] = [cells(options, release, tmp_path / name, shifts=["length"])[0] for name in ("whole", "killed")]
 
-    def begin(cell: Cell) -> subprocess.Popen[str]:
+    def begin(cell: Cell) -> clients.Running:
         arguments = [str(release.folder), str(cell.root), json.dumps(options)]
-        return subprocess.Popen(
-            [sys.executable, "-c", ONE_CELL, *arguments],
-            env=os.environ | environment(threads=1),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        return clients.Running(["-c", ONE_CELL, *arguments], os.environ | environment(threads=1), neural=True)
 
     def kill_when(condition: Callable[[], object]) -> None:
         process = begin(killed)
-        until(lambda: condition() or process.poll() is not None)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
+        until(lambda: condition() or process.ended())
+        assert process.kill().returncode == -signal.SIGKILL
 
     def times(pattern: str) -> dict[str, int]:
         return {str(path): path.stat().st_mtime_ns for path in killed.folder.glob(pattern)}
@@ -88,8 +81,7 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     assert of_cell(killed.folder).state == "interrupted"
     attempts = 3 if system == "monobert" else 4
     for cell in (whole, killed):
-        out, _ = begin(cell).communicate(timeout=TIMEOUT)
-        assert out == "done\n"
+        assert begin(cell).wait().stdout == "done\n"
     assert killed.published.read_bytes() == whole.published.read_bytes()
     assert of_cell(killed.folder).attempts == attempts
     assert 5 <= len(parts) < 50

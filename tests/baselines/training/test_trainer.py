@@ -5,13 +5,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import clients
 import pytest
 import sentence_transformers
 import torch
@@ -63,14 +63,9 @@ TRAININGS: list[tuple[str, dict[str, Any]]] = [
 def train(release: Release, *trainings: tuple[str, Path, Any], **faults: int) -> subprocess.CompletedProcess[str]:
     """Train in a process of its own, one after the other; a fault comes at the step that it names."""
     jobs = [(system, str(root), options) for system, root, options in trainings]
-    return subprocess.run(
-        [sys.executable, "-c", TRAIN, release.folder, json.dumps(faults), json.dumps(jobs)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    arguments = ["-c", TRAIN, str(release.folder), json.dumps(faults), json.dumps(jobs)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return clients.run(arguments, environment, ROOT, neural=True)
 
 
 def weights(folder: Path) -> dict[str, bytes]:
