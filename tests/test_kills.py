@@ -24,18 +24,19 @@ pytestmark = pytest.mark.slow
 type Undisturbed = Callable[[str], tuple[dict[str, bytes], float]]
 
 TIMEOUT = 1_000
-KILLS = int(os.environ.get("KILLS", 6))
 COMMANDS = {
     name: line.split()
     for name, line in {
         "build": "builder build mini --queries 500 --out out/release",
         "negatives": "builder negatives release --depth 50 --sample 10 --cache cache --threads 1",
+        "lite": "builder lite release --passages 900 --depth 3 --out out/lite --cache cache",
         "pack": "builder pack release --out out",
         "export": "builder export release --format trec --out out/export",
         "report": "eval_kit report s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --out out/report.html",
         "leaderboard": "eval_kit leaderboard board --release release --out out/board.html",
     }.items()
 }
+KILLS = int(os.environ.get("KILLS", len(COMMANDS)))
 
 
 @pytest.fixture(scope="module")
