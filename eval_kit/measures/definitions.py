@@ -8,6 +8,7 @@ BEIR's capped recall. Hole@k has a function of its own, :func:`holes`, as its em
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import polars as pl
 
@@ -103,6 +104,7 @@ class Measure:
         return f"{100 * value:.1f}" if self.kind.ecir_percent else self.show_as_cikm_2022(value)
 
 
+@cache
 def parse(name: str) -> Measure:
     """The measure of that name.
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import Measure, parse, per_query, with_ties_resolved
+from eval_kit.measures.definitions import Measure, parse, with_ties_resolved
 from eval_kit.release import Release, TestSet
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
@@ -234,8 +234,7 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
     judged = qrels.join(ranked.judged, on=["query_id", "passage_id"], how="left")
     if any(measure.kind.needs_retrieved for measure in measures):
         judged = judged.join(ranked.queries.select("query_id", "retrieved"), on="query_id", how="left")
-    values = pl.DataFrame(judged["query_id"].unique())
-    columns = []
+    values = members.lazy()
     for measure in measures:
         resolved = {measure.name: judged}
         if (across := _across(measure)) and ranked.queries[across].any():
@@ -244,10 +243,13 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
                     judged, measure.cutoff or 0, how == "best", min(measure.grade, 1)
                 )
         for name, ranks in resolved.items():
-            values = values.with_columns(per_query(measure, ranks, values["query_id"]).alias(name))
-            columns.append(pl.col(name).fill_null(measure.value_of_empty_result))
-    joined = members.join(values, on="query_id", how="left", maintain_order="left").with_columns(columns)
-    return joined.join(ranked.queries, on="query_id", how="left", maintain_order="left")
+            value = pl.col("value").cast(pl.Float64).alias(name)
+            of_measure = measure.kind.values(ranks.lazy(), measure).select("query_id", value)
+            values = values.join(of_measure, on="query_id", how="left", maintain_order="left").with_columns(
+                pl.col(name).fill_null(measure.value_of_empty_result)
+            )
+    joined = values.join(ranked.queries.lazy(), on="query_id", how="left", maintain_order="left").collect()
+    return joined.rechunk()  # the last digit of a sum depends on the chunks
 
 
 def _figure(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Figure:

@@ -65,7 +65,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that appears twice
             for a query; scores where an MS MARCO run has ranks.
     """
-    ranker = _Ranker(path, judged.select("query_id", "passage_id").unique(), sorted(set(cutoffs)))
+    ranker = _Ranker(path, judged.select("query_id", "passage_id"), sorted(set(cutoffs)))
     digest = _Sha256()
     pieces = read_pieces(path, digest=digest)
     try:
@@ -162,17 +162,19 @@ class _Ranker:
         )
         ties = (~frame["tied"]).arg_true()  # where each run of equal scores begins
         tie = ties.search_sorted(hits["row"], side="right")
-        hits = hits.with_columns(
+        placed = hits.lazy().with_columns(
             first=ties.gather(tie - 1), end=ties.append(pl.Series([frame.height], dtype=ties.dtype)).gather(tie)
         )
         first_rank = pl.col("first") - pl.col("start") + 1
-        return hits.join(_ahead_in_tie(hits, frame["passage_id"]), on="row", how="left", maintain_order="left").select(
+        ahead = _ahead_in_tie(placed, frame["passage_id"])
+        ranked = placed.join(ahead, on="row", how="left", maintain_order="left").select(
             "query_id",
             "passage_id",
             rank=first_rank + pl.col("ahead").fill_null(0),
             tied_from=first_rank,
             tied_to=pl.col("end") - pl.col("start"),
         )
+        return ranked.collect()
 
 
 def _blocks(frame: pl.DataFrame) -> pl.DataFrame:
@@ -250,25 +252,26 @@ def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.Da
     Raises:
         RunError: a query with more lines than a run has ranks.
     """
-    rest: pl.DataFrame | None = None
+    before: pl.DataFrame | None = None
+    last = 0
     for frame in frames:
-        joined = frame if rest is None else pl.concat([rest, frame])
-        last = joined["query_id"].rle().struct.field("len")[-1]
-        rest = joined.tail(last)
+        if before is not None:
+            if last < before.height:
+                yield before.head(before.height - last)
+            frame = pl.concat([before.tail(last), frame])
+        before, last = frame, frame["query_id"].rle().struct.field("len")[-1]
         if last > HIGHEST_RANK:
-            raise RunError(f"{path}: query {rest['query_id'][0]} has more than {HIGHEST_RANK:,} lines")
-        if last < joined.height:
-            yield joined.head(joined.height - last)
-    if rest is not None:
-        yield rest
+            raise RunError(f"{path}: query {frame['query_id'][-1]} has more than {HIGHEST_RANK:,} lines")
+    if before is not None:
+        yield before
 
 
-def _ahead_in_tie(hits: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
+def _ahead_in_tie(hits: pl.LazyFrame, ids: pl.Series) -> pl.LazyFrame:
     """``row`` and ``ahead`` of tied hits: how many ids from row ``first`` to ``end`` (exclusive) exceed its own.
 
     Each tie is sorted once, however many hits are in it: a run may tie everything.
     """
     ties = hits.filter(pl.col("end") - pl.col("first") > 1).select("first", "end").unique()
     tied = ties.select("first", row=pl.int_ranges("first", "end", dtype=pl.UInt32)).explode("row")
-    by_id = tied.with_columns(id=ids.gather(tied["row"])).sort("first", "id", descending=[False, True])  # as bytes
+    by_id = tied.with_columns(id=pl.lit(ids).gather("row")).sort("first", "id", descending=[False, True])  # as bytes
     return by_id.select("row", ahead=pl.int_range(pl.len(), dtype=pl.UInt32).over("first"))
