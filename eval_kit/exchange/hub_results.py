@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.files import hub, strict_json
+from eval_kit.files import hub, strict_json, strict_yaml
 from eval_kit.files.hub import UNCHANGED
+from eval_kit.files.text import read_utf8
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import MANIFEST, Release
 from eval_kit.shifts import BENCHMARKS, CLUSTERED, SHIFTS
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FILE = ".eval_results/ms-marco-shift.yaml"
 FIGURES = {"out": "Out", "rel_loss": "Rel Loss"}
+MOST_BYTES = 1 << 20
 TIMEOUT_SECONDS = 120.0
 COMMITTING = "main is as it was, or holds the results; the same command again finishes"
 
@@ -193,7 +195,7 @@ def _file(api: "HfApi", repo_id: str, commit: str) -> str:
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
     try:
-        return Path(api.hf_hub_download(repo_id, FILE, revision=commit)).read_text(encoding="utf-8")
+        return read_utf8(Path(api.hf_hub_download(repo_id, FILE, revision=commit)), MOST_BYTES)
     except RemoteEntryNotFoundError:
         return ""
 
@@ -219,9 +221,10 @@ def _parsed(text: str) -> list[dict[str, Any]]:
     import yaml
 
     try:
-        entries: list[dict[str, Any]] = yaml.safe_load(text) or []
+        strict_yaml.check(text, Path(FILE))
+        entries: list[dict[str, Any]] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
         return [entry for entry in entries if _key(entry)]
-    except (yaml.YAMLError, TypeError, KeyError):
+    except (yaml.YAMLError, ValueError, TypeError, KeyError):
         raise UserError(f"{FILE}: what stands there is not a list of results; {UNCHANGED}") from None
 
 

@@ -20,19 +20,30 @@ def read(path: Path, most: int) -> Any:
 
     lines = read_utf8(path, most).splitlines()
     text = "\n".join("" if line in ("ir_metadata.start", "ir_metadata.end") else line for line in lines)
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    depth = 0
     try:
-        for event in yaml.parse(text, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MOST_DEPTH:
-                raise UserError(f"{_at(path, event.start_mark)}: is nested more than {MOST_DEPTH} deep")
-            if isinstance(event, yaml.AliasEvent):
-                raise UserError(f"{_at(path, event.start_mark)}: has an alias; write the value out")
-        return _value(yaml.compose(text, Loader=loader), path)
+        check(text, path)
+        return _value(yaml.compose(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)), path)
     except yaml.YAMLError as error:
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise UserError(f"{_at(path, getattr(error, 'problem_mark', None))}: is not YAML: {reason}") from None
+
+
+def check(text: str, path: Path) -> None:
+    """Refuse what makes a small document a large value.
+
+    Raises:
+        UserError: an alias, or too deep a nesting, with the line.
+        yaml.YAMLError: it is not YAML.
+    """
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            raise UserError(f"{_at(path, event.start_mark)}: is nested more than {MOST_DEPTH} deep")
+        if isinstance(event, yaml.AliasEvent):
+            raise UserError(f"{_at(path, event.start_mark)}: has an alias; write the value out")
 
 
 def _value(node: Any, path: Path) -> Any:

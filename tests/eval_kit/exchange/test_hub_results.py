@@ -163,3 +163,26 @@ def test_publishing_to_a_model_repository(hub: Any, mini_release: Release, tmp_p
         refused = publish(file, **own)
         assert words in refused.stderr + refused.stdout and refused.stderr.count("\n") <= 1
     assert model.head == before
+
+
+@pytest.mark.slow
+def test_hostile_yaml_in_a_model_repository_is_one_sentence(
+    hub: Any, mini_release: Release, tmp_path: Path, command: Run
+) -> None:
+    results = written(tmp_path / "protocol.json", protocol(row("a", "c0", "RR@10", 1, 0), digest=mini_release.digest))
+    variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
+    model = hub.repositories[MODEL]
+    for content, words in (
+        (b"- &a [x, x]\n- &b [*a, *a]\n", "ms-marco-shift.yaml:2: has an alias"),
+        (b"[" * 100_000, "ms-marco-shift.yaml:1: is nested more than 64 deep"),
+        (b"#" * (2 << 20), "is larger than 1,048,576 bytes"),
+        (b"- \xff", "is not UTF-8 text"),
+        (b"- !!python/object/apply:os.getpid []", "what stands there is not a list of results; nothing was changed"),
+        (b"- {dataset: {id: a, task_id: b}, date: 2026-99-99}", "what stands there is not a list of results"),
+        (b"- 1", "what stands there is not a list of results"),
+    ):
+        head = model.commit("odd", {hub_results.FILE: hub_server.Blob(content, False)}).oid
+        names = ("--repo-id", MODEL, "--dataset", DATASET, "--dry-run")
+        refused = command("eval_kit", "publish-result", results, *names, **variables)
+        assert refused.returncode == 2 and words in refused.stderr, (refused.stdout, refused.stderr)
+        assert refused.stderr.count("\n") == 1 and model.head == head
