@@ -1,6 +1,6 @@
 """JSON Schemas (2020-12) of every document that is exchanged, and their one validator.
 
-The schemas live in the top folder ``schemas/``; the wheel carries a copy as package data.
+The schemas live in the top folder ``schemas/``; the wheel carries a copy of those that the evaluator reads.
 """
 
 import functools

@@ -1,10 +1,10 @@
-"""Published tables as data: one JSON file a table, as printed, to compare your own figures with.
+"""Published tables as data: one JSON file a paper, every figure as printed, to compare your own figures with.
 
-Each file follows ``schemas/reference.schema.json``; its ``remarks`` name the slips of the paper itself.
+Each table follows ``schemas/reference.schema.json``; its ``remarks`` name the slips of the paper itself.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ IN_PERCENT = ("loss", "delta", "share")
 
 def ids() -> list[str]:
     """The ids that :func:`load` takes, sorted."""
-    return sorted(path.stem for path in _folder().glob("*.json"))
+    return sorted(table["id"] for table in _tables())
 
 
 def load(id: str) -> dict[str, Any]:
@@ -23,10 +23,10 @@ def load(id: str) -> dict[str, Any]:
     Raises:
         KeyError: there is no table of that id.
     """
-    if id not in ids():
-        raise KeyError(f"no reference table {id!r}; there are {', '.join(ids())}")
-    table: dict[str, Any] = json.loads((_folder() / f"{id}.json").read_text(encoding="utf-8"))
-    return table
+    tables = {table["id"]: table for table in _tables()}
+    if id not in tables:
+        raise KeyError(f"no reference table {id!r}; there are {', '.join(sorted(tables))}")
+    return tables[id]
 
 
 def published(id: str) -> list[dict[str, Any]]:
@@ -43,5 +43,8 @@ def printed(cell: Mapping[str, Any]) -> str:
     return f"{cell['value']:,.{cell['decimals']}f}"
 
 
-def _folder() -> Path:
-    return Path(__file__).parent / "published"
+def _tables() -> Iterator[dict[str, Any]]:
+    for path in (Path(__file__).parent / "published").glob("*.json"):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for table in document["tables"]:
+            yield {**table, "paper": document["paper"]}

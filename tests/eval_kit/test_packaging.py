@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,11 +33,13 @@ def unpacked(wheel: Path) -> Path:
     return wheel.parent / "site"
 
 
-def test_the_wheel_holds_one_package_with_the_schemas_inside(unpacked: Path):
+def test_the_wheel_holds_one_package_with_the_schemas_that_it_reads(unpacked: Path):
     tops = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
     assert tops == {"eval_kit"}
-    assert {path.name for path in (unpacked / "eval_kit/schema_files").glob("*.json")} == {
-        path.name for path in (ROOT / "schemas").glob("*.json")
+    code = "".join(path.read_text(encoding="utf-8") for path in (unpacked / "eval_kit").rglob("*.py"))
+    names = set(re.findall(r'\b(?:schemas\.read|validate|faults_of)\("(\w+)"', code))
+    assert {path.name for path in (unpacked / "eval_kit/schema_files").iterdir()} == {
+        f"{name}.schema.json" for name in names
     }
 
 

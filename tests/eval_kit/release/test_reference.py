@@ -18,7 +18,7 @@ Cell = dict[str, Any]
 Interval = tuple[Fraction, Fraction]
 
 IDS = reference.ids()
-FOLDER = reference._folder()
+FOLDER = Path(reference.__file__).parent / "published"
 TOPICS = [f"topic.c{number}" for number in range(5)]
 
 # Cells; the sum of their values, added up from the papers' text apart from the transcription; and the sum
@@ -146,16 +146,17 @@ def middle(of: Interval) -> Fraction:
 
 
 def test_there_are_tables_and_each_has_its_totals() -> None:
-    assert set(TOTALS) == set(IDS) == {path.name.removesuffix(".json") for path in FOLDER.glob("*.json")}
+    assert list(TOTALS) == IDS
 
 
 @pytest.mark.parametrize("id", IDS)
 def test_valid_and_named_as_its_file(id: str) -> None:
-    table = json.loads((FOLDER / f"{id}.json").read_text(encoding="utf-8"))
-    validate("reference", table)
-    assert table["id"] == id
-    assert id.split("-")[-1] == table["table"].lower().replace(" ", "")
-    assert reference.load(id) == table
+    paper, _, number = id.partition("-")
+    document = json.loads((FOLDER / f"{paper}.json").read_text(encoding="utf-8"))
+    [table] = [table for table in document["tables"] if table["id"] == id]
+    assert number == table["table"].lower().replace(" ", "")
+    assert reference.load(id) == {**table, "paper": document["paper"]}
+    validate("reference", reference.load(id))
 
 
 def test_the_schema_refuses_an_unknown_figure() -> None:
