@@ -103,8 +103,23 @@ def test_every_kind_of_model_ranks_as_its_search_does(kind: str, tmp_path: Path)
     assert {name: metrics[f"{name}_RR@10"] for name in GROUPS} == pytest.approx(expected)
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    from builder import mini
+    from builder import release as releases
+
+    folder = tmp_path_factory.mktemp("small") / "mini"
+    releases.write(mini.draft(queries=500), folder)
+    return open_release(folder)
+
+
+def judged_on(release: Release, shift: str) -> dict[str, dict[str, int]]:
+    rows = release.qrels(f"{shift}_test").rows_by_key("query_id").items()
+    return {query: {passage: int(grade) for passage, grade in judged} for query, judged in rows}
+
+
 @pytest.mark.slow
-def test_a_training_shows_each_cluster_of_the_shift(tmp_path: Path) -> None:
+def test_a_training_shows_each_cluster_of_the_shift(small: Release, tmp_path: Path) -> None:
     from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
@@ -113,14 +128,9 @@ def test_a_training_shows_each_cluster_of_the_shift(tmp_path: Path) -> None:
     )
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from builder import mini
-    from builder import release as releases
-
-    releases.write(mini.draft(queries=500), tmp_path / "mini")
-    release = open_release(tmp_path / "mini")
-    passages = dict(release.table("passages", "passages").iter_rows())
+    passages = dict(small.table("passages", "passages").iter_rows())
     model = SentenceTransformer(str(bag_of_word_pieces(passages.values(), tmp_path / "model")))
-    train = release.table("topic", "train").join(release.qrels("train"), on="query_id").head(32)
+    train = small.table("topic", "train").join(small.qrels("train"), on="query_id").head(32)
     trainer = SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
@@ -130,27 +140,65 @@ def test_a_training_shows_each_cluster_of_the_shift(tmp_path: Path) -> None:
             {"query": train["text"].to_list(), "passage": [passages[passage] for passage in train["passage_id"]]}
         ),
         loss=MultipleNegativesRankingLoss(model),
-        evaluator=ShiftEvaluator(release, "topic"),
+        evaluator=ShiftEvaluator(small, "topic"),
     )
     trainer.train()
     [logged] = [entry for entry in trainer.state.log_history if "eval_topic_RR@10" in entry]
-    test_sets = {f"topic.{part}": release.test_sets[f"topic.{part}"].queries for part in ("c0", "c1", "c4")}
-    texts = pl.concat(release.queries(name) for name in test_sets)
+    test_sets = {f"topic.{part}": small.test_sets[f"topic.{part}"].queries for part in ("c0", "c1", "c4")}
+    texts = pl.concat(small.queries(name) for name in test_sets)
     vectors = model.encode(texts["text"].to_list()), model.encode(list(passages.values()))
     scores = vectors[0] @ vectors[1].T / np.outer(*(np.linalg.norm(side, axis=1) for side in vectors))
     run = {
         query: dict(zip(passages, map(float, row), strict=True))
         for query, row in zip(texts["query_id"], scores, strict=True)
     }
-    qrels = {
-        query: {passage: int(grade) for passage, grade in rows}
-        for query, rows in release.qrels("topic_test").rows_by_key("query_id").items()
-    }
-    expected = by_trec_eval(run, qrels, test_sets)
+    expected = by_trec_eval(run, judged_on(small, "topic"), test_sets)
     assert min(expected.values()) > 0
     assert {name: logged[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected, abs=1e-3)
     model.save_pretrained(str(tmp_path / "saved"))
-    assert release.digest in (tmp_path / "saved" / "README.md").read_text(encoding="utf-8")
+    assert small.digest in (tmp_path / "saved" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_cross_encoders_training_shows_each_cluster_of_the_shift(small: Release, tmp_path: Path) -> None:
+    from datasets import Dataset
+    from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+    passages = dict(small.table("passages", "passages").iter_rows())
+    bag_of_word_pieces(passages.values(), tmp_path / "model")
+    model = CrossEncoder(str(tmp_path / "model" / "bare"), num_labels=1)
+    qrels, random = judged_on(small, "topic"), np.random.default_rng(0)
+    candidates = {
+        query: dict.fromkeys([*judged, *random.choice([*passages], 20)], 1.0) for query, judged in qrels.items()
+    }
+    train = small.table("topic", "train").join(small.qrels("train"), on="query_id").head(32)
+    trainer = CrossEncoderTrainer(
+        model=model,
+        args=CrossEncoderTrainingArguments(
+            str(tmp_path / "out"), max_steps=2, eval_strategy="steps", eval_steps=2, report_to="none", use_cpu=True
+        ),
+        train_dataset=Dataset.from_dict(
+            {
+                "query": train["text"].to_list(),
+                "passage": [passages[passage] for passage in train["passage_id"]],
+                "label": [float(row % 2) for row in range(train.height)],
+            }
+        ),
+        loss=BinaryCrossEntropyLoss(model),
+        evaluator=ShiftEvaluator(small, "topic", candidates=candidates),
+    )
+    trainer.train()
+    [logged] = [entry for entry in trainer.state.log_history if "eval_topic_RR@10" in entry]
+    queries = dict(pl.concat(small.queries(test_set.name) for test_set in small.test_sets_of("topic")).iter_rows())
+    run = {}
+    for query, ids in candidates.items():
+        scores = model.predict([(queries[query], passages[passage]) for passage in ids])
+        run[query] = dict(zip(ids, map(float, scores), strict=True))
+    test_sets = {test_set.name: test_set.queries for test_set in small.test_sets_of("topic")}
+    expected = by_trec_eval(run, qrels, test_sets)
+    assert min(expected.values()) > 0
+    assert {name: logged[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected)
 
 
 def test_mistakes_are_one_sentence(mini_release: Release, published_release: Release) -> None:
