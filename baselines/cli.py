@@ -231,8 +231,8 @@ def beir(
     from rich.console import Console
 
     from baselines.beir import folders, measured, published_as, search
+    from baselines.beir_table import suite
     from eval_kit.console import screen, status, write_json
-    from eval_kit.measures.beir_table import suite
 
     parts = folders(folder, datasets or [])
     runs = search(list(dict.fromkeys(systems)), parts, out, depth, Console(stderr=True))

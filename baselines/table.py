@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 import polars as pl
 from rich.console import Console
 
+from baselines import benchmarks, crossing, printed_table
 from baselines.systems import is_trained
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
 from eval_kit.measures.score import score
-from eval_kit.protocols import benchmarks, crossing
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
 from eval_kit.protocols.wordings import scored, variations_of
 from eval_kit.release import Release
 from eval_kit.release.reference import load, printed, published
 from eval_kit.runs.names import WordedRun, cell_of, control_of, grid, named, run_name, worded
 from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
-from eval_kit.tables import published as published_table
 from eval_kit.tables import terminal
 from eval_kit.tables.table import Cell, Column, Table
 
@@ -121,10 +120,10 @@ class Results:
 
     Attributes:
         protocols: of every complete grid of a system on a shift.
-        benchmarks: from :func:`eval_kit.protocols.benchmarks.benchmarks`.
+        benchmarks: from :func:`baselines.benchmarks.benchmarks`.
         sparsity: ``system``, ``shift``, ``cells``, ``query`` and ``passage``: how many weights are not zero, of the
             systems that have sparse vectors, on average.
-        crossing: from :func:`eval_kit.protocols.crossing.crossing`; None where the grid searched no variations.
+        crossing: from :func:`baselines.crossing.crossing`; None where the grid searched no variations.
         kind: of the release; only figures on the published one can be compared.
         incomplete: for each grid that lacks a run, what it lacks.
     """
@@ -152,14 +151,14 @@ class Results:
         )
         return f"{what}: not comparable with the published figures"
 
-    def compared(self, id: str) -> dict[published_table.Key, Comparison]:
+    def compared(self, id: str) -> dict[printed_table.Key, Comparison]:
         """Our figures that a published table prints too, in its order; none where it is not comparable."""
         own = own_figures(self.protocols) | benchmark_figures(self.benchmarks) if self.kind == "published" else {}
         comparisons = {}
         for cell in published(id):
-            if (figure := own.get(published_table.key(cell))) is not None:
+            if (figure := own.get(printed_table.key(cell))) is not None:
                 paper = float(cell["value"])
-                comparisons[published_table.key(cell)] = Comparison(
+                comparisons[printed_table.key(cell)] = Comparison(
                     *figure, paper=0.0 - paper if cell["figure"] == "delta" else paper, source=cell["source"]
                 )
         return comparisons
@@ -242,17 +241,17 @@ def published_beside(id: str, ours: Results | None) -> Table:
     comparisons = ours.compared(id) if ours else {}
     own = {}
     for cell in reference["cells"]:
-        comparison = comparisons.get(published_table.key(cell))
+        comparison = comparisons.get(printed_table.key(cell))
         if comparison is not None and comparison.ours is not None:
             value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
             rounded = round(value, cell["decimals"]) + 0.0  # no -0 %
-            own[published_table.key(cell)] = f"ours {printed({**cell, 'value': rounded})}"
-    return published_table.table(reference, own)
+            own[printed_table.key(cell)] = f"ours {printed({**cell, 'value': rounded})}"
+    return printed_table.table(reference, own)
 
 
-def own_figures(protocols_found: Protocols) -> dict[published_table.Key, OwnFigure]:
+def own_figures(protocols_found: Protocols) -> dict[printed_table.Key, OwnFigure]:
     """Every figure of a grid by the key that it has in a published table."""
-    figures: dict[published_table.Key, OwnFigure] = {}
+    figures: dict[printed_table.Key, OwnFigure] = {}
     for shift, frame in protocols_found.results.items():
         for row in frame.iter_rows(named=True):
             part = row.get("cluster") or row.get("size") or ""
@@ -262,39 +261,39 @@ def own_figures(protocols_found: Protocols) -> dict[published_table.Key, OwnFigu
                 figures[at] = OwnFigure(shift, part, row["system"], row["measure"], figure, *interval)
     for shift, matrix in protocols_found.matrices.items():
         for row in matrix.iter_rows(named=True):
-            at = published_table.Key(row["system"], f"not-{row['held_out']}", row["test_set"], row["measure"], "value")
+            at = printed_table.Key(row["system"], f"not-{row['held_out']}", row["test_set"], row["measure"], "value")
             part = row["test_set"].partition(".")[2]
             figures[at] = OwnFigure(shift, part, row["system"], row["measure"], "value", row["value"])
     for system, sets in protocols_found.untrained.items():
         for test_set, values in sets.items():
             shift, _, part = test_set.partition(".")
             for measure, value in values.items():
-                at = published_table.Key(system, "", test_set, measure, "value")
+                at = printed_table.Key(system, "", test_set, measure, "value")
                 figures[at] = OwnFigure(shift, part, system, measure, "value", value)
     return figures
 
 
-def benchmark_figures(results: pl.DataFrame) -> dict[published_table.Key, OwnFigure]:
-    """Means from :func:`eval_kit.protocols.benchmarks.benchmarks` by the key that they have in arXiv 2022, Table 5."""
-    figures: dict[published_table.Key, OwnFigure] = {}
+def benchmark_figures(results: pl.DataFrame) -> dict[printed_table.Key, OwnFigure]:
+    """Means from :func:`baselines.benchmarks.benchmarks` by the key that they have in arXiv 2022, Table 5."""
+    figures: dict[printed_table.Key, OwnFigure] = {}
     for row in results.iter_rows(named=True):
         training = ARXIV_TRAINING.get(row["training"], row["training"])
         measure = ARXIV_MEASURES.get(row["measure"], row["measure"])
-        at = published_table.Key(row["system"], training, row["test_set"], measure, "value")
+        at = printed_table.Key(row["system"], training, row["test_set"], measure, "value")
         figures[at] = OwnFigure(row["training"], row["test_set"], row["system"], measure, "value", row["value"])
     return figures
 
 
-def _key(shift: str, part: str, system: str, measure: str, figure: str) -> published_table.Key:
+def _key(shift: str, part: str, system: str, measure: str, figure: str) -> printed_table.Key:
     """ECIR 2023 has our names; CIKM 2022 its own, and the two TREC DL years together."""
     if SHIFTS[shift].clustered:
-        return published_table.Key(system, "", f"{shift}.{part}", measure, figure)
+        return printed_table.Key(system, "", f"{shift}.{part}", measure, figure)
     test_set = "dl19+dl20" if part else "dev"
     names = (test_set, CIKM_MEASURES.get(measure, measure), CIKM_FIGURES[figure])
     if system in CIKM_VARIANTS and CIKM_VARIANT_PARTS[test_set] == part:
         table, training = CIKM_VARIANTS[system]
-        return published_table.Key(CIKM_VARIANT_SYSTEMS[table], training, *names)
-    return published_table.Key(CIKM_SYSTEMS.get(system, system), part, *names)
+        return printed_table.Key(CIKM_VARIANT_SYSTEMS[table], training, *names)
+    return printed_table.Key(CIKM_SYSTEMS.get(system, system), part, *names)
 
 
 def _protocols(

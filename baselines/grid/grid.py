@@ -40,7 +40,7 @@ def cells(
         root: the grid's folder.
         shifts: which; None for all that the release holds.
         seeds: of training; each makes cells of its own.
-        control: whether each trained system is also trained on all queries, for :mod:`eval_kit.protocols.benchmarks`.
+        control: whether each trained system is also trained on all queries, for :mod:`baselines.benchmarks`.
         variations: names as :func:`baselines.search.varied` takes them; each cell searches those of its test sets.
             ``all`` may be none.
         benchmarks: whether every cell also searches dev and TREC DL.

@@ -10,10 +10,10 @@ import typer
 import baselines.cli
 import builder.cli
 import eval_kit.cli
+from baselines.printed_table import table
 from baselines.published_tables import PublishedTable, markdown, published_tables
 from eval_kit.release.reference import ids, load, printed
 from eval_kit.tables.markdown import to_markdown
-from eval_kit.tables.published import table
 
 ROOT = Path(__file__).parents[2]
 APPS = {"eval_kit": eval_kit.cli.app, "python -m builder": builder.cli.app, "python -m baselines": baselines.cli.app}

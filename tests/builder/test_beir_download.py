@@ -16,10 +16,10 @@ from rich.console import Console
 from test_fetch import Server, server  # noqa: F401 - a fixture
 
 from baselines.beir import folders, search
+from baselines.beir_table import suite
 from builder.sources.beir_download import install, remarks
 from builder.sources.fetch import CHUNK_BYTES, UnavailableError
 from eval_kit.errors import UserError
-from eval_kit.measures.beir_table import suite
 from eval_kit.release.beir_suite import BeirDataset, datasets, named
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]

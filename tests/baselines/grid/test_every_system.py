@@ -9,12 +9,12 @@ import pytest
 from baselines import config
 from baselines.grid.grid import cells, run
 from baselines.grid.stages import run_cell
+from baselines.printed_table import Key, key
 from baselines.table import benchmark_figures, own_figures, results
 from eval_kit.pages.report import write_report
 from eval_kit.protocols.wordings import changes_of
 from eval_kit.release.reference import load
 from eval_kit.shifts import SHIFTS, TRAINED_FOR
-from eval_kit.tables.published import Key, key
 from tests.baselines.grids import small_release
 from tests.baselines.tiny_cells import SMALL
 

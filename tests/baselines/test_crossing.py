@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from eval_kit.protocols.crossing import crossing, layout
+from baselines.crossing import crossing, layout
 from eval_kit.release import Release, Variation
 
 TYPO = Variation("dev", "typo", None, 1, "dev_typo_1", None, "here", "none")
