@@ -53,6 +53,7 @@ class Running:
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None, neural: bool = False
     ) -> None:
         self.arguments = list(map(str, arguments))
+        self._done: Done | None = None
         self._outputs = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
         self._connection = _connected(NEURAL if neural else LIGHT)
         request = json.dumps([self.arguments, dict(environment), str(folder or Path.cwd())]).encode()
@@ -64,16 +65,18 @@ class Running:
         return bool(select.select([self._connection], [], [], 0)[0])
 
     def kill(self) -> Done:
-        if not self.ended():
+        if self._done is None and not self.ended():
             os.kill(self.pid, signal.SIGKILL)
         return self.wait()
 
     def wait(self) -> Done:
-        with self._outputs[0] as out, self._outputs[1] as error, self._connection:
-            status = int.from_bytes(self._connection.recv(4), signed=True)
-            out.seek(0)
-            error.seek(0)
-            return subprocess.CompletedProcess(self.arguments, status, out.read(), error.read())
+        if self._done is None:
+            with self._outputs[0] as out, self._outputs[1] as error, self._connection:
+                status = int.from_bytes(self._connection.recv(4), signed=True)
+                out.seek(0)
+                error.seek(0)
+                self._done = subprocess.CompletedProcess(self.arguments, status, out.read(), error.read())
+        return self._done
 
 
 def _connected(modules: Sequence[str]) -> socket.socket:

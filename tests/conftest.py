@@ -27,6 +27,11 @@ settings.load_profile("no deadline")
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest begin first, lest one worker is left with one of them at the end."""
+    items.sort(key=lambda item: item.path.parent != ROOT / "tests" and item.path.name != "test_publish.py")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with the authors' files and real runs (``$MS_MARCO_SHIFT_SHARED``, else ``../shared``)."""

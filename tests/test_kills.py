@@ -6,15 +6,13 @@ A handful of kills by default, one a command; for more: ``KILLS=50 make test-slo
 import json
 import os
 import random
-import resource
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+import clients
 import pytest
 
 from eval_kit.release import open_release
@@ -23,7 +21,12 @@ pytestmark = pytest.mark.slow
 
 type Undisturbed = Callable[[str], tuple[dict[str, bytes], float]]
 
-TIMEOUT = 1_000
+LIMITED = """
+import resource, runpy, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096))
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 COMMANDS = {
     name: line.split()
     for name, line in {
@@ -44,7 +47,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all that the commands read: a release, the runs of a grid on it, and a submission of them."""
     folder = tmp_path_factory.mktemp("kills") / "prepared"
     (folder / "out").mkdir(parents=True)
-    subprocess.run([sys.executable, "-m", *COMMANDS["build"]], cwd=folder, check=True, capture_output=True)
+    finish(COMMANDS["build"], folder)
     (folder / "out/release").rename(folder / "release")
     release = open_release(folder / "release")
     wh = [test_set for name, test_set in release.test_sets.items() if name.startswith("wh.")]
@@ -83,15 +86,13 @@ def undisturbed(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Und
     return run
 
 
-def begin(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", *command], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+def begin(command: Sequence[str], folder: Path) -> clients.Running:
+    return clients.Running(["-m", *command], os.environ, folder)
 
 
 def finish(command: Sequence[str], folder: Path) -> None:
-    _, said = (process := begin(command, folder)).communicate(timeout=TIMEOUT)
-    assert process.returncode == 0, said.decode()
+    done = begin(command, folder).wait()
+    assert done.returncode == 0, done.stderr
 
 
 def left(folder: Path) -> dict[str, bytes]:
@@ -116,7 +117,6 @@ def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
     process = begin(command, folder)
     time.sleep(random.Random(number).uniform(0.2, 1.0) * seconds)
     process.kill()
-    process.communicate()
     finish(command, folder)
     found = left(folder)
     assert sorted(found) == sorted(expected)
@@ -127,8 +127,8 @@ def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
 def test_three_at_once_end_with_the_bytes_of_one(name: str, prepared: Path, undisturbed: Undisturbed, tmp_path: Path):
     folder = shutil.copytree(prepared, tmp_path / "shared")
     for process in [begin(COMMANDS[name], folder) for _ in range(3)]:
-        _, said = process.communicate(timeout=TIMEOUT)
-        assert process.returncode == 0, said.decode()
+        done = process.wait()
+        assert done.returncode == 0, done.stderr
     assert left(folder) == undisturbed(name)[0]
 
 
@@ -137,14 +137,7 @@ def test_a_disk_that_fills_leaves_nothing_behind(name: str, prepared: Path, tmp_
     """As files that may not grow do: an error of the operating system in the middle of a write."""
     folder = shutil.copytree(prepared, tmp_path / "full")
     before = left(folder)
-    done = subprocess.run(
-        [sys.executable, "-m", *COMMANDS[name]],
-        cwd=folder,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096)),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
+    done = clients.run(["-c", LIMITED, *COMMANDS[name]], os.environ, folder)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "File too large" in done.stdout + done.stderr  # Lucene logs what the sentence asks
     assert left(folder) == before
