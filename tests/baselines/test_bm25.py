@@ -77,8 +77,9 @@ def formula(query: str) -> dict[str, float]:
 
 def test_scores_are_those_of_the_formula(tmp_path: Path):
     queries = {"q1": "apples", "q2": "pears", "q3": "apples pears"}
+    long = {"long": "apples " + " ".join(f"unseen{number}" for number in range(2_000))}
     done = subprocess.run(
-        [sys.executable, "-c", SEARCH, json.dumps(DOCUMENTS), json.dumps(queries), tmp_path / "index"],
+        [sys.executable, "-c", SEARCH, json.dumps(DOCUMENTS), json.dumps(queries | long), tmp_path / "index"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -93,6 +94,7 @@ def test_scores_are_those_of_the_formula(tmp_path: Path):
         assert list(found[query]) == sorted(expected, key=expected.__getitem__, reverse=True)
         for passage, value in expected.items():
             assert found[query][passage] == pytest.approx(value, abs=1e-4)  # Anserini rounds to 4 decimals
+    assert found["long"] == found["q1"]
 
 
 FULL_DISK = """
