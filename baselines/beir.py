@@ -130,13 +130,16 @@ def passages(folder: Path, most: int | None = None) -> Iterator[tuple[str, str]]
 
 
 def _search(system: str, folder: Path, run: Path, depth: int, progress: Console) -> None:
-    searcher, index = retriever(system, folder), run.with_suffix(".index")
+    """Make a run, which appears when all that lies beside it is there."""
+    searcher, working = retriever(system, folder), run.with_suffix(".searching")
+    index, made = working / "index", working / run.name
     queries = judged_queries(folder, split_of(folder))
-    figures = make_run(searcher, passages(folder), queries, run, index, progress, depth)
+    figures = make_run(searcher, passages(folder), queries, made, index, progress, depth)
+    figures |= {"run": str(run), "latency_ms": latency_ms(searcher, queries, index, depth)}
     contamination.declare(run, [] if system in LEXICAL else checkpoints.named(system).training_data)
-    figures["latency_ms"] = latency_ms(searcher, queries, index, depth)
     atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")
-    shutil.rmtree(index, ignore_errors=True)  # one that was built elsewhere is not there
+    made.replace(run)
+    shutil.rmtree(working)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.files.schemas import validate
+from eval_kit.release import MS_MARCO
 from eval_kit.shifts import CONTROL, check_names
 
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "model.md"
@@ -32,6 +33,7 @@ def render(facts: Mapping[str, Any]) -> str:
             template_path=str(TEMPLATE),
             name=_name(facts),
             facts=facts,
+            ms_marco=facts["release"]["collection"] == MS_MARCO,
             config=json.dumps(facts["config"], indent=1, sort_keys=True, ensure_ascii=False),
             measures=list(dict.fromkeys(figure["measure"] for figure in facts["figures"])),
             figures=_by_test_set(facts),
@@ -42,12 +44,13 @@ def render(facts: Mapping[str, Any]) -> str:
 def _card_data(facts: Mapping[str, Any]) -> Any:
     from huggingface_hub import EvalResult, ModelCardData
 
-    synthetic = facts["release"]["kind"] == "mini"
+    release = facts["release"]
+    synthetic, ms_marco = release["kind"] == "mini", release["collection"] == MS_MARCO
     return ModelCardData(
         model_name=_name(facts),
         base_model=facts["backbone"] if _is_hub_id(facts["backbone"]) else None,
-        datasets=None if synthetic else ["ms_marco"],
-        language="zxx" if synthetic else "en",
+        datasets=["ms_marco"] if ms_marco else None,
+        language="zxx" if synthetic else "en" if ms_marco else None,
         library_name="sentence-transformers",
         license="apache-2.0" if synthetic else "other",
         license_name=None if synthetic else "see-card",
@@ -56,10 +59,10 @@ def _card_data(facts: Mapping[str, Any]) -> Any:
         eval_results=[
             EvalResult(
                 task_type="text-retrieval",
-                dataset_type="ms-marco-shift",
-                dataset_name=f"ms-marco-shift {figure['test_set']}",
+                dataset_type=release["title"],
+                dataset_name=f"{release['title']} {figure['test_set']}",
                 dataset_config=figure["test_set"],  # what tells results apart
-                dataset_revision=f"v{facts['release']['version']}",
+                dataset_revision=f"v{release['version']}",
                 metric_type=figure["measure"],
                 metric_value=figure["value"],
                 metric_args={"queries": figure["queries"]},

@@ -134,12 +134,13 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     from baselines.runners.local import refuse_unseen_gpus
     from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
+    from eval_kit.measures.beir import dataset_name
     from eval_kit.runs import contamination
 
     if model.system is None:
         refuse_unseen_gpus()
     retriever = _retriever(model, texts.beir)
-    name = output.name or Path(source).resolve().name + (f".{texts.beir.resolve().name}" if texts.beir else "")
+    name = output.name or Path(source).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
     runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}

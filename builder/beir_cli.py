@@ -32,13 +32,20 @@ def download(
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
 ) -> None:
-    """Download datasets, verified by md5. An interrupted download resumes; a folder appears whole or not at all."""
+    """Download datasets, verified by md5. An interrupted download resumes; a folder appears whole or not at all.
+
+    A folder that is there stays as it is, be it of a dataset that BEIR does not have.
+    """
     from builder.sources.beir_download import install, remarks
     from eval_kit.console import counting
     from eval_kit.release.beir_suite import datasets, named
 
     distributed = [dataset for dataset in datasets().values() if dataset.url]
-    for dataset in [named(name) for name in names or []] or distributed:
+    own = [name for name in names or [] if name not in datasets() and (out / name).is_dir()]
+    chosen = [named(name) for name in names if name not in own] if names else distributed
+    for name in own:
+        typer.echo(str(out / name))
+    for dataset in chosen:
         with counting(f"downloading {dataset.name}", "bytes") as advance:
             folder = install(dataset, out, advance)
         typer.echo(str(folder))

@@ -1,7 +1,6 @@
 """The dataset card: the manifest for people, and the YAML that tells ``load_dataset`` where the splits are."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,14 @@ from typing import Any
 import polars as pl
 
 from builder import benchmarks, reports
-from builder.release import NAME, features
+from builder.release import features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.release import Release, read_manifest
+from eval_kit.release import MS_MARCO, Release, read_manifest, title
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.topics import about
 
 CARD = "README.md"
-MS_MARCO = "msmarco-passage"
 AGAIN = "let 'python -m builder card {}' write it again"
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "dataset.md"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -49,13 +47,6 @@ def render(folder: Path, manifest: Mapping[str, Any]) -> str:
         about=_about(folder, manifest),
     )
     return str(card)
-
-
-def title(manifest: Mapping[str, Any]) -> str:
-    """What the dataset is called: ``ms-marco-shift``, or after the collection that it was rebuilt from."""
-    if manifest["collection"] == MS_MARCO or not manifest.get("built_from"):
-        return NAME
-    return re.sub(r"[^\w.-]+", "-", manifest["built_from"].rpartition("/")[2]) + "-shift"
 
 
 def write(folder: Path) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.card import title
-from builder.release import NAME, files
+from builder.release import files
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.digests import file_sha256
-from eval_kit.release import verified_manifest
+from eval_kit.release import NAME, title, verified_manifest
 
 
 @dataclass(frozen=True)

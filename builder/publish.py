@@ -17,12 +17,12 @@ from rich.filesize import decimal
 from builder import history, reports
 from builder.card import CARD, check_card
 from builder.diff import TableDiff, diff
-from builder.release import NAME, files
+from builder.release import files
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files import hub, strict_json
 from eval_kit.files.hub import UNCHANGED
-from eval_kit.release import MANIFEST, Release, open_release, read_manifest
+from eval_kit.release import MANIFEST, NAME, Release, open_release, read_manifest
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

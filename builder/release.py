@@ -16,9 +16,8 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.schemas import validate
-from eval_kit.release import MANIFEST, Variation, verified_manifest
+from eval_kit.release import MANIFEST, NAME, Variation, title, verified_manifest
 
-NAME = "ms-marco-shift"
 VARIATIONS = "variations"
 
 
@@ -255,7 +254,7 @@ def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
 
 
 def _describe_itself(folder: Path, manifest: Mapping[str, Any]) -> None:
-    from builder.card import render, title
+    from builder.card import render
 
     validate("release", manifest)
     benchmarks.write(folder, manifest, title(manifest))

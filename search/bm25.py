@@ -28,6 +28,8 @@ FIELDS = {"contents": 1.0, "title": 1.0}
 INDEX_BATCH = 2_000
 SEARCH_BATCH = 500
 """Queries in a call: Java holds a thousand hits of each, so this bounds the memory."""
+MOST_TERMS = 1 << 20
+"""Distinct words in a query: Lucene refuses more than 1,024 of its own accord; ArguAna's queries are whole passages."""
 THREADS = os.cpu_count() or 1
 
 
@@ -158,6 +160,7 @@ def search(
     lucene.start()
     from jnius import autoclass
 
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_TERMS)
     with closing(autoclass("io.anserini.search.SimpleSearcher")(str(folder))) as searcher:
         searcher.set_bm25(float(k1), float(b))
         if rm3:

@@ -20,6 +20,7 @@ from eval_kit.files import atomic
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.schemas import validate
 from eval_kit.measures.score import Scores
+from eval_kit.release import title
 
 LIBRARIES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "faiss-cpu", "fast-plaid", "pyserini", "numpy",
@@ -86,7 +87,10 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
     training, backbone = done["training"], cell.options["backbone"]
     pretrained = isinstance(backbone, str) and not cell.options.get("random_weights", False)
     facts = {name: done["cell"][name] for name in ("system", "shift", "held_out", "seed")}
-    facts |= {name: done[name] for name in ("release", "code_version", "libraries", "figures")}
+    facts |= {name: done[name] for name in ("code_version", "libraries", "figures")}
+    manifest = cell.release.manifest
+    collection = manifest.get("built_from") or manifest["collection"]
+    facts["release"] = done["release"] | {"title": title(manifest), "collection": collection}
     facts |= {name: training[name] for name in ("steps", "train_queries", "device")}
     card = render(
         facts

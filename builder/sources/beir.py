@@ -30,7 +30,11 @@ def collection(folder: Path) -> Collection:
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
     name = folder.resolve().name
-    judgements = {split_name(path.stem): path for path in sorted((folder / "qrels").glob("*.tsv"))}
+    judgements: dict[str, Path] = {}
+    for path in sorted((folder / "qrels").glob("[!.]*.tsv")):  # a Mac leaves ._test.tsv in zips
+        if (split := split_name(path.stem)) in judgements:
+            raise UserError(f"{path}: {judgements[split].name} is the split {split} too; leave one of them")
+        judgements[split] = path
     if not judgements:
         raise UserError(f"{folder}: has no qrels/*.tsv; a BEIR dataset has its judgements there")
     paths = [folder / "corpus.jsonl", folder / "queries.jsonl", *judgements.values()]
@@ -52,14 +56,20 @@ def collection(folder: Path) -> Collection:
         },
         passages=passages,
         inputs=[_record(path, f"{name}/{path.relative_to(folder).as_posix()}") for path in paths],
-        remarks=_remarks(passages, qrels),
+        remarks=_remarks(passages, queries, qrels),
     )
 
 
-def _remarks(passages: pl.DataFrame, qrels: Mapping[str, pl.DataFrame]) -> list[str]:
+def _remarks(passages: pl.DataFrame, queries: pl.DataFrame, qrels: Mapping[str, pl.DataFrame]) -> list[str]:
     """Oddities that BEIR's own datasets have, counted."""
     empty = passages.filter(pl.col("text") == "").height
     remarks = [f"{empty:,} passages of corpus.jsonl have neither title nor text; kept"] if empty else []
+    own = queries.join(passages, left_on="query_id", right_on="passage_id", how="semi").height
+    if own:
+        remarks.append(
+            f"{own:,} queries have the id of a passage, as ArguAna's have; 'eval_kit beir' leaves that passage out of "
+            "the query's ranking, 'eval_kit score' does not"
+        )
     for split, pairs in qrels.items():
         absent = pairs.join(passages, on="passage_id", how="anti").height
         if absent:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from builder.sources.fetch import Advance, Checksum, UnavailableError, download_verified
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.files.beir import read_ids
+from eval_kit.files.beir import read_documents
 from eval_kit.measures import beir
 from eval_kit.release.beir_suite import BeirDataset, parts
 
@@ -46,7 +46,7 @@ def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
     passages = queries = absent = 0
     for part in map(beir.open, parts(folder)):
         missing = set(part.qrels["passage_id"])
-        for passage in read_ids(part.folder / "corpus.jsonl"):
+        for passage, _, _ in read_documents(part.folder / "corpus.jsonl"):
             passages += 1
             missing.discard(passage)
         absent += len(missing)

@@ -1,5 +1,7 @@
 """Read a folder in BEIR's format (Thakur et al., NeurIPS Datasets and Benchmarks 2021): corpus, queries, judgements."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from eval_kit.runs.reader import Faults
 
 HEADER = "query-id\tcorpus-id\tscore"
 HINT = "; a BEIR dataset has this file"
+
+_ID = re.compile(r"\S+", re.ASCII)
+_BLANK = "holds a blank, which separates the columns of a run"
 
 _QUERIES = {"query_id": pl.String(), "text": pl.String()}
 _QRELS = {"query_id": pl.String(), "passage_id": pl.String(), "relevance": pl.Int64()}
@@ -42,17 +47,20 @@ def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
 
     Raises:
         UserError: a file that cannot be read or is empty; after the last line, what is wrong with lines of it: no
-            JSON object, no ``_id``, an id that is there twice. Nothing is yielded from the first of them on.
+            JSON object, no ``_id``, one with a blank, an id that is there twice. Nothing is yielded from the first of
+            them on.
     """
     faults = Faults(path)
     ids: set[str] = set()
     for number, line in read_lines(path, HINT):
-        entry = _object(line)
+        entry, why = _object(line)
         passage_id, title, text = (entry.get(key, "") for key in ("_id", "title", "text"))
         if not isinstance(passage_id, str) or not passage_id:
-            faults.add(number, 'expected a JSON object with "_id", a string')
+            faults.add(number, f'expected a JSON object with "_id", a string{why}')
         elif not isinstance(title, str) or not isinstance(text, str):
             faults.add(number, '"title" and "text" must be strings')
+        elif not _ID.fullmatch(passage_id):
+            faults.add(number, f"passage id {passage_id[:40]!r} {_BLANK}")
         elif passage_id in ids:
             faults.add(number, f"passage {passage_id} appears twice")
         else:
@@ -64,22 +72,6 @@ def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
     faults.raise_any()
 
 
-def read_ids(path: Path) -> Iterator[str]:
-    """The id of each document of a ``corpus.jsonl``, without a look at its text where the id stands first, as in BEIR.
-
-    Raises:
-        UserError: a file that cannot be read, or (with the line) a document without an id.
-    """
-    start = '{"_id": "'
-    for number, line in read_lines(path, HINT):
-        name: Any = line[len(start) : line.find('"', len(start))] if line.startswith(start) else ""
-        if not name or "\\" in name:
-            name = _object(line).get("_id")
-        if not isinstance(name, str) or not name:
-            raise UserError(f'{path}:{number}: expected a JSON object with "_id", a string')
-        yield name
-
-
 def read_queries(path: Path) -> pl.DataFrame:
     """``query_id`` and ``text`` of a ``queries.jsonl``, in its order.
 
@@ -89,10 +81,12 @@ def read_queries(path: Path) -> pl.DataFrame:
     faults = Faults(path)
     texts: dict[str, str] = {}
     for number, line in read_lines(path, HINT):
-        entry = _object(line)
+        entry, why = _object(line)
         name, text = entry.get("_id"), entry.get("text")
         if not isinstance(name, str) or not isinstance(text, str) or not name:
-            faults.add(number, 'expected a JSON object with "_id" and "text", both strings')
+            faults.add(number, f'expected a JSON object with "_id" and "text", both strings{why}')
+        elif not _ID.fullmatch(name):
+            faults.add(number, f"query id {name[:40]!r} {_BLANK}")
         elif name in texts:
             faults.add(number, f"query {name} appears twice")
         else:
@@ -109,6 +103,8 @@ def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
     Raises:
         UserError: what is wrong with the file, with the lines.
     """
+    if not path.exists() and (splits := sorted(file.stem for file in path.parent.glob("[!.]*.tsv"))):
+        raise UserError(f"{path}: there is no such split; the folder has {', '.join(splits)}")
     faults = Faults(path)
     grades: dict[tuple[str, str], int] = {}
     lines = read_lines(path, HINT)
@@ -134,10 +130,12 @@ def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], _QRELS, orient="row")
 
 
-def _object(line: str) -> dict[str, Any]:
-    """The JSON object of a line; an empty one for anything else."""
+def _object(line: str) -> tuple[dict[str, Any], str]:
+    """The JSON object of a line; an empty one for anything else, and where JSON is refused, why."""
     try:
         entry = decode(line)
-    except ValueError:
-        return {}
-    return entry if isinstance(entry, dict) else {}
+    except json.JSONDecodeError:
+        return {}, ""
+    except ValueError as error:
+        return {}, f"; {error}"
+    return (entry if isinstance(entry, dict) else {}), ""

@@ -1,6 +1,15 @@
 """A release: opened and verified, its ir_datasets ids, and the published tables beside which its figures stand."""
 
-from eval_kit.release.manifest import MANIFEST, ReleaseError, read_manifest, read_table, verified_manifest
+from eval_kit.release.manifest import (
+    MANIFEST,
+    MS_MARCO,
+    NAME,
+    ReleaseError,
+    read_manifest,
+    read_table,
+    title,
+    verified_manifest,
+)
 from eval_kit.release.release import (
     DEFAULT,
     ENVIRONMENT_VARIABLE,
@@ -16,6 +25,8 @@ __all__ = [
     "DEFAULT",
     "ENVIRONMENT_VARIABLE",
     "MANIFEST",
+    "MS_MARCO",
+    "NAME",
     "PartialRelease",
     "Release",
     "ReleaseError",
@@ -25,5 +36,6 @@ __all__ = [
     "open_release",
     "read_manifest",
     "read_table",
+    "title",
     "verified_manifest",
 ]

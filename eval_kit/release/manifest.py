@@ -6,6 +6,7 @@ digest, which is part of the release digest: no figure rests on rows that the di
 else of the manifest was edited to fit. The sizes of a table are compared with the manifest's before it is in memory.
 """
 
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,8 @@ from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file
 from eval_kit.measures import definitions
 
 MANIFEST = "manifest.json"
+NAME = "ms-marco-shift"
+MS_MARCO = "msmarco-passage"
 
 _KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
 _QUERIES: dict[str, tuple[str, ...]] = {"query_id": ("string",), "text": ("string",)}
@@ -60,6 +63,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except UserError as error:
         raise ReleaseError(str(error)) from error
     return manifest
+
+
+def title(manifest: Mapping[str, Any]) -> str:
+    """What the dataset is called: ``ms-marco-shift``, or after the collection that it was rebuilt from."""
+    if manifest["collection"] == MS_MARCO or not manifest.get("built_from"):
+        return NAME
+    return re.sub(r"[^\w.-]+", "-", manifest["built_from"].rpartition("/")[2]) + "-shift"
 
 
 def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:

@@ -10,9 +10,12 @@ from eval_kit.files import atomic
 def write(rows: Iterable[tuple[str, str, int, float]], path: Path, tag: str) -> None:
     """Write ``(query id, passage id, rank, score)`` rows as a TREC run; scores keep every digit they have.
 
+    Blanks in the tag, which would be columns, become hyphens.
+
     Raises:
         UserError: the file cannot be written; an older one stays as it was.
     """
+    tag = "-".join(tag.split())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:

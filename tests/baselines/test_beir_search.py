@@ -1,6 +1,8 @@
 """``baselines beir``: several systems over several datasets, resumed, and scored as one suite."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,7 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     assert list(document["systems"]) == ["bm25", "tas-b"]
     assert document["measured"]["bm25.nfcorpus"]["index_bytes"] > 0
     assert document["measured"]["bm25.nfcorpus"]["latency_ms"] > 0
-    assert not (runs / "bm25.nfcorpus.index").exists()
+    assert not (runs / "bm25.nfcorpus.searching").exists()
     before = (runs / "bm25.nfcorpus.trec").stat().st_mtime_ns
     (beir / "nfcorpus" / "corpus.jsonl").unlink()  # nothing would search it again
     again = search(["bm25", "tas-b"], [beir / "nfcorpus"], runs, 1000, Console())
@@ -56,6 +58,18 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
         match=r"deepct is neither bm25 nor .*deepct.nfcorpus.trec is not there",
     ):
         search(["deepct"], [beir / "nfcorpus"], runs, 1000, Console())
+
+
+@pytest.mark.slow
+def test_two_suites_at_once_search_each_run_once(beir: Path, tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "baselines", "beir", "bm25", "--folder", beir, "--dataset", "nfcorpus"]
+    files = [tmp_path / "0.json", tmp_path / "1.json"]
+    both = [subprocess.Popen([*line, "--out", tmp_path / "runs", "--json", file]) for file in files]
+    assert [process.wait() for process in both] == [0, 0]
+    first, second = (json.loads(file.read_text()) for file in files)
+    assert first == second and first["measured"]["bm25.nfcorpus"]["latency_ms"] > 0
+    names = sorted(path.name for path in (tmp_path / "runs").glob("[!.]*"))
+    assert names == [f"bm25.nfcorpus.{ending}" for ending in ("json", "training.json", "trec")]
 
 
 def test_an_index_of_ms_marcos_passages_is_refused_for_another_dataset(beir: Path, tmp_path: Path) -> None:

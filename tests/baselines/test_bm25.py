@@ -69,9 +69,10 @@ def formula(query: str) -> dict[str, float]:
 
 def test_scores_are_those_of_the_formula(tmp_path: Path):
     queries = {"q1": "apples", "q2": "pears", "q3": "apples pears"}
+    long = {"long": "apples " + " ".join(f"unseen{number}" for number in range(2_000))}
     bm25.index(DOCUMENTS.items(), tmp_path / "index")
     found: dict[str, dict[str, float]] = {}
-    for query, passage, rank, value in lines(bm25.search(queries.items(), tmp_path / "index", depth=3)):
+    for query, passage, rank, value in lines(bm25.search((queries | long).items(), tmp_path / "index", depth=3)):
         assert rank == len(found.setdefault(query, {})) + 1
         found[query][passage] = value
     for query, text in queries.items():
@@ -79,6 +80,7 @@ def test_scores_are_those_of_the_formula(tmp_path: Path):
         assert list(found[query]) == sorted(expected, key=expected.__getitem__, reverse=True)
         for passage, value in expected.items():
             assert found[query][passage] == pytest.approx(value, abs=1e-4)  # Anserini rounds to 4 decimals
+    assert found["long"] == found["q1"]
 
 
 FULL_DISK = """

@@ -13,7 +13,13 @@ FACTS: dict[str, Any] = {
     "system": "splade",
     "architecture": "SPLADE-max",
     "backbone": "distilbert-base-uncased",
-    "release": {"version": "1.0.0", "digest": "0123456789abcdef" * 4, "kind": "published"},
+    "release": {
+        "version": "1.0.0",
+        "digest": "0123456789abcdef" * 4,
+        "kind": "published",
+        "title": "ms-marco-shift",
+        "collection": "msmarco-passage",
+    },
     "shift": "topic",
     "held_out": "c0",
     "seed": 2,
@@ -85,11 +91,22 @@ def test_the_control_holds_nothing_out() -> None:
 
 
 def test_mini_models_say_so() -> None:
-    release = {**FACTS["release"], "kind": "mini"}
+    release = {**FACTS["release"], "kind": "mini", "collection": None}
     card = ModelCard(render(facts(release=release, backbone=None, figures=[])))
     assert "*synthetic*" in card.text and "## Figures" not in card.text and "random weights" in card.text
     assert card.data.license == "apache-2.0" and card.data.datasets is None and card.data.base_model is None
     assert card.data.eval_results is None
+
+
+def test_models_of_another_collection_say_which() -> None:
+    release = {**FACTS["release"], "kind": "rebuilt", "title": "nfcorpus-shift", "collection": "nfcorpus"}
+    card = ModelCard(render(facts(release=release)))
+    assert "MS MARCO" not in card.text and "The texts are those of nfcorpus" in card.text
+    assert dict(table(card.text, "Training")[2:])["data"].startswith("nfcorpus-shift 1.0.0 (rebuilt), content digest")
+    assert card.data.datasets is None and card.data.language is None
+    assert {(one.dataset_type, one.dataset_name.split()[0]) for one in card.data.eval_results} == {
+        ("nfcorpus-shift", "nfcorpus-shift")
+    }
 
 
 @pytest.mark.parametrize("backbone", ["/home/me/model", "./model", "~/model", "a/b/c", None])

@@ -182,6 +182,12 @@ def test_the_list_and_what_cannot_be_downloaded(command: Run, tmp_path: Path) ->
     assert not (tmp_path / "beir").exists()
 
 
+def test_a_folder_of_another_dataset_is_left_as_it_is(command: Run, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    done = command("builder", "beir", "download", "own", "--out", tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'own'}\n")
+
+
 def test_a_folder_that_the_user_has_needs_no_download(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="bioasq: No download"):
         install(named("bioasq"), tmp_path)

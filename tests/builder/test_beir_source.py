@@ -147,6 +147,9 @@ def test_what_a_folder_holds(tiny: Path) -> None:
         ("corpus.jsonl", '{"_id": 7, "text": "x"}', 'corpus.jsonl:4: expected a JSON object with "_id"'),
         ("corpus.jsonl", '{"_id": "p9", "text": ["x"]}', 'corpus.jsonl:4: "title" and "text" must be strings'),
         ("corpus.jsonl", '{"_id": "p2", "text": "again"}', "corpus.jsonl:4: passage p2 appears twice"),
+        ("corpus.jsonl", '{"_id": "p 9"}', "corpus.jsonl:4: passage id 'p 9' holds a blank, which separates"),
+        ("queries.jsonl", '{"_id": "q\\t9", "text": "x"}', "queries.jsonl:5: query id 'q\\t9' holds a blank"),
+        ("queries.jsonl", '{"_id": "q9", "text": NaN}', '"text", both strings; it holds NaN, not a finite number'),
         ("qrels/train.tsv", "q7\tp1\t1", "train.tsv:6: query q7 is not in queries.jsonl"),
         ("qrels/train.tsv", "q1\tp1\tone", "train.tsv:6: the grade 'one' is not a whole number"),
         ("qrels/train.tsv", "q1 p1 1", "train.tsv:6: expected a query id, a passage id and a grade"),
@@ -172,6 +175,20 @@ def test_folders_that_lack_something(tiny: Path, tmp_path: Path) -> None:
     (tiny / "qrels" / "Validation.tsv").unlink()
     (tiny / "qrels" / "train.tsv").unlink()
     with pytest.raises(UserError, match=r"tiny: has no qrels/\*\.tsv"):
+        beir.collection(tiny)
+
+
+def test_queries_that_are_passages_too_are_counted(tiny: Path) -> None:
+    with (tiny / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "q3", "text": "query 3"}\n')
+    assert list(beir.collection(tiny).remarks)[1].startswith("1 queries have the id of a passage, as ArguAna's have")
+
+
+def test_files_in_qrels_that_are_no_split_or_the_same_split(tiny: Path) -> None:
+    (tiny / "qrels" / "._train.tsv").write_bytes(b"\0\5\26\7")  # as a Mac leaves it
+    assert set(beir.collection(tiny).qrels) == {"train", "dev"}
+    (tiny / "qrels" / "dev.tsv").write_bytes((tiny / "qrels" / "Validation.tsv").read_bytes())
+    with pytest.raises(UserError, match=r"dev\.tsv: Validation\.tsv is the split dev too; leave one of them"):
         beir.collection(tiny)
 
 

@@ -7,12 +7,11 @@ import pytest
 
 from baselines.table import Results
 from builder import lite
-from builder.release import NAME
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import Protocols
-from eval_kit.release import Release, open_release
+from eval_kit.release import NAME, Release, open_release
 from search import bm25
 
 DEPTH = 2

@@ -269,6 +269,13 @@ def test_windows_line_ends_and_grades_below_zero_are_read(tmp_path):
     assert found.value("nDCG@10") == pytest.approx(1 / math.log2(3))
 
 
+def test_a_split_that_is_not_there(tmp_path):
+    folder = write_dataset(tmp_path / "d", {"1": {"a": 1}})
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "train.tsv")
+    with pytest.raises(UserError, match=r"qrels/test\.tsv: there is no such split; the folder has train$"):
+        beir.open(folder)
+
+
 def test_a_corpus_is_read_to_its_first_damaged_line(tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     long = "a" * (1 << 20)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from eval_kit.cli import main
 from eval_kit.measures.score import score
 from eval_kit.release import Release
+from eval_kit.runs import writer
 from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD, SHOWN_FAULTS, RunError, read_pieces
 
 GOOD = b"q Q0 p 1 1.5 tag"
@@ -448,3 +449,8 @@ def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path,
         assert done.stderr.startswith(f"eval_kit: {name}: is read, or written already, by this command")
         assert path.read_bytes() == b"\n".join(lines) + b"\n"
         assert not same.exists()
+
+
+def test_a_tag_with_blanks_is_one_column(tmp_path):
+    writer.write([("q1", "p1", 1, 2.5)], tmp_path / "run.trec", "my folder (v2)")
+    assert (tmp_path / "run.trec").read_text() == "q1 Q0 p1 1 2.5 my-folder-(v2)\n"
