@@ -8,7 +8,7 @@ import pytest
 from baselines import config
 from bench import cost, gpu_check
 from bench.rehearsal import __main__ as rehearsal
-from bench.rehearsal import collection, sizes
+from bench.rehearsal import collection, sizes, waiting
 from bench.rehearsal.stages import STAGES, Work
 
 
@@ -37,6 +37,20 @@ def test_hours_are_work_divided_by_rates():
     assert dense.search == pytest.approx(228_641 * 2 / 50 / 3_600)
     assert late.encode - dense.encode == pytest.approx(10 * 2 * 60 / 3_600)
     assert cross.search == pytest.approx(228_641 * 1_000 / 1_000 / 3_600)
+
+
+def test_the_largest_rehearsal_says_what_the_cpus_take():
+    rehearsed = {
+        "1": {"stages": {"texts": {"cpu_s": 7_200}, "score": {"cpu_s": 1}}},
+        "0.01": {"stages": {"texts": {"cpu_s": 360}, "tokens": {"cpu_s": 36}}},
+    }
+    assert cost.on_cpus(rehearsed) == {"texts": (2, "measured"), "tokens": (1, "projected from scale 0.01")}
+
+
+def test_a_gpu_that_is_fed_half_of_what_it_takes_waits_half_of_the_time():
+    takes = waiting.TAKES["re-ranking"][2]
+    table = waiting.markdown({"pairs from 1": takes / 2, "passages from 1": 1e6, "passages from 2": 1e6})
+    assert [line.split("|")[4].strip() for line in table.splitlines()[2:]] == ["0%"] * 6 + ["50%"]
 
 
 @pytest.mark.slow
