@@ -16,6 +16,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from search import bm25, lucene
 from search.retriever import Hits, Passages, best_first
+from search.topk import device_of
 
 GROUP = 500
 """Queries given to Lucene at once."""
@@ -90,7 +91,7 @@ class Prebuilt:
         from pyserini.encode import UniCoilQueryEncoder
 
         try:
-            return UniCoilQueryEncoder(self._encoder)
+            return UniCoilQueryEncoder(self._encoder, device=str(device_of(None)))
         except Exception as error:  # transformers, the Hub's client
             raise UserError(f"query encoder {self._encoder}: cannot be loaded: {_first_line(error)}") from error
 
