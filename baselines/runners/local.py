@@ -27,8 +27,16 @@ THREAD_VARIABLES = (
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Environment variables for a process with so many threads; libraries read them when they are imported."""
-    return {name: str(threads) for name in THREAD_VARIABLES} | {"TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1"}
+    """Environment variables for a process with so many threads; libraries read them when they are imported.
+
+    Batches differ in length: a GPU's memory in segments that grow is not broken up by them.
+    """
+    others = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "TQDM_DISABLE": "1",
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    }
+    return {name: str(threads) for name in THREAD_VARIABLES} | others
 
 
 def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -> Iterator[Outcome]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from eval_kit.files import atomic
 from eval_kit.stats.similarity import jaccard_of_counts, word_counts
 
 PARTS = 64
@@ -81,4 +82,4 @@ def _merged(counts: list[pl.DataFrame]) -> pl.DataFrame:
 def _write(counts: pl.DataFrame, folder: Path, number: int) -> None:
     parted = counts.with_columns(part=pl.col("word").hash() % PARTS)
     for (part,), rows in parted.partition_by("part", as_dict=True, include_key=False).items():
-        rows.write_parquet(folder / f"{part}-{number}.parquet")
+        atomic.write_parquet(folder / f"{part}-{number}.parquet", rows)
