@@ -12,6 +12,7 @@ import polars as pl
 from rich.console import Console
 
 from baselines import architectures, checkpoints
+from baselines.runners import Runner
 from baselines.search import latency_ms, make_run
 from baselines.systems.bm25 import Bm25
 from eval_kit.console import counted
@@ -46,7 +47,12 @@ def folders(parent: Path, names: Sequence[str]) -> list[Path]:
 
 
 def search(
-    systems: Sequence[str], datasets: Sequence[Path], out: Path, depth: int, progress: Console
+    systems: Sequence[str],
+    datasets: Sequence[Path],
+    out: Path,
+    depth: int,
+    progress: Console,
+    runner: Runner = Runner.local,
 ) -> dict[str, list[Path]]:
     """Each system's runs, one a dataset: ``<system>.<dataset>.trec`` in ``out``; those that are there stay.
 
@@ -58,6 +64,7 @@ def search(
         out: the runs' folder.
         depth: passages a query.
         progress: where to say what is being done.
+        runner: of the encoding of passages, where a system encodes them.
 
     Raises:
         UserError: a system of no known name that lacks a run; a folder that is not as BEIR's.
@@ -77,7 +84,7 @@ def search(
     for system, run, folder in missing:
         with atomic.lock(run):  # another process may be making it, and removes the index in the end
             if not run.is_file():
-                _search(system, folder, run, depth, progress)
+                _search(system, folder, run, depth, progress, runner)
     return runs
 
 
@@ -129,10 +136,14 @@ def passages(folder: Path, most: int | None = None) -> Iterator[tuple[str, str]]
     return islice(read_corpus(folder / "corpus.jsonl"), most)
 
 
-def _search(system: str, folder: Path, run: Path, depth: int, progress: Console) -> None:
+def _search(system: str, folder: Path, run: Path, depth: int, progress: Console, runner: Runner) -> None:
     """Make a run, which appears when all that lies beside it is there."""
     searcher, working = retriever(system, folder), run.with_suffix(".searching")
     index, made = working / "index", working / run.name
+    if runner is Runner.ray and hasattr(searcher, "encode_passages"):
+        from baselines.runners import ray
+
+        ray.encode(searcher, passages(folder), index)
     queries = judged_queries(folder, split_of(folder))
     figures = make_run(searcher, passages(folder), queries, made, index, progress, depth)
     figures |= {"run": str(run), "latency_ms": latency_ms(searcher, queries, index, depth)}

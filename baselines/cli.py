@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from baselines import search_cli
+from baselines.runners import Runner
 from baselines.search_cli import ReleaseOption
 from eval_kit.cli import JsonFile
 from eval_kit.errors import UserError, reported
@@ -28,13 +28,6 @@ app = typer.Typer(
 grid_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells.")
 app.add_typer(grid_app, name="grid")
 app.command()(search_cli.search)
-
-
-class Runner(StrEnum):
-    """Where cells are done."""
-
-    local = "local"
-    ray = "ray"
 
 
 @grid_app.command("run")
@@ -225,6 +218,7 @@ def beir(
     out: Annotated[Path, typer.Option(help="Folder for the runs; a run that is there is not searched again.")] = Path(
         "beir-runs"
     ),
+    runner: search_cli.RunnerOption = Runner.local,
     json_file: JsonFile = None,
 ) -> None:
     """Search datasets of BEIR with several systems. Their figures stand beside the paper's."""
@@ -235,7 +229,7 @@ def beir(
     from eval_kit.console import screen, status, write_json
 
     parts = folders(folder, datasets or [])
-    runs = search(list(dict.fromkeys(systems)), parts, out, depth, Console(stderr=True))
+    runs = search(list(dict.fromkeys(systems)), parts, out, depth, Console(stderr=True), runner)
     with status("reading runs") as on_run:
         results = suite(runs, parts, published_as(), on_run)
     if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):

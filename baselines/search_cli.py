@@ -13,9 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from baselines.runners import Runner
 from eval_kit.errors import UserError
 
 ReleaseOption = Annotated[str | None, typer.Option(help="Release folder or Hub id. Default: as for eval_kit.")]
+
+RunnerOption = Annotated[Runner, typer.Option(help="Encode passages on this machine's GPUs, or on a Ray cluster's.")]
 
 
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -107,6 +110,7 @@ class Output:
     depth: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of passages per query.")] = 1000
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None
     out: Annotated[Path, typer.Option(help="Folder for the run and its index.")] = Path("runs")
+    runner: RunnerOption = Runner.local
     json_file: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write what was measured as JSON to this file; '-' prints it."),
@@ -131,13 +135,16 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
     from rich.console import Console
 
+    from baselines.runners import ray
     from baselines.runners.local import refuse_unseen_gpus
     from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
     from eval_kit.measures.beir import dataset_name
     from eval_kit.runs import contamination
 
-    if model.system is None:
+    if output.runner is Runner.ray:
+        ray.connect()
+    elif model.system is None:
         refuse_unseen_gpus()
     retriever = _retriever(model, texts.beir)
     name = output.name or Path(source).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
@@ -150,6 +157,8 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     if model.system is not None:
         shutil.rmtree(index, ignore_errors=True)
     training_data = _training_data(model)
+    if output.runner is Runner.ray:
+        ray.encode(retriever, _read(texts)[0], index)
     measured, *of_wordings = make_runs(retriever, collection, runs, index, Console(stderr=True), output.depth)
     for file in runs:
         contamination.declare(file, training_data)

@@ -52,7 +52,7 @@ def processes(retriever: Any, passages: Passages | None = None) -> Iterator[Exec
     for name in names:
         devices.put(name)
     texts = passages if isinstance(passages, PassageTexts) else None
-    with pool(len(names), _begin, _unloaded(retriever), texts, devices) as executor:
+    with pool(len(names), _begin, unloaded(retriever), texts, devices) as executor:
         yield executor
 
 
@@ -69,7 +69,7 @@ def _begin(retriever: Any, texts: PassageTexts | None, devices: Any) -> None:
     _retriever = retriever
 
 
-def _unloaded(retriever: Any) -> Any:
+def unloaded(retriever: Any) -> Any:
     """The retriever without what it has loaded, small enough to be sent."""
     small = copy.copy(retriever)
     for name, attribute in vars(type(retriever)).items():

@@ -7,15 +7,17 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.stages import Outcome, attempt, run_cell, train
 from baselines.runners.local import environment
-from baselines.runners.ray_encoding import encode_cell
+from baselines.runners.ray_encoding import encode_cell, encode_with_ray
 from eval_kit.errors import UserError, in_one_sentence
 from search.passages import how_many
+from search.retriever import Passages, Retriever
 
 RETRIES = 3
 """How often a task is begun again, on another machine, when its own dies; it goes on from what is on the disk."""
@@ -79,6 +81,18 @@ def run(
             left[todo.pop(0)()] = (cell, todo)
         else:
             yield outcome
+
+
+def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
+    """Encode passages on every GPU of the cluster, or every CPU where it has none, for the retriever's ``index``.
+
+    Raises:
+        UserError: the retriever does not encode passages, as BM25; what :func:`connect` says.
+    """
+    if not hasattr(retriever, "encode_passages"):
+        raise UserError("the runner 'ray' shares out the encoding of passages; this system does not encode them")
+    gpus = 1 if connect().cluster_resources().get("GPU") else 0
+    encode_with_ray(retriever, passages, folder, gpus, threads=1)
 
 
 def train_cell(cell: Cell, processes: int) -> Outcome:

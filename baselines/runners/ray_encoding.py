@@ -1,4 +1,4 @@
-"""Encode a cell's passages by Ray Data: a pool of actors, each with the model and a GPU of its own.
+"""Encode passages by Ray Data: a pool of actors, each with the model and a GPU of its own.
 
 A block of the data set is one shard of :mod:`search.shards`, and each actor writes its shards where they
 belong, so the folder is the same as one process would have made, and what a killed run has finished is kept.
@@ -6,17 +6,18 @@ belong, so the folder is the same as one process would have made, and what a kil
 
 import itertools
 import pickle
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from baselines import systems
+from baselines.architectures.devices import unloaded
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal
 from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
 from baselines.training.queries import passage_texts
 from search import shards
+from search.retriever import Passages
 from search.texts import PassageTexts
 
 
@@ -24,24 +25,21 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
     """Encode the passages of a cell whose model is trained."""
 
     def work(cell: Cell, journal: Journal) -> None:
-        trained = (cell.name.system, str(cell.model), cell.options)
+        retriever = systems.system(cell.name.system).retriever(cell.model, cell.options)
         folder = systems.index_folder(cell)
-        index(cell, journal, lambda: encode_with_ray(passage_texts(cell), folder, *trained, gpus, threads))
+        index(cell, journal, lambda: encode_with_ray(retriever, passage_texts(cell), folder, gpus, threads))
 
     return attempt(cell, work)
 
 
-def encode_with_ray(
-    passages: PassageTexts, folder: Path, system: str, model: str, options: Mapping[str, Any], gpus: float, threads: int
-) -> None:
-    """Encode passages into the shards that ``index`` of the system's retriever would make.
+def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: float, threads: int) -> None:
+    """Encode passages into the shards that the retriever's ``index`` would make.
 
     Args:
-        passages: seen by all machines; as the model reads them they are in Ray's object store until they are encoded.
+        retriever: of an architecture that encodes passages; all machines see its model.
+        passages: as the model reads them they are in Ray's object store until they are encoded; all machines see
+            :class:`PassageTexts`.
         folder: of the shards, seen by all machines.
-        system: a name of :data:`baselines.systems.SYSTEMS` whose retriever encodes passages.
-        model: its trained model.
-        options: of the system.
         gpus: of each actor; 0 without any.
         threads: of each actor.
     """
@@ -51,14 +49,13 @@ def encode_with_ray(
     cluster: Any = ray
     folder.mkdir(parents=True, exist_ok=True)
     blocks = []
-    retriever: Any = systems.system(system).retriever(model, options)
     for number, batch in enumerate(itertools.batched(retriever.as_read(passages), shards.SHARD)):
         blocks.append(cluster.put(pa.table({"shard": [number], "passages": [pickle.dumps(batch)]})))
     resources = cluster.cluster_resources()
     most = int(resources.get("GPU", 0) / gpus if gpus else resources["CPU"] / threads)
     cluster.data.from_arrow_refs(blocks).map_batches(
         _Encoder,
-        fn_constructor_args=(folder, system, model, dict(options), passages),
+        fn_constructor_args=(folder, unloaded(retriever), passages if isinstance(passages, PassageTexts) else None),
         batch_size=None,
         batch_format="pyarrow",
         concurrency=(1, max(1, min(most, len(blocks)))),
@@ -72,13 +69,10 @@ def encode_with_ray(
 class _Encoder:
     """An actor: the model, loaded once."""
 
-    def __init__(
-        self, folder: Path, system: str, model: str, options: Mapping[str, Any], passages: PassageTexts
-    ) -> None:
-        self._folder = folder
-        retriever: Any = systems.system(system).retriever(model, options)
-        retriever.as_read(passages)  # its model takes token ids from now on
-        self._retriever = retriever
+    def __init__(self, folder: Path, retriever: Any, texts: PassageTexts | None) -> None:
+        self._folder, self._retriever = folder, retriever
+        if texts is not None:
+            retriever.as_read(texts)  # its model takes token ids from now on
 
     def __call__(self, block: Any) -> Any:
         """Encode one shard, unless it is there."""

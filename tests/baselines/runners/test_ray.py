@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,23 @@ import json, sys
 from pathlib import Path
 from search import shards
 from baselines.runners import ray, ray_encoding
+from baselines.systems import system
 from search.texts import PassageTexts
 shards.SHARD = 300
 ray.connect()
 texts, folder, model, options = sys.argv[1:]
-texts = PassageTexts(Path(texts))
-ray_encoding.encode_with_ray(texts, Path(folder), "biencoder", model, json.loads(options), gpus=0, threads=1)
+retriever = system("biencoder").retriever(model, json.loads(options))
+ray_encoding.encode_with_ray(retriever, PassageTexts(Path(texts)), Path(folder), gpus=0, threads=1)
+"""
+SEARCH = """
+from search import shards
+from baselines.cli import main
+
+def refuse(*_):
+    raise AssertionError("the driver encodes")
+
+shards._write_folder = refuse
+main()
 """
 
 
@@ -125,6 +137,23 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
     before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy"))
     retriever.index(kept, tmp_path / "ray")
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy")) == before
+
+
+def test_a_beir_folder_is_encoded_on_the_cluster(nodes: Any, by_local: list[Cell], tmp_path: Path):
+    trained = next(cell for cell in by_local if cell.name.system == "biencoder")
+    passages = [{"_id": passage, "text": text} for passage, text in islice(passage_texts(trained), 50)]
+    queries = [{"_id": f"q{row}", "text": passage["text"]} for row, passage in enumerate(passages[:3])]
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    judged = "".join(f"q{row}\t{passages[row]['_id']}\t1\n" for row in range(3))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    model = ("--model", trained.model, "--architecture", "dense", "--beir", folder, "--name", "run")
+    assert driver(nodes, SEARCH, "search", *model, "--runner", "ray", "--out", tmp_path / "ray").wait() == 0
+    assert driver(nodes, "from baselines.cli import main; main()", "search", *model, "--out", tmp_path).wait() == 0
+    run = (tmp_path / "ray" / "run.trec").read_bytes()
+    assert run == (tmp_path / "run.trec").read_bytes() and run.count(b"\n") == 150
 
 
 def test_a_cluster_that_loses_a_node_ends_with_the_same_runs(
