@@ -5,6 +5,7 @@ A fork is a process of its own, with its own arguments, environment, folder, sta
 """
 
 import atexit
+import contextlib
 import gc
 import hashlib
 import json
@@ -113,6 +114,9 @@ def _serve(address: str, modules: Sequence[str]) -> None:
         print("listening", flush=True)
         while True:
             if not select.select([server], [], [], IDLE)[0]:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(-1, os.WNOHANG)
+                    continue  # a client is still at work
                 shutil.rmtree(Path(address).parent, ignore_errors=True)
                 return
             connection, _ = server.accept()

@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import clients
 import polars as pl
 import pytest
 import torch
@@ -29,7 +28,7 @@ from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release
 from eval_kit.runs import contamination
-from tests.baselines.grids import TIMEOUT, small_release, until
+from tests.baselines.grids import small_release, until
 from tests.conftest import Run
 
 BM25 = {"bm25": {"k1": 0.9, "b": 0.4, "rm3": False, "depth": 100}}
@@ -53,28 +52,21 @@ def reference(release: Release, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 
 @pytest.fixture
-def start(tmp_path: Path, release: Release) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(tmp_path: Path, release: Release) -> Iterator[Callable[..., clients.Running]]:
     """Start ``grid run`` on ``tmp_path / "grid"`` in a process of its own, as a user would."""
     config = tmp_path / "bm25.json"
     config.write_text(json.dumps({"systems": BM25}))
     started = []
 
-    def begin(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "baselines", "grid", "run", "--config", config, "--release", release.folder]
-        started.append(
-            subprocess.Popen(
-                [*map(str, command), "--out", str(tmp_path / "grid"), "--workers", "1", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+    def begin(*arguments: str) -> clients.Running:
+        command = ["-m", "baselines", "grid", "run", "--config", str(config), "--release", str(release.folder)]
+        options = ["--out", str(tmp_path / "grid"), "--workers", "1", *arguments]
+        started.append(clients.Running([*command, *options], os.environ, neural=True))
         return started[-1]
 
     yield begin
     for process in started:
         process.kill()
-        process.communicate()
 
 
 def runs_of(root: Path) -> dict[str, bytes]:
@@ -256,13 +248,13 @@ def test_a_run_declares_the_queries_behind_its_model(release: Release, tmp_path:
 
 @pytest.mark.slow
 def test_three_runners_on_one_grid_share_the_work(
-    command: Run, release: Release, reference: dict[str, bytes], start: Callable[..., subprocess.Popen[str]],
+    command: Run, release: Release, reference: dict[str, bytes], start: Callable[..., clients.Running],
     tmp_path: Path,
 ):  # fmt: skip
     for process in [start(), start(), start()]:
-        out, err = process.communicate(timeout=TIMEOUT)
-        assert (process.returncode, out) == (0, f"{tmp_path / 'grid' / 'runs'}\n"), err
-        assert err.splitlines()[-1].startswith("[21/21] bm25.")
+        done = process.wait()
+        assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'grid' / 'runs'}\n"), done.stderr
+        assert done.stderr.splitlines()[-1].startswith("[21/21] bm25.")
     assert runs_of(tmp_path / "grid") == reference
     shown = command("baselines", "grid", "status", tmp_path / "grid")
     assert shown.stdout.count("finished") == 22
@@ -278,19 +270,18 @@ def test_three_runners_on_one_grid_share_the_work(
 
 @pytest.mark.slow
 def test_a_runner_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(
-    reference: dict[str, bytes], start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    reference: dict[str, bytes], start: Callable[..., clients.Running], tmp_path: Path
 ):
     root = tmp_path / "grid"
     process = start("--shift", "wh")
     until(lambda: begun(root))
     process.kill()
-    process.communicate()
     until(lambda: not begun(root))
     assert {one.state for one in of_grid(root)} <= {"interrupted", "waiting", "finished"}
     assert "interrupted" in {one.state for one in of_grid(root)}
     process = start("--shift", "wh")
-    _, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 0, err
+    done = process.wait()
+    assert done.returncode == 0, done.stderr
     assert runs_of(root) == {name: run for name, run in reference.items() if ".wh." in name}
 
 
@@ -315,9 +306,7 @@ def test_a_cell_that_fails_leaves_the_others_alone(command: Run, release: Releas
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_costs_one_cell(
-    start: Callable[..., subprocess.Popen[str]], tmp_path: Path, release: Release
-):
+def test_a_worker_that_dies_costs_one_cell(start: Callable[..., clients.Running], tmp_path: Path, release: Release):
     root = tmp_path / "grid"
     process = start("--shift", "length")
     until(lambda: begun(root))
@@ -325,9 +314,9 @@ def test_a_worker_that_dies_costs_one_cell(
     workers = [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     for pid in workers:
         os.kill(pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 1
-    assert "its process was killed by signal 9" in err
+    done = process.wait()
+    assert done.returncode == 1
+    assert "its process was killed by signal 9" in done.stderr
     assert Counter(one.state for one in of_grid(root)) == {"failed": 1, "finished": 1}
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Callable
+import subprocess
 from pathlib import Path
 
 import clients
@@ -16,7 +16,7 @@ from baselines.grid.status import of_cell
 from baselines.runners.local import environment
 from eval_kit.release import Release
 from search import shards
-from tests.baselines.grids import small_release, until
+from tests.baselines.grids import small_release
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 SHARDS_DONE = "index/?????/shard.json"
 ONE_CELL = """
-import json, sys
+import json, os, signal, sys
 from pathlib import Path
 from baselines.grid import stages
 from search import shards
@@ -36,6 +36,14 @@ from baselines.grid.grid import cells
 from eval_kit.release import open_release
 shards.SHARD, stages.QUERIES_AT_ONCE = 20, 1
 cell = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])[0]
+pattern, count = sys.argv[4], int(sys.argv[5])
+
+def kill(event, arguments):
+    if event == "os.rename" and len(list(cell.folder.glob(pattern))) >= count:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if count:
+    sys.addaudithook(kill)
 print(stages.run_cell(cell).state)
 """
 
@@ -47,14 +55,14 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     options = {system: config.load("mini")[system] | {"steps": 16, "checkpoint_every": 4}}
     [whole, killed] = [cells(options, release, tmp_path / name, shifts=["length"])[0] for name in ("whole", "killed")]
 
-    def begin(cell: Cell) -> clients.Running:
-        arguments = [str(release.folder), str(cell.root), json.dumps(options)]
-        return clients.Running(["-c", ONE_CELL, *arguments], os.environ | environment(threads=1), neural=True)
+    def do(cell: Cell, pattern: str = "", count: int = 0) -> subprocess.CompletedProcess[str]:
+        """Do the cell, until it holds so many files of that pattern."""
+        arguments = [str(release.folder), str(cell.root), json.dumps(options), pattern, str(count)]
+        return clients.run(["-c", ONE_CELL, *arguments], os.environ | environment(threads=1), None, neural=True)
 
-    def kill_when(condition: Callable[[], object]) -> None:
-        process = begin(killed)
-        until(lambda: condition() or process.ended())
-        assert process.kill().returncode == -signal.SIGKILL
+    def kill_at(pattern: str, count: int) -> None:
+        done = do(killed, pattern, count)
+        assert done.returncode == -signal.SIGKILL, done.stderr
 
     def times(pattern: str) -> dict[str, int]:
         return {str(path): path.stat().st_mtime_ns for path in killed.folder.glob(pattern)}
@@ -62,15 +70,15 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     def seconds(path: Path) -> float:
         return float(json.loads(path.read_text())["seconds"])
 
-    kill_when(lambda: times("training/checkpoints/checkpoint-*/trainer_state.json"))
+    kill_at("training/checkpoints/checkpoint-*/trainer_state.json", 1)
     assert not killed.model.exists()
     encoded = {}
     if system != "monobert":
-        kill_when(lambda: len(times(SHARDS_DONE)) >= 5)
+        kill_at(SHARDS_DONE, 5)
         encoded = {int(path.parent.name): seconds(path) for path in killed.folder.glob(SHARDS_DONE)}
         assert not (killed.own_index / shards.MANIFEST).exists()
     model = times("model/*")
-    kill_when(lambda: len(times("parts/*.trec")) >= 5)
+    kill_at("parts/*.trec", 5)
     parts = times("parts/*.trec")
     assert not killed.run.exists()
     assert model.items() <= times("model/*").items()
@@ -81,7 +89,8 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     assert of_cell(killed.folder).state == "interrupted"
     attempts = 3 if system == "monobert" else 4
     for cell in (whole, killed):
-        assert begin(cell).wait().stdout == "done\n"
+        done = do(cell)
+        assert done.stdout == "done\n", done.stderr
     assert killed.published.read_bytes() == whole.published.read_bytes()
     assert of_cell(killed.folder).attempts == attempts
     assert 5 <= len(parts) < 50
