@@ -2,14 +2,14 @@
 
 import hashlib
 import json
+import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
+import clients
 import polars as pl
 import pytest
 
@@ -31,23 +31,20 @@ negatives.add(Path(sys.argv[1]), negatives.NegativeParameters({DEPTH}, {SAMPLE})
 """
 
 
-def drawing(folder: Path, cache: Path, threads: int = 1) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", DRAW, folder, cache, str(threads)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def drawing(folder: Path, cache: Path, threads: int = 1) -> clients.Running:
+    return clients.Running(["-c", DRAW, str(folder), str(cache), str(threads)], os.environ)
 
 
-def finish(process: subprocess.Popen[str]) -> None:
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+def finish(process: clients.Running) -> None:
+    done = process.wait()
+    assert done.returncode == 0, done.stderr
 
 
-def kill_after(process: subprocess.Popen[str], cache: Path, count: int) -> list[Path]:
+def kill_after(process: clients.Running, cache: Path, count: int) -> list[Path]:
     deadline = time.monotonic() + 120
     while len(list(cache.glob("negatives/*/shards/*.parquet"))) < count and time.monotonic() < deadline:
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    assert process.kill().returncode == -signal.SIGKILL
     shards = sorted(cache.glob("negatives/*/shards/*.parquet"))
     assert len(shards) >= count
     return shards
@@ -216,7 +213,7 @@ def test_killed_and_taken_up_by_two_at_once_to_the_same_bytes(
     assert content(folder) == content(bare)
     made = {path: path.stat().st_mtime_ns for path in shards}
     two = [drawing(folder, own, threads=1), drawing(folder, own, threads=2)]
-    while len(now := sorted(own.glob("negatives/*/shards/*.parquet"))) == len(shards) and two[0].poll() is None:
+    while len(now := sorted(own.glob("negatives/*/shards/*.parquet"))) == len(shards) and not two[0].ended():
         time.sleep(0.01)
     assert {path: path.stat().st_mtime_ns for path in now if path in made} in (made, {})  # {}: it is done already
     for process in two:
