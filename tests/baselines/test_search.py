@@ -99,7 +99,7 @@ def test_a_model_over_a_beir_folder_without_train(command, tmp_path: Path):
     assert done.returncode == 2 and not (tmp_path / "other" / "dense.toy.trec").exists()
     assert done.stderr.endswith('corpus.jsonl:31: expected a JSON object with "_id", a string\n')
     done = command(*given, "--split", "dev")
-    assert done.returncode == 2 and "dev.tsv: cannot be read" in done.stderr
+    assert done.returncode == 2 and "dev.tsv: there is no such split; the folder has test" in done.stderr
     done = command(*given, "--test-set", "dev")
     assert done.returncode == 2 and "--beir has passages and queries of its own" in done.stderr
 
