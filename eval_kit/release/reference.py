@@ -4,7 +4,8 @@ Each table follows ``schemas/reference.schema.json``; its ``remarks`` name the s
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ def printed(cell: Mapping[str, Any]) -> str:
     return f"{cell['value']:,.{cell['decimals']}f}"
 
 
-def _tables() -> Iterator[dict[str, Any]]:
-    for path in (Path(__file__).parent / "published").glob("*.json"):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        for table in document["tables"]:
-            yield {**table, "paper": document["paper"]}
+@cache
+def _tables() -> tuple[dict[str, Any], ...]:
+    files = (Path(__file__).parent / "published").glob("*.json")
+    papers = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return tuple({**table, "paper": paper["paper"]} for paper in papers for table in paper["tables"])
