@@ -89,7 +89,7 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
     facts = {name: done["cell"][name] for name in ("system", "shift", "held_out", "seed")}
     facts |= {name: done[name] for name in ("code_version", "libraries", "figures")}
     manifest = cell.release.manifest
-    collection = manifest.get("built_from") or manifest["collection"]
+    collection = manifest["collection"] or manifest.get("built_from")
     facts["release"] = done["release"] | {"title": title(manifest), "collection": collection}
     facts |= {name: training[name] for name in ("steps", "train_queries", "device")}
     card = render(
