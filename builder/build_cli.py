@@ -161,6 +161,7 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
     """
     from builder.sources import beir, irds, mini, released
     from eval_kit.release import MANIFEST
+    from eval_kit.release import MS_MARCO as PASSAGES
 
     given = {option: value for option, value in options.items() if value is not None}
     if given and name != MINI:
@@ -172,7 +173,7 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
         if name == MINI:
             return mini.collection(mini.MiniParameters(**given))
         if name == MS_MARCO:
-            return irds.collection(irds.MS_MARCO)
+            return irds.collection(PASSAGES)
         return released.collection(folder) if folder.is_dir() else irds.collection(name)
 
 

@@ -29,7 +29,7 @@ from ir_datasets.util import LocalDownload
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.measures.definitions import known_elsewhere
-from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, Release, has_default, open_release
+from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MS_MARCO, Release, has_default, open_release
 from eval_kit.shifts import SHIFTS, Shift
 
 CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
@@ -82,7 +82,7 @@ class ShiftQueries(BaseQueries):  # type: ignore[misc]
 
     def queries_lang(self) -> str | None:
         """English for MS MARCO; unknown for other collections."""
-        return "en" if self._release.manifest["collection"] == "msmarco-passage" else None
+        return "en" if self._release.manifest["collection"] == MS_MARCO else None
 
 
 class ShiftQrels(BaseQrels):  # type: ignore[misc]

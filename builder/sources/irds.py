@@ -8,8 +8,8 @@ import polars as pl
 from builder.sources.collection import Collection, split_name
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
+from eval_kit.release import MS_MARCO
 
-MS_MARCO = "msmarco-passage"
 MS_MARCO_SPLITS = {
     "train": f"{MS_MARCO}/train",
     "dev": f"{MS_MARCO}/dev/small",

@@ -18,10 +18,9 @@ from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
-from eval_kit.release import Variation
+from eval_kit.release import MS_MARCO, Variation
 
 VERSION = "1.0.0"
-COLLECTION = "msmarco-passage"
 TRAIN = "msmarco-passage/train"
 
 SHIFT_TEST = "naver/ms-marco-shift/EVAL"
@@ -105,7 +104,7 @@ class _Gathering:
         return Draft(
             kind="published",
             version=VERSION,
-            collection=COLLECTION,
+            collection=MS_MARCO,
             seed=None,
             tables=tables,
             test_sets=test_sets(tables),
