@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import significance
+
+AT_ONCE = 2
+"""Submissions that are scored at once."""
 
 
 def entries(
@@ -44,12 +48,20 @@ def entries(
     paths = sorted(path for path in folder.iterdir() if (path / document_of(path)).is_file())
     if not paths:
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
-    board: list[Entry] = []
-    for path in paths:
+
+    def scored(path: Path) -> list[Entry] | UserError:
         try:
-            board += _entries(path.name, open_submission(path, release), release, allow_missing, on_run)
+            return list(_entries(path.name, open_submission(path, release), release, allow_missing, on_run))
         except UserError as error:
-            warnings.warn(f"left out the submission {path.name}: {error}", stacklevel=2)
+            return error
+
+    board: list[Entry] = []
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for path, of_submission in zip(paths, threads.map(scored, paths), strict=True):
+            if isinstance(of_submission, UserError):
+                warnings.warn(f"left out the submission {path.name}: {of_submission}", stacklevel=2)
+            else:
+                board += of_submission
     if not board:
         raise UserError(f"{folder}: holds no submission without a fault")
     return board

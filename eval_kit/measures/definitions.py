@@ -235,29 +235,19 @@ def _capped_recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 
 def _average_precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``Σ P@rank / |relevant|``, the sum over the relevant passages within the cutoff (trec_eval's map and map_cut)."""
-    relevant = _relevant(judged, measure)
-    total = relevant.group_by("query_id").agg(total=pl.len())
-    precision = pl.col("rank").rank("ordinal").over("query_id") / pl.col("rank")
-    return (
-        _within(relevant, measure)
-        .with_columns(precision=precision)
-        .group_by("query_id")
-        .agg(pl.col("precision").sum())
-        .join(total, on="query_id")
-        .select("query_id", value=pl.col("precision") / pl.col("total"))
-    )
+    rank = pl.col("rank").sort(nulls_last=True)
+    precision = pl.int_range(1, pl.len() + 1) / rank
+    within = precision if measure.cutoff is None else precision.filter(rank <= measure.cutoff)
+    return _relevant(judged, measure).group_by("query_id").agg(value=within.sum() / pl.len())
 
 
 def _ndcg(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``Σ grade / log2(rank + 1)`` within the cutoff, divided by the same sum in the ideal order (trec_eval's ndcg)."""
-    graded = judged.filter(pl.col("relevance") > 0)
-    ideal_rank = pl.col("relevance").rank("ordinal", descending=True).over("query_id")
-    ideal = _gain(_within(graded.with_columns(rank=ideal_rank), measure), "ideal")
-    return (
-        _gain(_within(graded, measure), "gain")
-        .join(ideal, on="query_id")
-        .select("query_id", value=pl.col("gain") / pl.col("ideal"))
-    )
+    ideal = pl.col("relevance").sort(descending=True) / (pl.int_range(2, pl.len() + 2)).log(2)
+    gain = pl.col("relevance") / (pl.col("rank") + 1).log(2)
+    if measure.cutoff is not None:
+        ideal, gain = ideal.head(measure.cutoff), gain.filter(pl.col("rank") <= measure.cutoff)
+    return judged.filter(pl.col("relevance") > 0).group_by("query_id").agg(value=gain.sum() / ideal.sum())
 
 
 def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
@@ -266,9 +256,9 @@ def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     A relevant passage that the run lacks counts as the cutoff (Alex, Hall and Metzler 2022; "a 100 bounded ASL",
     ECIR 2023 §4, footnote 5). Lower is better.
     """
-    relevant_above = pl.col("rank").rank("ordinal").over("query_id") - 1
-    above = (pl.col("rank") - 1 - relevant_above).clip(upper_bound=measure.cutoff).fill_null(measure.cutoff)
-    return _relevant(judged, measure).with_columns(above=above).group_by("query_id").agg(value=pl.col("above").mean())
+    above = pl.col("rank").sort(nulls_last=True) - pl.int_range(1, pl.len() + 1)
+    read = above.clip(upper_bound=measure.cutoff).fill_null(measure.cutoff)
+    return _relevant(judged, measure).group_by("query_id").agg(value=read.mean())
 
 
 def _relevant(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
@@ -278,11 +268,6 @@ def _relevant(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
 def _within(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     retrieved = judged.filter(pl.col("rank").is_not_null())
     return retrieved if measure.cutoff is None else retrieved.filter(pl.col("rank") <= measure.cutoff)
-
-
-def _gain(judged: pl.LazyFrame, name: str) -> pl.LazyFrame:
-    gain = pl.col("relevance") / (pl.col("rank") + 1).log(2)
-    return judged.group_by("query_id").agg(gain.sum().alias(name))
 
 
 KINDS = {
