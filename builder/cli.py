@@ -354,10 +354,10 @@ def audit(
     """Count the test queries that leak into training. Equal, normalised, near-duplicate or sharing a passage."""
     from builder import audit as auditing
     from builder.reports import AUDIT
-    from builder.sources.fetch import cache_folder
     from eval_kit.console import screen
     from eval_kit.files import atomic
     from eval_kit.release import Release, verified_manifest
+    from search.cache import cache_folder
 
     release = Release(folder, verified_manifest(folder))
     path = out or folder / AUDIT
@@ -397,8 +397,8 @@ def pictures(
 ) -> None:
     """Draw similarities as a heatmap, and topics as a map. The pictures go into the release's reports/."""
     from builder import pictures as drawing
-    from builder.sources.fetch import cache_folder
     from eval_kit.release import Release, verified_manifest
+    from search.cache import cache_folder
 
     release = Release(folder, verified_manifest(folder))
     with Console(stderr=True).status("drawing pictures"):

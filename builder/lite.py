@@ -20,6 +20,7 @@ from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from search import bm25
+from search.cache import cache_folder
 from search.passages import passages
 
 PASSAGES, DEPTH, SEED = 1_000_000, 20, 13
@@ -59,8 +60,6 @@ def make(
         UserError: the release is lite already; it has no test queries (of a shift named) or no passages; no Java;
             ``out`` cannot be written.
     """
-    from builder.sources.fetch import cache_folder
-
     if release.manifest["kind"] == "lite":
         raise UserError(f"{release.folder}: is a lite release already; make one of a release with all passages")
     names = {test_set.name for shift in shifts for test_set in release.test_sets_of(shift)}

@@ -25,6 +25,7 @@ from eval_kit.files.digests import OrderedDigest
 from eval_kit.release import Release, verified_manifest
 from eval_kit.shifts import SHIFTS
 from search import bm25, lucene
+from search.cache import cache_folder
 from search.passages import collection_key
 
 CONFIG, SPLIT = "negatives", "train"
@@ -59,7 +60,7 @@ def add(
     Args:
         folder: a release folder; it is replaced as a whole by one that has the config ``negatives``.
         parameters: as in the paper, if not given.
-        cache: for the index and the shards; :func:`builder.sources.fetch.cache_folder` without it.
+        cache: for the index and the shards; :func:`search.cache.cache_folder` without it.
         threads: of Lucene; without influence on the result.
 
     Returns:
@@ -69,8 +70,6 @@ def add(
         UserError: no release, no training queries, queries without text, no passages, no Java, or a folder that cannot
             be written.
     """
-    from builder.sources.fetch import cache_folder
-
     parameters = parameters or NegativeParameters()
     if not 0 < parameters.sample <= parameters.depth:
         raise UserError(f"cannot draw {parameters.sample:,} of {parameters.depth:,} passages")

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.sources.fetch import cache_folder
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from search import texts
+from search.cache import cache_folder
 from search.examples import Example, columns, examples, judged, line, permitted, refuse_without_negatives
 from search.passages import collection_key, passages
 
@@ -57,7 +57,7 @@ def write(
         count: at least so many examples, as whole turns of all pairs; 1 for one turn.
         seed: of the cell.
         strict: also leave out every other test query.
-        cache: for the texts of the passages; :func:`builder.sources.fetch.cache_folder` without it.
+        cache: for the texts of the passages; :func:`search.cache.cache_folder` without it.
 
     Raises:
         UserError: the shift has no such part, the release no training queries of it, no negatives or no passages, or

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from importlib.metadata import version
 from itertools import batched
@@ -18,6 +18,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from search import lucene
+from search.cache import cache_folder
 from search.passages import collection_key, passages
 from search.retriever import Passages
 
@@ -80,13 +81,40 @@ def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str
         vectors: as for :func:`index`.
         key: of the passages; an index of other passages is replaced. Without it any finished index will do.
     """
-    target = index_in(folder, vectors)
+    _once(index_in(folder, vectors), key, lambda target: index(passages, target, vectors=vectors))
+
+
+def link_once(release: Release, folder: Path, key: str) -> None:
+    """Do what :func:`index_once` does by linking to the files of the release's index in the user's cache.
+
+    Where links are impossible, as to another disk, they are copied.
+
+    Raises:
+        UserError: as :func:`index_of`.
+    """
+
+    def link(target: Path) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(index_of(release, cache_folder()), target, copy_function=_link)
+
+    _once(index_in(folder), key, link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _once(target: Path, key: str, make: Callable[[Path], None]) -> None:
+    """Make an index, unless it is finished and of the passages with that key."""
     finished = target.with_suffix(".json")
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.parent / ".lock"):
         if not finished.exists() or (key and json.loads(finished.read_text(encoding="utf-8")) != key):
             finished.unlink(missing_ok=True)
-            index(passages, target, vectors=vectors)
+            make(target)
             atomic.write_text(finished, json.dumps(key) + "\n")
 
 

@@ -51,6 +51,14 @@ def no_ir_datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Indexes and downloads are kept in a folder of this session, not in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MS_MARCO_SHIFT_CACHE", str(_of_all_workers(tmp_path_factory) / "cache"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk() -> Iterator[None]:
     """``fsync`` keeps what a power failure would lose; no test switches the machine off, and thousands would wait."""
     with pytest.MonkeyPatch.context() as patch:
@@ -58,9 +66,13 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
+def _of_all_workers(factory: pytest.TempPathFactory) -> Path:
+    return factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+
+
 def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
     """The folder of a release that whichever pytest worker asks for it first builds for all."""
-    root = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    root = _of_all_workers(factory)
     folder, built = root / name / "ms-marco-shift", root / f"{name}.built"
     with FileLock(root / f"{name}.lock"):
         if not built.exists():

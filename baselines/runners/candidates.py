@@ -8,7 +8,6 @@ from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.systems.bm25 import tuned
 from baselines.training.queries import passage_texts
-from eval_kit.console import counted
 from search import bm25, candidates
 from search.candidates import Settings
 from search.processes import pool
@@ -36,8 +35,8 @@ def _by_bm25(cell: Cell) -> bool:
 
 def _find(grid: Sequence[Cell]) -> None:
     by_settings: dict[Settings, dict[str, pl.DataFrame]] = {}
-    index, texts = systems.shared_index(grid[0]) / candidates.BM25, passage_texts(grid[0])
-    bm25.index_once(counted(texts, "indexing passages", "passages"), index, key=texts.key)
+    index = systems.shared_index(grid[0]) / candidates.BM25
+    bm25.link_once(grid[0].release, index, passage_texts(grid[0]).key)
     for cell in grid:
         options = {**cell.options, **(tuned(cell) if cell.options.get("tune", False) else {})}
         named = {name: options[name] for name in ("k1", "b") if name in options}

@@ -19,9 +19,11 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     from bench.rehearsal import sizes
     from bench.rehearsal.stages import STAGES, Work
+    from search import cache
 
     folder, scale, name = sys.argv[1:]
     os.environ["TQDM_DISABLE"] = "1"
+    os.environ[cache.VARIABLE] = str(Path(folder) / "cache")
     done = STAGES[name].run(Work(Path(folder), sizes.of(float(scale))))
     print(json.dumps({"count": done} if isinstance(done, int) else done))
 

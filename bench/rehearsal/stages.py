@@ -140,16 +140,16 @@ def _feeding(work: Work) -> dict[str, Any]:
 
 
 def _index(work: Work) -> int:
-    from search import bm25
+    from search import bm25, cache
 
-    bm25.index_of(work.release, work.folder / "cache")
+    bm25.index_of(work.release, cache.cache_folder())
     return work.sizes.passages
 
 
 def _negatives(work: Work) -> int:
     from builder import negatives
 
-    release = negatives.add(work.folder / "release", cache=work.folder / "cache")
+    release = negatives.add(work.folder / "release")
     return int(release.table("negatives", "train").height)
 
 
@@ -292,7 +292,7 @@ STAGES: dict[str, Stage] = {
     "feeding": Stage(_feeding, "passages", "batches made of token ids, by processes without a model"),
     "bm25 index": Stage(_index, "passages", "Lucene's index"),
     "negatives": Stage(_negatives, "queries", "100 of BM25's best 1,000 for every training query"),
-    "candidates": Stage(_candidates, "queries", "BM25's best 1,000 for every test query, and the grid's index"),
+    "candidates": Stage(_candidates, "queries", "BM25's best 1,000 for every test query"),
     "train biencoder": Stage(_train("biencoder"), "queries", "200 steps of a BERT with one layer of width 32"),
     "train splade": Stage(_train("splade"), "queries", "the same"),
     "train colbert": Stage(_train("colbert"), "queries", "the same"),

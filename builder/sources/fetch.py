@@ -7,7 +7,6 @@ safe with several processes at once.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
+from search.cache import cache_folder
 
-CACHE_VARIABLE = "MS_MARCO_SHIFT_CACHE"
 CHUNK_BYTES = 1 << 16
 TIMEOUT_SECONDS = (10, 60)
 WORKERS = 4
@@ -76,13 +75,6 @@ def declared() -> dict[str, SourceFile]:
             file = SourceFile(source["id"], repository, commit, path, git_blob, source["licence"], url)
             files[file.id] = file
     return files
-
-
-def cache_folder() -> Path:
-    """The shared cache: ``$MS_MARCO_SHIFT_CACHE``, else ``ms-marco-shift`` in the user's cache folder."""
-    if CACHE_VARIABLE in os.environ:
-        return Path(os.environ[CACHE_VARIABLE])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-marco-shift"
 
 
 def obtain(

@@ -1,5 +1,7 @@
 """BM25's candidates: found once, kept, read in any order, and the same however they came to be."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +11,9 @@ from tiny_checkpoints import passages, texts
 
 from baselines.systems.bm25 import Bm25
 from eval_kit.errors import UserError
+from eval_kit.release import Release
 from search import bm25, candidates
+from search.cache import cache_folder
 from search.candidates import Settings
 from search.retriever import best_first
 
@@ -87,3 +91,19 @@ def test_without_an_index_there_are_none(tmp_path: Path):
     with pytest.raises(UserError, match="holds no BM25 index, or one that is not finished"):
         candidates.find(QUERIES, tmp_path, TWELVE)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_index_of_the_cache_is_copied_where_a_link_is_impossible(
+    mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(source: str, target: str) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    bm25.link_once(mini_release, tmp_path, key="mini")
+    made = bm25.index_of(mini_release, cache_folder())
+    assert {file.name for file in made.iterdir()} == {file.name for file in (tmp_path / "plain").iterdir()}
+    assert not any(file.samefile(tmp_path / "plain" / file.name) for file in made.iterdir())
+    pairs = mini_release.table("length", "test").select("query_id", "text").rows()
+    assert list(bm25.search(pairs, tmp_path / "plain", 5)) == list(bm25.search(pairs, made, 5))
+    assert bm25.key_of(tmp_path) == "mini"

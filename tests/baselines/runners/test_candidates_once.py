@@ -10,6 +10,7 @@ from baselines.grid.grid import cells
 from baselines.runners import candidates
 from eval_kit.release import Release
 from search import bm25
+from search.cache import cache_folder
 
 
 @pytest.mark.slow
@@ -19,7 +20,8 @@ def test_bm25s_cells_read_their_runs_from_what_was_found_for_re_rankers(mini_rel
     candidates.find([cell for cell in grid if cell.name.system == "bm25"])
     assert not list(tmp_path.iterdir())  # nothing re-ranks
     candidates.find(grid)
-    index = systems.shared_index(grid[0]) / "bm25"
+    index, made = systems.shared_index(grid[0]) / "bm25", bm25.index_of(mini_release, cache_folder())
+    assert all(file.samefile(index / "plain" / file.name) for file in made.iterdir())  # indexed once
     queries = grid[0].test_queries()
     expected = {query: sorted(hits) for query, hits in bm25.search(queries.rows(), index / "plain", 7)}
     shutil.rmtree(index / "plain")

@@ -1,0 +1,13 @@
+"""The folder where what is expensive to get or to make is kept for all releases and grids of a user."""
+
+import os
+from pathlib import Path
+
+VARIABLE = "MS_MARCO_SHIFT_CACHE"
+
+
+def cache_folder() -> Path:
+    """``$MS_MARCO_SHIFT_CACHE``, else ``ms-marco-shift`` in the user's cache folder."""
+    if VARIABLE in os.environ:
+        return Path(os.environ[VARIABLE])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-marco-shift"
