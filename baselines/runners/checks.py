@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from baselines.architectures import checkpoint
 from baselines.grid.cell import Cell
 from baselines.runners.local import gpus
 from eval_kit.errors import UserError
-from search.late import PLAID_SHARE
+from eval_kit.release import Release
+from search.late import PLAID_GPU_BYTES, PLAID_SHARE
 from search.passages import how_many
 from search.shards import bytes_below
 
@@ -33,6 +35,9 @@ def refuse(cells: Sequence[Cell], workers: int) -> None:
         cells: of the grid.
         workers: how many are done at once.
 
+    Warns:
+        UserWarning: a GPU whose memory is less than PLAID's index probably takes.
+
     Raises:
         UserError: a backbone that neither the Hub nor the cache has; a GPU that is too old; a disk that is too small.
     """
@@ -41,6 +46,8 @@ def refuse(cells: Sequence[Cell], workers: int) -> None:
         checkpoint.kind(backbone)
     if any("backbone" in cell.options for cell in left):
         refuse_old_gpus(bfloat16=any(cell.options.get("precision") == "bfloat16" for cell in left))
+    if any(cell.options.get("engine") == "plaid" for cell in left):
+        warn_of_plaid(left[0].release)
     if left:
         refuse_small_disk(left, workers)
 
@@ -65,6 +72,19 @@ def refuse_old_gpus(bfloat16: bool) -> None:
             raise UserError(f"{known}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
         if bfloat16 and capability < BFLOAT16_NEEDS:
             raise UserError(f'{known}, and bfloat16 needs 8.0 or more; set "precision": "float16" in the config')
+
+
+def warn_of_plaid(release: Release) -> None:
+    """Say which GPUs have less memory than PLAID's index of the release's passages probably takes."""
+    need = (how_many(release) or 0) * TOKENS * PLAID_GPU_BYTES
+    for device in gpus():
+        mebibytes = _asked(device, "memory.total")
+        if mebibytes and (has := int(mebibytes) << 20) < need:
+            warnings.warn(
+                f"building PLAID's index takes about {need / 1e9:,.0f} GB of a GPU's memory, and GPU {device} has "
+                f'{has / 1e9:,.0f}; "engine": "exact" in the config needs less',
+                stacklevel=2,
+            )
 
 
 def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
@@ -107,12 +127,18 @@ def _bytes_of_a_passage(cell: Cell) -> float:
 
 def _capability(device: str) -> tuple[int, int] | None:
     """A GPU's compute capability; from nvidia-smi, as torch would keep memory of the GPU for this process."""
-    command = ["nvidia-smi", f"--id={device}", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    major, _, minor = _asked(device, "compute_cap").partition(".")
+    return (int(major), int(minor)) if minor else None
+
+
+def _asked(device: str, what: str) -> str:
+    """What nvidia-smi says of a GPU, in its units; empty where it says nothing."""
+    command = ["nvidia-smi", f"--id={device}", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
     try:
-        major, _, minor = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition(".")
-        return int(major), int(minor)
-    except (OSError, subprocess.CalledProcessError, ValueError):
-        return None
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return answer if answer.replace(".", "").isdecimal() else ""  # [N/A] in some virtual machines
 
 
 def _existing(folder: Path) -> Path:

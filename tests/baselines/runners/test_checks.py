@@ -24,11 +24,11 @@ def cell(release: Release, root: Path, system: str = "biencoder", **options: obj
 
 @pytest.fixture
 def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A machine with one GPU, of the compute capability that is given."""
+    """A machine with one GPU, of the compute capability and memory that are given."""
 
-    def of(capability: str) -> None:
+    def of(capability: str, mebibytes: str = "[N/A]") -> None:
         command = tmp_path / "nvidia-smi"
-        command.write_text(f"#!/bin/sh\necho {capability}\n")
+        command.write_text(f'#!/bin/sh\ncase "$*" in *compute_cap*) echo {capability};; *) echo "{mebibytes}";; esac\n')
         command.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -47,6 +47,18 @@ def test_a_gpu_that_torch_has_no_code_for(gpu):
         checks.refuse_old_gpus(bfloat16=True)
     gpu("9.0")
     checks.refuse_old_gpus(bfloat16=True)
+
+
+def test_a_gpu_with_too_little_memory_for_plaid(gpu, mini_release: Release, tmp_path: Path):
+    need = mini_release.table("passages", "passages").height * 70 * 65
+    cells = [cell(mini_release, tmp_path, "colbert", engine="plaid", dimensions=128, store="float16")]
+    gpu("9.0", str(need >> 20))
+    with pytest.warns(UserWarning, match=r"PLAID's index takes about .* GB of a GPU's memory, and GPU 0 has"):
+        checks.refuse(cells, workers=1)
+    gpu("9.0", str((need >> 20) + 1))
+    checks.refuse(cells, workers=1)
+    gpu("9.0")
+    checks.refuse(cells, workers=1)
 
 
 def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
