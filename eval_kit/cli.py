@@ -393,15 +393,16 @@ def leaderboard(
     release: Release = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Write a static page over many submissions. The reference systems' published figures stand beside them."""
+    """Write a static page over many submissions. Those on the published lists stand beside the papers' own figures."""
     from eval_kit.console import status
     from eval_kit.exchange.entries import entries
     from eval_kit.pages.leaderboard import published_entries, write_leaderboard
     from eval_kit.release import open_release
 
     with status("scoring submissions") as on_run:
-        submitted = entries(submissions, open_release(release), allow_missing, on_run)
-    write_leaderboard([*submitted, *published_entries()], out)
+        opened = open_release(release)
+        submitted = entries(submissions, opened, allow_missing, on_run)
+    write_leaderboard([*submitted, *(published_entries() if opened.manifest["kind"] == "published" else [])], out)
     typer.echo(str(out))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.exchange.submission import DOCUMENT, Submission, document_of, open_submission
+from eval_kit.exchange.submission import DOCUMENT, Submission, document_of, open_submission, second_run
 from eval_kit.measures.score import score
 from eval_kit.pages.leaderboard import Entry
 from eval_kit.pages.report_data import paired
@@ -38,16 +38,21 @@ def entries(
         on_run: called with each run before it is read.
 
     Warns:
-        UserWarning: a submission with a fault, which is left out (``eval_kit validate`` tells all its faults).
+        UserWarning: a folder that is no submission; a submission with a fault, which is left out (``eval_kit validate``
+            lists all its faults).
 
     Raises:
         UserError: no submission there, or none without a fault.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
-    paths = sorted(path for path in folder.iterdir() if (path / document_of(path)).is_file())
+    folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    paths = [path for path in folders if (path / document_of(path)).is_file()]
     if not paths:
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
+    for path in folders:
+        if path not in paths:
+            warnings.warn(f"{path}: is no submission: there is no {DOCUMENT}", stacklevel=2)
 
     def scored(path: Path) -> list[Entry] | UserError:
         try:
@@ -59,7 +64,8 @@ def entries(
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for path, of_submission in zip(paths, threads.map(scored, paths), strict=True):
             if isinstance(of_submission, UserError):
-                warnings.warn(f"left out the submission {path.name}: {of_submission}", stacklevel=2)
+                what = str(of_submission).removeprefix(f"{path}: ").replace(f"{path}/", "")
+                warnings.warn(f"left out the submission {path.name}: {what}", stacklevel=2)
             else:
                 board += of_submission
     if not board:
@@ -70,7 +76,7 @@ def entries(
 def _entries(
     source: str, submission: Submission, release: Release, allow_missing: bool, on_run: Callable[[Path], object]
 ) -> Iterator[Entry]:
-    grid = [run for run, cell in submission.runs.items() if cell is not None and SHIFTS[cell.shift].clustered]
+    grid = [run for run, cell in submission.runs.items() if cell is not None]
     single = [run for run, cell in submission.runs.items() if cell is None]
 
     def declared(run: Path) -> list[str]:
@@ -89,26 +95,31 @@ def _entries(
     if grid:
         results = protocols(grid, release, allow_missing=allow_missing, on_run=on_run, declared=declared)
         for shift, of_shift in results.results.items():
-            outs = _outs(results.values, shift, release)
+            outs, group = _outs(results.values, shift, release), SHIFTS[shift].group
             for row in of_shift.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
+                part = row[group] if group else ""
                 of_row = partial(
                     entry,
                     shift=shift,
-                    test_set=f"{shift}.{row['cluster']}",
+                    test_set=f"{shift}.{part}" if part else shift,
                     measure=row["measure"],
                     trained_on=row["trained_on"],
                     seeds=row["seeds"],
                 )
                 more: dict[str, dict[str, Any]] = {
                     "avg_in": {},
-                    "out": {"per_query": outs[row["cluster"], row["measure"]]},
+                    "out": {"per_query": outs[part, row["measure"]]},
                     "rel_loss": {"significance": significance(row)},
                 }
                 for figure in more:
                     low, high = row[f"{figure}_low"], row[f"{figure}_high"]
                     yield of_row(figure=figure, value=row[figure], low=low, high=high, **more[figure])
     if single:
+        runs: dict[tuple[str, str], str] = {}
         for scored in score(single, release, allow_missing, on_run, declared=declared).figures:
+            first = runs.setdefault((scored.test_set, scored.measure), scored.run)
+            if first != scored.run:
+                raise UserError(f"{submission.folder}: {second_run(first, scored.run, scored.test_set)}")
             yield entry(
                 shift=release.test_sets[scored.test_set].shift,
                 test_set=scored.test_set,
@@ -121,7 +132,8 @@ def _entries(
 
 
 def _outs(values: pl.DataFrame, shift: str, release: Release) -> dict[tuple[str, str], pl.DataFrame]:
-    """Out of each query, the seeds' mean, by cluster and measure."""
+    """Out of each query, the seeds' mean, by measure and part; ReSTTest's parts are taken together, as ''."""
+    pairs = paired(values, shift, release).with_columns(part="part" if SHIFTS[shift].group else pl.lit(""))
     keys = ["part", "measure", "query_id"]
-    outs = paired(values, shift, release).group_by(keys, maintain_order=True).agg(value=pl.col("out").mean())
+    outs = pairs.group_by(keys, maintain_order=True).agg(value=pl.col("out").mean())
     return {(str(part), str(measure)): group for (part, measure), group in outs.group_by("part", "measure")}

@@ -37,10 +37,12 @@ class Submission:
     """A submission whose document has no fault.
 
     Attributes:
+        folder: where it lies.
         document: its content (submission.schema.json).
         runs: each run's file and, where it belongs to a grid, its cell.
     """
 
+    folder: Path
     document: Mapping[str, Any]
     runs: dict[Path, Cell | None]
 
@@ -87,8 +89,9 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
         + (_unlisted(folder, document) if name == DOCUMENT else [])
         + _grid_faults([cell for cell in listed.values() if cell], release)
     )
+    plain: dict[str, str] = {}
     for run, cell in listed.items():
-        faults += _run_faults(folder, run, cell, release, allow_missing)
+        faults += _run_faults(folder, run, cell, release, allow_missing, plain)
     return faults
 
 
@@ -120,7 +123,7 @@ def open_submission(folder: Path, release: Release) -> Submission:
     if document is None or faults:
         more = f"; and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
         raise UserError(f"{folder}: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
-    return Submission(document, listed)
+    return Submission(folder, document, listed)
 
 
 def _require_folder(folder: Path) -> None:
@@ -254,17 +257,25 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
     return faults
 
 
-def _run_faults(folder: Path, run: Path, cell: Cell | None, release: Release, allow_missing: bool) -> list[str]:
-    """A run's own faults: those of its lines, and of the test sets it covers."""
+def second_run(first: str, second: str, test_set: str) -> str:
+    """What to say of two runs that belong to no grid and cover one test set."""
+    return f"{printable(first)} and {printable(second)} are both runs of {test_set}; a system has one, or a grid"
+
+
+def _run_faults(
+    folder: Path, run: Path, cell: Cell | None, release: Release, allow_missing: bool, plain: dict[str, str]
+) -> list[str]:
+    """A run's own faults, and those of the test sets it covers; ``plain`` has those of runs of no grid before it."""
     name = printable(str(run.relative_to(folder)))
     try:
         queries = rank_judged(run, _NOTHING).queries["query_id"]
         coverage = covered(run, queries, release.test_sets, release.known_queries, allow_missing)
     except UserError as error:
         return [printable(str(error).replace(f"{folder}/", ""))]
-    if cell is None:
-        return []
     covers = [test_set.name for test_set in coverage.test_sets]
+    if cell is None:
+        before = {plain.setdefault(test_set, name): test_set for test_set in covers}
+        return [second_run(first, name, test_set) for first, test_set in before.items() if first != name]
     expected = _expected_sets(cell.shift, release)
     lacking = [test_set for test_set in expected if test_set not in covers]
     needs_all = SHIFTS[cell.shift].all_test_sets_needed if cell.shift in SHIFTS else True

@@ -25,6 +25,8 @@ from eval_kit.stats.ranks import Rank, ranking
 FIGURES = ("avg_in", "out", "rel_loss", "value")
 ALL = "mean of all"
 """The test set of a row that averages over all those of its shift."""
+NESTED = ("chameleons",)
+"""Shifts whose test sets contain one another: a mean would count queries several times."""
 
 _FIGURE_OF = {"in": "avg_in", "inter": "avg_in", "out": "out", "extra": "out", "loss": "rel_loss", "value": "value"}
 _ARCHITECTURES = {
@@ -184,13 +186,16 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
             raise UserError(f"{entry.system} on {entry.test_set}: {entry.figure} of {entry.measure} appears twice")
         row.figures[entry.figure] = (entry.value, entry.low, entry.high)
         row.significance += entry.significance
-        if entry.per_query is not None:
+        if entry.per_query is not None and (entry.figure == "out" or "out" not in row.figures):
             row.values[entry.test_set] = entry.per_query.sort("query_id")["value"]
     return list(rows.values())
 
 
 def _means(rows: Sequence[_Row]) -> list[_Row]:
-    """One row for each system that has figures on all test sets of a shift, where there are several."""
+    """One row for each system that has figures on all test sets of a shift, where there are several.
+
+    It is ranked if all of them have the figure that it is ranked by.
+    """
     sets, groups = defaultdict(set), defaultdict(list)
     for row in rows:
         sets[row.about.shift, row.about.measure].add(row.test_set)
@@ -198,10 +203,11 @@ def _means(rows: Sequence[_Row]) -> list[_Row]:
     means = []
     for group in groups.values():
         about = group[0].about
-        if len(group) < max(2, len(sets[about.shift, about.measure])):
+        if about.shift in NESTED or len(group) < max(2, len(sets[about.shift, about.measure])):
             continue
         mean = _Row(about, ALL, worst(row.trained_on for row in group))
-        mean.values = {test_set: values for row in group for test_set, values in row.values.items()}
+        if len({"out" in row.figures for row in group}) == 1:
+            mean.values = {test_set: values for row in group for test_set, values in row.values.items()}
         for figure in FIGURES:
             values = [row.figures[figure][0] for row in group if figure in row.figures]
             if len(values) == len(group):

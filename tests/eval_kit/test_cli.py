@@ -75,7 +75,7 @@ def test_leaderboard(submissions, mini_release, command, tmp_path):
     page = out.read_text()
     assert "&lt;b&gt;second&lt;/b&gt; &amp; co" in page
     assert "<b>second</b>" not in page
-    assert "monobert" in page  # the published reference systems
+    assert "monobert" not in page  # the papers' figures are of MS MARCO
     assert page.count("Training data: none.") == 10  # two systems, five measures: told apart by two of them
     assert [page.count(f'">{rank}</td>') for rank in ("1", "2", "1–2")] == [2, 2, 6]
     done = command("eval_kit", "leaderboard", tmp_path, "--release", mini_release.folder)
@@ -87,11 +87,31 @@ def test_a_faulty_submission_does_not_stop_the_leaderboard(submissions, mini_rel
     shutil.copytree(submissions, tmp_path / "all")
     shutil.copytree(submissions / "s1", tmp_path / "all" / "faulty")
     (tmp_path / "all" / "faulty" / "run.dl19.trec").write_text("q Q0 p 1 nan t\n")
+    twice = tmp_path / "all" / "twice"
+    shutil.copytree(submissions / "s1", twice)
+    shutil.copy(twice / "run.dl19.trec", twice / "again.dl19.trec")
+    document = json.loads((twice / "submission.json").read_text())
+    document["runs"].append({"file": "again.dl19.trec"})
+    (twice / "submission.json").write_text(json.dumps(document))
+    (tmp_path / "all" / "nothing").mkdir()
     out = tmp_path / "board.html"
     done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--out", out)
     assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
-    assert "left out the submission faulty: " in done.stderr and "'nan' is not a finite number" in done.stderr
-    assert "first" in out.read_text() and "faulty" not in out.read_text()
+    assert (
+        "left out the submission faulty: run.dl19.trec:1: " in done.stderr
+        and "'nan' is not a finite number" in done.stderr
+    )
+    assert (
+        "the submission twice: run.dl19 and again.dl19 are both runs of dl19; a system has one, or a grid"
+        in done.stderr
+    )
+    assert "all/nothing: is no submission: there is no submission.json" in done.stderr
+    assert {name for name in ("s1", "faulty", "twice") if f'"source">{name}' in out.read_text()} == {"s1"}
+    checked = command("eval_kit", "validate", twice, "--release", mini_release.folder)
+    assert checked.returncode == 2
+    assert "run.dl19.trec and again.dl19.trec are both runs of dl19" in checked.stderr + checked.stdout
+    shutil.rmtree(twice)
+    (tmp_path / "all" / "nothing").rmdir()
     shutil.rmtree(tmp_path / "all" / "s1")
     shutil.rmtree(tmp_path / "all" / "s2")
     done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--out", out)

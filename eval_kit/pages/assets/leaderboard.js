@@ -28,6 +28,15 @@
     const numbers = headers.filter((header) => header.classList.contains("num")).reverse();
     [first, ...numbers].find(filled)?.querySelector("button").click();
   };
+  // Figures are sorted from the best, whichever that is.
+  const sortFromBest = (lower) => {
+    const best = lower ? "ascending" : "descending";
+    for (const header of headers.filter((header) => ["Out", "In", "Value"].includes(header.textContent.trim()))) {
+      if (header.dataset.first === best) continue;
+      header.dataset.first = best;
+      if (header.hasAttribute("aria-sort") && header.getAttribute("aria-sort") !== best) header.querySelector("button").click();
+    }
+  };
   // Columns that say what is chosen above, or nothing of any shown row, are left out.
   const hideColumns = () => {
     const listed = shown();
@@ -49,14 +58,16 @@
         (architecture.value === "" || about.architecture === architecture.value) &&
         (!release || about.release === "" || about.release === release.value) &&
         (published.checked || !row.classList.contains("published")) &&
-        (!sought || row.cells[0].textContent.toLowerCase().includes(sought))
+        (!sought || row.textContent.toLowerCase().includes(sought))
       );
       count += !row.hidden;
     }
+    const lower = shown().some((row) => "lower" in row.dataset);
+    sortFromBest(lower);
     sortByFilled();
     hideColumns();
     const view = `${shift.value === set.value ? "" : `${shift.value}, `}${set.value}: ${measure.value}`;
-    const systems = `${count} ${count === 1 ? "system" : "systems"} on ${view}`;
+    const systems = `${count} ${count === 1 ? "system" : "systems"} on ${view}${lower ? ", lower is better" : ""}`;
     status.textContent = count ? systems : "No system matches these filters.";
   };
   const ofShift = (name) => order.filter((row) => row.shift === shift.value).map((row) => row[name]);

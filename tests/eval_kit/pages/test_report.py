@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -778,6 +779,66 @@ def test_systems_are_ranked_in_sets_and_groups(tab, ranked):
     ]  # fmt: skip
 
 
+def test_a_system_is_ranked_by_out_whatever_else_it_has(tab, tmp_path):
+    queries = [f"q{number}" for number in range(40)]
+    given = []
+    for system, out, value in (("worse", 0.2, 0.9), ("better", 0.8, None)):
+        for figure, level in (("out", out), ("value", value)):
+            if level is not None:
+                per_query = pl.DataFrame({"query_id": queries, "value": np.linspace(level - 0.1, level + 0.1, 40)})
+                about = (system, "team", "dense", "topic", "topic.c0", "RR@10", figure, level)
+                given.append(Entry(*about, release_digest="c" * 64, per_query=per_query))
+    write_leaderboard(given, tmp_path / "board.html")
+    tab.open(tmp_path / "board.html")
+    assert list(zip(systems(tab), tab.texts("tbody td:nth-child(2)"), strict=True)) == [("better", "1"), ("worse", "2")]
+
+
+def test_test_sets_that_hold_one_another_have_no_mean(tmp_path):
+    names = [f"chameleons.pygmy.{percent}" for percent in (10, 20)]
+    about = [("s", "team", "dense", "chameleons", name, "RR@10", "value", 0.1) for name in names]
+    write_leaderboard([Entry(*each, release_digest="c" * 64) for each in about], tmp_path / "board.html")
+    assert 'data-set="mean of all"' not in (tmp_path / "board.html").read_text()
+
+
+def test_figures_are_sorted_from_the_best(tab, tmp_path):
+    figures = (("low", 10.0, 0.2), ("middle", 20.0, 0.5), ("high", 30.0, 0.4))
+    given = [
+        Entry(system, "team", "dense", "topic", "topic.c0", measure, "out", value, release_digest="c" * 64)
+        for system, *values in figures
+        for measure, value in zip(("ASL@100", "RR@10"), values, strict=True)
+    ]
+    write_leaderboard(given, tmp_path / "board.html")
+    tab.open(tmp_path / "board.html")
+    tab.choose("[name=measure]", "RR@10")
+    assert systems(tab) == ["middle", "high", "low"]
+    tab.choose("[name=measure]", "ASL@100")
+    assert systems(tab) == ["low", "middle", "high"]
+    assert tab.texts("[role=status]") == ["3 systems on topic, topic.c0: ASL@100, lower is better"]
+    tab.choose("[name=measure]", "RR@10")
+    assert systems(tab) == ["middle", "high", "low"]
+
+
+def test_grids_without_clusters_are_on_the_board(grid, tmp_path):
+    (tmp_path / "oracle").mkdir()
+    runs = sorted((grid.release.folder.parent / "runs").glob("oracle.rest*.trec"))
+    for run in runs:
+        shutil.copy(run, tmp_path / "oracle")
+    document = {
+        **dict.fromkeys(("system", "team", "licence"), "oracle"),
+        "training_data": ["none"],
+        "architecture": "dense",
+        "release": {"version": grid.release.version, "digest": grid.release.digest},
+        "runs": [{"file": run.name} for run in runs],
+    }
+    (tmp_path / "oracle" / "submission.json").write_text(json.dumps(document))
+    board = {(entry.test_set, entry.measure, entry.figure): entry.value for entry in submitted(tmp_path, grid.release)}
+    for shift, name in (("resttest", "resttest"), ("restrain", "restrain.small")):
+        for row in grid.found.results[shift].filter(system="oracle").iter_rows(named=True):
+            for figure in ("avg_in", "out", "rel_loss"):
+                assert board.pop((name, row["measure"], figure)) == row[figure]
+    assert not board
+
+
 def test_what_a_submission_says_of_itself_is_there_and_on_paper(tab, ranked):
     tab.open(ranked)
     tab.click("tbody tr:not([hidden]) summary")
@@ -788,6 +849,8 @@ def test_what_a_submission_says_of_itself_is_there_and_on_paper(tab, ranked):
     tab.media("print")
     tab.size(A4_PIXELS)
     assert tab.js("document.documentElement.scrollWidth") == A4_PIXELS
+    # a box of its own is not repeated on the pages that follow
+    assert tab.js("getComputedStyle(document.querySelector('thead button')).display") == "contents"
     assert tab.texts("[role=status]") == ["9 systems on topic, mean of all: RR@10"]
 
 
