@@ -785,7 +785,7 @@ def test_a_system_is_ranked_by_out_whatever_else_it_has(tab, tmp_path):
     for system, out, value in (("worse", 0.2, 0.9), ("better", 0.8, None)):
         for figure, level in (("out", out), ("value", value)):
             if level is not None:
-                per_query = pl.DataFrame({"query_id": queries, "value": np.linspace(level - 0.1, level + 0.1, 40)})
+                per_query = pl.DataFrame({"query_id": queries, "value": np.linspace(level, 0.5, 40)})
                 about = (system, "team", "dense", "topic", "topic.c0", "RR@10", figure, level)
                 given.append(Entry(*about, release_digest="c" * 64, per_query=per_query))
     write_leaderboard(given, tmp_path / "board.html")
