@@ -57,7 +57,7 @@
         about.measure === measure.value &&
         (architecture.value === "" || about.architecture === architecture.value) &&
         (!release || about.release === "" || about.release === release.value) &&
-        (published.checked || !row.classList.contains("published")) &&
+        (!published || published.checked || !row.classList.contains("published")) &&
         (!sought || row.textContent.toLowerCase().includes(sought))
       );
       count += !row.hidden;
@@ -71,14 +71,17 @@
     status.textContent = count ? systems : "No system matches these filters.";
   };
   const ofShift = (name) => order.filter((row) => row.shift === shift.value).map((row) => row[name]);
-  const order = rows.map((row) => ({ ...row.dataset }));  // as written, before any sorting
+  const order = rows.map((row) => ({ ...row.dataset })).sort((a, b) => a.row - b.row);  // as written
   order.sort((a, b) => a.set.localeCompare(b.set, undefined, { numeric: true }) || 0);
   order.sort((a, b) => (b.set === "mean of all") - (a.set === "mean of all"));
+  const lowerIsBetter = new Set(order.filter((row) => "lower" in row).map((row) => row.measure));
   const measures = new Map();
   for (const row of rows) measures.set(row.dataset.measure, (measures.get(row.dataset.measure) ?? 0) + 1);
   const refresh = () => {
     offer(set, ofShift("set"));
-    offer(measure, ofShift("measure").sort((a, b) => measures.get(b) - measures.get(a)));
+    offer(measure, ofShift("measure").sort(
+      (a, b) => lowerIsBetter.has(a) - lowerIsBetter.has(b) || measures.get(b) - measures.get(a)
+    ));
     filter();
   };
   shift.addEventListener("change", refresh);

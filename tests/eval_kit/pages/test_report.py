@@ -809,7 +809,7 @@ def test_figures_are_sorted_from_the_best(tab, tmp_path):
     ]
     write_leaderboard(given, tmp_path / "board.html")
     tab.open(tmp_path / "board.html")
-    tab.choose("[name=measure]", "RR@10")
+    assert tab.texts("[role=status]") == ["3 systems on topic, topic.c0: RR@10"]
     assert systems(tab) == ["middle", "high", "low"]
     tab.choose("[name=measure]", "ASL@100")
     assert systems(tab) == ["low", "middle", "high"]
