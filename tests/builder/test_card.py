@@ -234,4 +234,4 @@ def test_in_a_browser(page: Path, release: Release) -> None:
         prose = tab.js("[...document.querySelectorAll('p, li, td, h2')].map((one) => one.innerText).join('\\n')")
         for leftover in ("{{", "{%", "|--", "```", "## ", "]("):
             assert leftover not in prose
-        assert len(tab.texts("pre")) == 4 + len(release.configs)
+        assert len(tab.texts("pre")) == 5 + len(release.configs)

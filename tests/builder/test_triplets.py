@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
+from tiny_checkpoints import tiny
 
 from baselines.training.queries import Lookup, dataset, passage_texts, training
 from builder import triplets
@@ -59,6 +60,29 @@ def test_datasets_loads_what_sentence_transformers_and_pylate_train_on(
     assert rows.to_list() == files["sentence-transformers"].to_list()
     passages = set(trainable_release.table("passages", "passages")["text"])
     assert {text for name in rows.column_names[1:] for text in rows[name]} <= passages
+
+
+@pytest.mark.slow
+def test_sentence_transformers_trains_on_the_file(trainable_release: Release, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    out = tmp_path / "triplets.jsonl"
+    triplets.write(trainable_release, "topic", "c0", out, negatives=2, cache=tmp_path / "cache")
+    model = SentenceTransformer(str(tiny("dense")))
+    losses: list[int] = []
+
+    class Counted(MultipleNegativesRankingLoss):
+        def forward(self, sentence_features: Any, labels: Any) -> Any:
+            columns = list(sentence_features)
+            losses.append(len(columns))
+            return super().forward(columns, labels)
+
+    arguments = Arguments(str(tmp_path / "out"), max_steps=2, per_device_train_batch_size=8, report_to="none")
+    trainer = SentenceTransformerTrainer(model, arguments, loaded(out, tmp_path), loss=Counted(model))
+    assert trainer.train().global_step == 2
+    assert losses == [4, 4]  # query, positive and two negatives
 
 
 def test_tevatron_reads_ids_and_texts(trainable_release: Release, tmp_path: Path) -> None:

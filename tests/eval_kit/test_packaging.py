@@ -43,6 +43,10 @@ def test_the_wheel_holds_one_package_with_the_schemas_that_it_reads(unpacked: Pa
     }
 
 
+def test_the_wheel_is_small(wheel: Path):
+    assert wheel.stat().st_size < 300_000
+
+
 def test_the_wheel_holds_the_published_tables(unpacked: Path):
     assert {path.name for path in (unpacked / "eval_kit/release/published").iterdir()} == {
         path.name for path in (ROOT / "eval_kit/release/published").glob("*.json")

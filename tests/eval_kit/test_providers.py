@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from eval_kit.measures.score import score
-from eval_kit.providers import ir_datasets_2
-from eval_kit.release import Release
+from eval_kit.providers import PyTerrier, ir_datasets_2
+from eval_kit.release import Release, ReleaseError
 
 ROOT = Path(__file__).parents[2]
 ENTRY_POINTS = loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
@@ -76,6 +76,10 @@ def test_a_tool_that_lists_everything_is_not_disturbed_without_a_release(
     monkeypatch.delenv("MS_MARCO_SHIFT_RELEASE", raising=False)
     monkeypatch.chdir(tmp_path)
     assert list(ir_datasets_2.discover_edges()) == []
+    monkeypatch.setenv("MS_MARCO_SHIFT_RELEASE", str(tmp_path / "nowhere"))
+    assert PyTerrier().list_dataset_names() == []
+    with pytest.raises(ReleaseError, match="nowhere"):
+        PyTerrier().get_dataset("topic/c0")
 
 
 EXPERIMENT = """
