@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from baselines.architectures import checkpoint
+from baselines.architectures.encoding import store_of
 from baselines.grid.cell import Cell
 from baselines.runners.local import gpus
 from eval_kit.errors import UserError
@@ -114,13 +115,13 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
 def _bytes_of_a_passage(cell: Cell) -> float:
     """On the disk, while the cell is searched."""
     options = cell.options
-    number = 2 if options.get("store") == "float16" else 4
     if "passage_flops" in options:
         return TERMS * TERM_BYTES
-    if "dimensions" in options:
-        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
     if "candidates" in options or "backbone" not in options:
         return 0
+    number = 2 if store_of(options.get("store"), options.get("encode_precision")) == "float16" else 4
+    if "dimensions" in options:
+        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
     backbone = options["backbone"]
     return number * (WIDTH if isinstance(backbone, str) else int(backbone["width"]))
 

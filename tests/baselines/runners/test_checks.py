@@ -73,6 +73,9 @@ def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 1))
     with pytest.raises(UserError, match=r"the grid takes about .* GB there \(runs .*\), but .* GB are free"):
         checks.refuse_small_disk(cells, workers=2)
+    halves = [cell(mini_release, root, backbone={"width": 10}, encode_precision="float16")] * 3
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 2 * passages * 20))
+    checks.refuse_small_disk(halves, workers=2)  # vectors of 16-bit arithmetic are stored in 16 bits
     assert not root.exists()
 
 
