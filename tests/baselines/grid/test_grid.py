@@ -158,6 +158,9 @@ def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: 
     assert named == digests({"backbone": str(backbone)})
     (backbone / "config.json").write_text('{"hidden_size": 2}')
     assert not named & digests({"backbone": str(backbone)})
+    taught = digests({"teacher": str(backbone)})
+    (backbone / "config.json").write_text('{"hidden_size": 3}')
+    assert not taught & digests({"teacher": str(backbone)})
 
 
 def test_a_cell_goes_elsewhere_with_absolute_paths(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
