@@ -25,6 +25,7 @@ MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BENCH ?= scoring variations shifts baselines
 GRID ?= grid-$(CONFIG)
+GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 SCALE ?= 0.01
 WORK ?= /tmp/ms-marco-shift-rehearsal
 REPO ?=
@@ -94,9 +95,11 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
 	@test -e "$(RELEASE)" || test -z "$(NFCORPUS)" || { $(BIN)/python -m builder beir download $(NFCORPUS) --out "$(BEIR)" && \
 		$(BIN)/python -m builder build --from rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
-	@test -e "$(RELEASE)" || test -z "$(LITE)" || $(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"
-	@test -d "$(RELEASE)/data/negatives" || $(BIN)/python -m builder negatives "$(RELEASE)"
-	@$(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
+	@# of all passages monoBERT takes less room than the whole grid does of a million
+	@test -e "$(RELEASE)" || test -z "$(LITE)" || { $(GRID_RUN) --check --system monobert --release ms-marco-shift && \
+		$(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"; }
+	@test -d "$(RELEASE)/data/negatives" || { $(GRID_RUN) --check && $(BIN)/python -m builder negatives "$(RELEASE)"; }
+	@$(GRID_RUN)
 	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
 beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); goes on where it was stopped

@@ -61,6 +61,9 @@ def run_grid(
         int,
         typer.Option(min=1, max=1024, help="Threads per process. Changing it may change the last digits of scores."),
     ] = 1,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check models, GPUs and disk, and exit; negatives need not be drawn yet.")
+    ] = False,
 ) -> None:
     """Run every cell that is not finished. Exit status 1 if one fails."""
     from rich.console import Console
@@ -77,7 +80,7 @@ def run_grid(
     if runner is Runner.local:
         local.refuse_unseen_gpus()
     opened = open_release(release)
-    if any(options.get("negatives") for systems in chosen.values() for options in systems.values()):
+    if not check and any(options.get("negatives") for systems in chosen.values() for options in systems.values()):
         refuse_without_negatives(opened)
     if runner is Runner.ray:
         ray.connect()
@@ -91,6 +94,8 @@ def run_grid(
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
     workers = workers or local.most_workers(threads, processes)
     checks.refuse(cells, workers)
+    if check:
+        return
     if runner is Runner.ray:
         run = functools.partial(ray.run, threads=threads, processes=processes)
     else:

@@ -6,6 +6,7 @@ what is missing; here that is refused.
 
 import functools
 import hashlib
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,17 +98,29 @@ def digest(model: str, revision: str | None = None) -> str:
 def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
     """The arguments that make the libraries load one state of a model: the commit that the Hub has now.
 
-    Without the Hub the model is taken from the local cache, if it is there.
+    Without the Hub's answer the model is taken from the local cache, if it is there.
+
+    Warns:
+        UserWarning: why the Hub's commit is not known, unless ``HF_HUB_OFFLINE`` is set.
     """
     if Path(model).is_dir() or _is_path(model):
         return {}
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
 
     try:
         with hub.patience():
             return {"revision": HfApi().model_info(model, revision=revision).sha}
-    except Exception:  # of every kind, where the Hub's answer is none
-        return {"revision": revision, "local_files_only": True}
+    except (HFValidationError, OfflineModeIsEnabled):
+        pass
+    except Exception as error:  # of every kind, where the Hub's answer is none
+        if (why := hub.reason(error)) is None:
+            raise
+        cached = try_to_load_from_cache(model, "config.json", revision=revision)
+        if revision is None and isinstance(cached, str):
+            commit = Path(cached).parent.name
+            warnings.warn(f"{model}: taken from the local cache, commit {commit}: {why}", stacklevel=2)
+    return {"revision": revision, "local_files_only": True}
 
 
 @contextmanager

@@ -21,6 +21,9 @@ from eval_kit.runs.contamination import training_set_id
 from eval_kit.shifts import CONTROL, TRAINED_FOR
 from eval_kit.stats.vectors import FILE_ENDINGS, IDS_ENDING
 
+MODELS = ("backbone", "teacher")
+"""Options that name pretrained models."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -33,7 +36,7 @@ class Cell:
         root: folder of the grid; the cell's own lies below it, named by its digest.
         variations: full names of those that are searched too; they decide nothing about the model.
         benchmarks: whether dev and TREC DL are searched in the same run, besides the shift's own test queries.
-        resolved: the :attr:`backbone_digest`, where another process has looked it up.
+        resolved: the :attr:`weights`, where another process has looked them up.
     """
 
     name: names.Cell
@@ -42,29 +45,45 @@ class Cell:
     root: Path
     variations: tuple[str, ...] = ()
     benchmarks: bool = True
-    resolved: str | None = None
+    resolved: Mapping[str, str] | None = None
+
+    @property
+    def named_models(self) -> dict[str, str]:
+        """The ``backbone`` and the ``teacher``, where the options name them: Hub ids or folders."""
+        return {role: self.options[role] for role in MODELS if isinstance(self.options.get(role), str)}
 
     @cached_property
-    def backbone_digest(self) -> str | None:
-        """Of the backbone that the options name, if any: its commit on the Hub, or the sha256 of a folder's files.
+    def weights(self) -> Mapping[str, str]:
+        """Of each of the :attr:`named_models`: its commit on the Hub, or the sha256 of a folder's files.
 
         Raises:
-            UserError: there is no such backbone.
+            UserError: there is no such model.
         """
-        backbone = self.options.get("backbone")
-        return self.resolved or (checkpoint.digest(backbone) if isinstance(backbone, str) else None)
+        if self.resolved is not None:
+            return self.resolved
+        return {role: checkpoint.digest(model) for role, model in self.named_models.items()}
 
     @cached_property
     def digest(self) -> str:
         """sha256 over all that decides the run: cells with one digest have one result."""
-        decides = [self.release.digest, dict(self.options), self.backbone_digest, self.name.file, self.benchmarks]
-        return hashlib.sha256(json.dumps([*decides, __version__], sort_keys=True).encode()).hexdigest()
+        of_backbone, of_teacher = (self.weights.get(role) for role in MODELS)
+        decides = [self.release.digest, dict(self.options), of_backbone, self.name.file, self.benchmarks, __version__]
+        if of_teacher is not None:
+            decides.append(of_teacher)
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
     @property
     def backbone_commit(self) -> str | None:
         """The commit of a backbone of the Hub; None for a folder, or one made on the spot."""
-        backbone = self.options.get("backbone")
-        return self.backbone_digest if isinstance(backbone, str) and not Path(backbone).is_dir() else None
+        return self._commit("backbone")
+
+    @property
+    def teacher_commit(self) -> str | None:
+        """The commit of a teacher of the Hub; None for a folder, or without one."""
+        return self._commit("teacher")
+
+    def _commit(self, role: str) -> str | None:
+        return None if Path(self.named_models.get(role, "")).is_dir() else self.weights.get(role)
 
     @property
     def folder(self) -> Path:
@@ -161,4 +180,4 @@ class Cell:
     def portable(self) -> "Cell":
         """The cell for a process elsewhere: absolute paths, and no tables that the release has read so far."""
         release = Release(self.release.folder.resolve(), self.release.manifest)
-        return dataclasses.replace(self, release=release, root=self.root.resolve(), resolved=self.backbone_digest)
+        return dataclasses.replace(self, release=release, root=self.root.resolve(), resolved=self.weights)

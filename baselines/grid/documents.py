@@ -32,7 +32,7 @@ def describe(cell: Cell) -> None:
     """Make the cell's folder and say in its ``cell.json`` what belongs there.
 
     Raises:
-        UserError: the folder cannot be made, or there is no such backbone.
+        UserError: the folder cannot be made, or there is no such backbone or teacher.
     """
     path = cell.folder / "cell.json"
     if path.is_file():
@@ -113,6 +113,7 @@ def _description(cell: Cell) -> dict[str, Any]:
         "options": dict(cell.options),
         "code_version": __version__,
         "backbone_commit": cell.backbone_commit,
+        "teacher_commit": cell.teacher_commit,
     }
 
 

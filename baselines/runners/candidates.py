@@ -1,4 +1,4 @@
-"""The stage before the cells of a grid that re-ranks: every search by BM25, so that no GPU waits for Lucene."""
+"""The stage before a grid's cells: every search by BM25, so that no GPU waits for Lucene."""
 
 from collections.abc import Sequence
 
@@ -14,16 +14,15 @@ from search.processes import pool
 
 
 def find(grid: Sequence[Cell]) -> None:
-    """Where a cell re-ranks, search every query that an unfinished cell gives to BM25, once for all cells.
+    """Search every query that an unfinished cell gives to BM25, to re-rank or for a run of BM25, once for all cells.
 
-    Those are BM25's own cells too, whose runs are then read from what was found. A process of its own does it, whose
-    Java machine gives back its memory before the cells begin.
+    A process of its own does it, whose Java machine gives back its memory before the cells begin.
 
     Raises:
         UserError: no passages, no Java, no validation queries to tune BM25 on, or the disk is full.
     """
     left = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.finished]
-    if any("candidates" in cell.options for cell in left):
+    if left:
         with pool(1) as process:
             process.submit(_find, left).result()
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from baselines.architectures import checkpoint
+from baselines.architectures.encoding import store_of
 from baselines.grid.cell import Cell
 from baselines.runners.local import gpus
+from baselines.training.distillation import ARCHITECTURES
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from search.late import PLAID_GPU_BYTES, PLAID_SHARE
@@ -39,11 +41,15 @@ def refuse(cells: Sequence[Cell], workers: int) -> None:
         UserWarning: a GPU whose memory is less than PLAID's index probably takes.
 
     Raises:
-        UserError: a backbone that neither the Hub nor the cache has; a GPU that is too old; a disk that is too small.
+        UserError: a backbone or teacher that neither the Hub nor the cache has; a teacher of another architecture; a
+            GPU that is too old; a disk that is too small.
     """
     left = [cell for cell in cells if not cell.finished]
-    for backbone in {cell.options["backbone"] for cell in left if isinstance(cell.options.get("backbone"), str)}:
+    for backbone in {cell.options["backbone"] for cell in left if "backbone" in cell.named_models}:
         checkpoint.kind(backbone)
+    distilled = [cell.options for cell in left if "teacher" in cell.options]
+    for teacher, distillation in {(options["teacher"], options["distillation"]) for options in distilled}:
+        checkpoint.check(teacher, ARCHITECTURES[distillation])
     if any("backbone" in cell.options for cell in left):
         refuse_old_gpus(bfloat16=any(cell.options.get("precision") == "bfloat16" for cell in left))
     if any(cell.options.get("engine") == "plaid" for cell in left):
@@ -114,13 +120,13 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
 def _bytes_of_a_passage(cell: Cell) -> float:
     """On the disk, while the cell is searched."""
     options = cell.options
-    number = 2 if options.get("store") == "float16" else 4
     if "passage_flops" in options:
         return TERMS * TERM_BYTES
-    if "dimensions" in options:
-        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
     if "candidates" in options or "backbone" not in options:
         return 0
+    number = 2 if store_of(options.get("store"), options.get("encode_precision")) == "float16" else 4
+    if "dimensions" in options:
+        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
     backbone = options["backbone"]
     return number * (WIDTH if isinstance(backbone, str) else int(backbone["width"]))
 

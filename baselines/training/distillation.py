@@ -15,10 +15,16 @@ from eval_kit.errors import UserError
 
 TEACHER_TEMPERATURE = 0.25
 """What a late-interaction teacher's scores are divided by, as in TCT-ColBERT's public code (``train/model_fn.py``)."""
+ARCHITECTURES = {"margin_mse": "cross", "kl": "multivector"}
+"""Of the teacher, by ``distillation``."""
 
 
-def teacher(options: Mapping[str, Any]) -> Teacher | None:
+def teacher(options: Mapping[str, Any], commit: str | None = None) -> Teacher | None:
     """The teacher that the options name, if any.
+
+    Args:
+        options: of a system.
+        commit: of the teacher on the Hub.
 
     Raises:
         UserError: there is no such model, or it is of another architecture.
@@ -27,7 +33,8 @@ def teacher(options: Mapping[str, Any]) -> Teacher | None:
         return None
     if not options["negatives"]:
         raise UserError("distillation needs negatives: set the option 'negatives' to 1 or more")
-    return _margins(options["teacher"]) if options["distillation"] == "margin_mse" else _scores(options["teacher"])
+    labels = _margins if options["distillation"] == "margin_mse" else _scores
+    return labels(options["teacher"], commit)
 
 
 def in_batch(loss: type) -> Any:
@@ -45,10 +52,10 @@ def in_batch(loss: type) -> Any:
     return InBatch
 
 
-def _margins(model: str) -> Teacher:
+def _margins(model: str, commit: str | None) -> Teacher:
     from baselines.architectures.cross import Cross
 
-    cross = Cross(model)
+    cross = Cross(model, revision=commit)
 
     def labels(queries: list[str], columns: list[list[str]]) -> list[list[float]]:
         scores = [cross.scores(list(zip(queries, column, strict=True))) for column in columns]
@@ -58,13 +65,13 @@ def _margins(model: str) -> Teacher:
     return labels
 
 
-def _scores(model: str) -> Teacher:
+def _scores(model: str, commit: str | None) -> Teacher:
     import torch
     from sentence_transformers.util import maxsim
 
     from baselines.architectures.multivector import MultiVector
 
-    late = MultiVector(model)
+    late = MultiVector(model, revision=commit)
 
     def labels(queries: list[str], columns: list[list[str]]) -> list[list[float]]:
         query_tokens = [torch.from_numpy(tokens) for tokens in late.encode_queries(queries)]

@@ -38,7 +38,7 @@ class Session:
         self.cell = cell
         self.judged = training(cell)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
-        self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options))
+        self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options, cell.teacher_commit))
         self.dataset, self._sha256 = dataset(cell, self.judged, lookup, self.steps * examples_a_step(cell))
         self.callbacks = []
         if "mine_every" in options:

@@ -2,7 +2,10 @@
 
 import json
 
+import httpx2
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import OfflineModeIsEnabled
 from tiny_checkpoints import tiny
 
 from baselines import architectures, checkpoints
@@ -11,6 +14,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.schemas import SchemaError, validate
 from eval_kit.release import reference
 
+COMMIT = "a" * 40
 ENTRIES = list(checkpoints.load().values())
 
 
@@ -88,3 +92,36 @@ def test_a_digest_is_of_the_weights_and_not_of_the_card(tmp_path):
     weights = next(copy.rglob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     assert checkpoint.digest(str(copy)) != checkpoint.digest(str(tiny("dense")))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A Hub that answers with an error; the local cache has the commit ``aaaa…`` of ``somebody/bert``."""
+
+    def of(error: Exception) -> None:
+        def model_info(api, model, revision):
+            raise error
+
+        cached = tmp_path / "models--somebody--bert"
+        (cached / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
+        (cached / "snapshots" / COMMIT / "config.json").write_text("{}")
+        (cached / "refs").mkdir(exist_ok=True)
+        (cached / "refs" / "main").write_text(COMMIT)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+        checkpoint.pinned.cache_clear()
+
+    yield of
+    checkpoint.pinned.cache_clear()
+
+
+def test_a_cached_model_that_the_hub_says_nothing_of_is_taken_and_named(hub):
+    taken = {"revision": None, "local_files_only": True}
+    hub(httpx2.ConnectError("no route"))
+    with pytest.warns(UserWarning, match=f"somebody/bert: taken from the local cache, commit {COMMIT}: the Hub cannot"):
+        assert checkpoint.pinned("somebody/bert") == taken
+    hub(OfflineModeIsEnabled("as asked"))
+    assert checkpoint.pinned("somebody/bert") == taken
+    hub(ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError):
+        checkpoint.pinned("somebody/bert")

@@ -1,4 +1,4 @@
-"""``make baselines CONFIG=nfcorpus``, from a BEIR folder to the report, on a part of NFCorpus."""
+"""``make baselines``: from a BEIR folder to the report, on a part of NFCorpus; and what it checks before it draws."""
 
 import json
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from builder import mini as planted
+from builder import release as releases
 from eval_kit.release import open_release
 
 ROOT = Path(__file__).parents[2]
@@ -35,14 +37,17 @@ def _part_of_nfcorpus(whole: Path, folder: Path) -> None:
         (folder / name).write_text("".join(entry for entry in entries if json.loads(entry)["_id"] in kept))
 
 
+def _make_baselines(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
+    shutil.copy(ROOT / "Makefile", folder)
+    make = ["make", "-o", ".venv/.ready", "baselines", f"BIN={Path(sys.executable).parent}", *variables]
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.run(make, cwd=folder, env=own, capture_output=True, text=True, timeout=600)
+
+
 @pytest.mark.slow
 def test_from_a_folder_to_the_report(shared: Path, tmp_path: Path) -> None:
     _part_of_nfcorpus(shared / "beir" / "nfcorpus", tmp_path / "beir" / "nfcorpus")
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    variables = [f"BIN={Path(sys.executable).parent}", f"SHIFTS={SHIFTS}", "BACKBONE=", "FLAGS=--system bm25"]
-    make = ["make", "-o", ".venv/.ready", "baselines", "CONFIG=nfcorpus", *variables]
-    own = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(make, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=600)
+    done = _make_baselines(tmp_path, "CONFIG=nfcorpus", f"SHIFTS={SHIFTS}", "BACKBONE=", "FLAGS=--system bm25")
     assert done.returncode == 0, done.stderr
     release = open_release(tmp_path / "nfcorpus-shift")
     assert set(release.test_sets) == {"topic.c0", "topic.c1", "length.short", "length.long"}
@@ -50,3 +55,14 @@ def test_from_a_folder_to_the_report(shared: Path, tmp_path: Path) -> None:
     runs = {run.name for run in (tmp_path / "grid-nfcorpus" / "runs").glob("*.trec")}
     assert runs == {f"bm25.{part}.trec" for part in ("topic.c0", "topic.c1", "length.short", "length.long")}
     assert "topic.c1" in (tmp_path / "grid-nfcorpus" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variables", [["CONFIG=mini", "RELEASE=ms-marco-shift"], ["CONFIG=day"]])
+def test_a_grid_that_cannot_run_draws_nothing(variables: list[str], tmp_path: Path) -> None:
+    releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
+    before = sorted(tmp_path.rglob("*"))
+    done = _make_baselines(tmp_path, *variables, "BACKBONE=no/where/at-all")
+    assert done.returncode == 2
+    assert done.stderr.startswith("baselines: no/where/at-all: cannot be ")
+    assert set(tmp_path.rglob("*")) - {*before} == {tmp_path / "Makefile"}

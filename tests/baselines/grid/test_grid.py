@@ -158,6 +158,9 @@ def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: 
     assert named == digests({"backbone": str(backbone)})
     (backbone / "config.json").write_text('{"hidden_size": 2}')
     assert not named & digests({"backbone": str(backbone)})
+    taught = digests({"teacher": str(backbone)})
+    (backbone / "config.json").write_text('{"hidden_size": 3}')
+    assert not taught & digests({"teacher": str(backbone)})
 
 
 def test_a_cell_goes_elsewhere_with_absolute_paths(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -339,6 +342,11 @@ def test_a_grid_that_trains_on_negatives_is_refused_without_them(command: Run, t
     done = command("baselines", "grid", "run", *arguments)
     said = f"{tmp_path}/ms-marco-shift: holds no negatives to train with; draw them with: python -m builder negatives "
     assert (done.returncode, done.stderr) == (2, f"baselines: {said}{tmp_path}/ms-marco-shift\n")
+    checked = command("baselines", "grid", "run", "--check", *arguments)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    checked = command("baselines", "grid", "run", "--check", *arguments, "--backbone", tmp_path / "nowhere")
+    assert (checked.returncode, checked.stdout) == (2, "")
+    assert checked.stderr.startswith(f"baselines: {tmp_path}/nowhere: cannot be ")
     assert not (tmp_path / "grid").exists()
 
 

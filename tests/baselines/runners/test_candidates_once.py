@@ -1,4 +1,4 @@
-"""All of BM25's searches before the cells of a grid that re-ranks."""
+"""All of BM25's searches before the cells of a grid."""
 
 import shutil
 from pathlib import Path
@@ -17,9 +17,15 @@ from search.cache import cache_folder
 def test_bm25s_cells_read_their_runs_from_what_was_found_for_re_rankers(mini_release: Release, tmp_path: Path):
     options = {"bm25": {"depth": 7}, "monobert": {"depth": 7, "candidates": 5}}
     grid = cells(options, mini_release, tmp_path, ["length"], benchmarks=False)
+    rm3 = cells({"bm25": {"depth": 7, "rm3": True}}, mini_release, tmp_path, ["length"], benchmarks=False)
+    candidates.find(rm3)
+    assert not list(tmp_path.iterdir())  # its index has vectors
     candidates.find([cell for cell in grid if cell.name.system == "bm25"])
-    assert not list(tmp_path.iterdir())  # nothing re-ranks
+    stores = list((tmp_path / "indexes").glob("*/candidates/*"))
+    assert len(stores) == 1
+    written = {file: file.stat().st_mtime_ns for file in stores[0].glob("*.parquet")}
     candidates.find(grid)
+    assert {file: file.stat().st_mtime_ns for file in stores[0].glob("*.parquet")} == written  # searched once
     index, made = systems.shared_index(grid[0]) / "bm25", bm25.index_of(mini_release, cache_folder())
     assert all(file.samefile(index / "plain" / file.name) for file in made.iterdir())  # indexed once
     queries = grid[0].test_queries()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from tiny_checkpoints import tiny
 
 from baselines.grid.cell import Cell
 from baselines.runners import checks
@@ -73,11 +74,18 @@ def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 1))
     with pytest.raises(UserError, match=r"the grid takes about .* GB there \(runs .*\), but .* GB are free"):
         checks.refuse_small_disk(cells, workers=2)
+    halves = [cell(mini_release, root, backbone={"width": 10}, encode_precision="float16")] * 3
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 2 * passages * 20))
+    checks.refuse_small_disk(halves, workers=2)  # vectors of 16-bit arithmetic are stored in 16 bits
     assert not root.exists()
 
 
-def test_a_backbone_that_is_nowhere(mini_release: Release, tmp_path: Path):
-    for backbone in (str(tmp_path / "nowhere"), "nobody/no-such-model"):
-        with pytest.raises(UserError, match=r"cannot be (loaded|had)"):
-            checks.refuse([cell(mini_release, tmp_path / "grid", backbone=backbone)], workers=1)
+def test_a_backbone_or_teacher_that_is_nowhere(mini_release: Release, tmp_path: Path):
+    for model in (str(tmp_path / "nowhere"), "nobody/no-such-model"):
+        for options in ({"backbone": model}, {"teacher": model, "distillation": "kl"}):
+            with pytest.raises(UserError, match=r"cannot be loaded: there is no such folder"):
+                checks.refuse([cell(mini_release, tmp_path / "grid", **options)], workers=1)
+    wrong = cell(mini_release, tmp_path / "grid", teacher=str(tiny("cross")), distillation="kl")
+    with pytest.raises(UserError, match=r"is a cross-encoder .*, not a late-interaction encoder"):
+        checks.refuse([wrong], workers=1)
     assert not (tmp_path / "grid").exists()

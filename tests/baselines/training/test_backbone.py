@@ -91,34 +91,37 @@ from baselines.grid.documents import describe
 from eval_kit.release import open_release
 from tests.baselines.tiny_cells import tiny_cell
 
-folder, root, main, system = open_release(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-cell = tiny_cell(system, folder, root, backbone="somebody/bert", steps=1)
+folder, root, hub, system = open_release(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+teacher = {"teacher": "somebody/cross", "distillation": "margin_mse"} if system == "biencoder" else {}
+cell = tiny_cell(system, folder, root, backbone="somebody/bert", steps=1, **teacher)
 describe(cell)
-main.write_text("b" * 40)
+for main in hub.rglob("main"):
+    main.write_text("b" * 40)
 describe(cell)
 systems.system(system).train(cell)
-print(cell.backbone_commit)
+print(cell.backbone_commit, cell.teacher_commit)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["biencoder", "monobert"])
-def test_a_backbone_of_the_hub_is_of_one_commit_whatever_its_branch_becomes(
+def test_a_backbone_or_teacher_of_the_hub_is_of_one_commit_whatever_its_branch_becomes(
     trainable_release: Release, tmp_path: Path, system: str
 ) -> None:
-    cached = tmp_path / "hub" / "models--somebody--bert"
-    shutil.copytree(tiny("bert"), cached / "snapshots" / ("a" * 40))
-    broken = cached / "snapshots" / ("b" * 40)
-    broken.mkdir()
-    (broken / "config.json").write_text('{"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 7}')
-    main = cached / "refs" / "main"
-    main.parent.mkdir()
-    main.write_text("a" * 40)
+    for model in ("bert", "cross"):
+        cached = tmp_path / "hub" / f"models--somebody--{model}"
+        shutil.copytree(tiny(model), cached / "snapshots" / ("a" * 40))
+        broken = cached / "snapshots" / ("b" * 40)
+        broken.mkdir()
+        (broken / "config.json").write_text('{"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 7}')
+        (cached / "refs").mkdir()
+        (cached / "refs" / "main").write_text("a" * 40)
     ended = subprocess.run(
-        [sys.executable, "-c", TRAIN, trainable_release.folder, tmp_path / "grid", main, system],
+        [sys.executable, "-c", TRAIN, trainable_release.folder, tmp_path / "grid", tmp_path / "hub", system],
         cwd=ROOT,
         env={**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
     )
-    assert (ended.returncode, ended.stdout) == (0, "a" * 40 + "\n"), ended.stderr
+    of_teacher = "a" * 40 if system == "biencoder" else None
+    assert (ended.returncode, ended.stdout) == (0, f"{'a' * 40} {of_teacher}\n"), ended.stderr
