@@ -23,6 +23,7 @@ from eval_kit.measures.beir import MS_MARCO, dataset_name, split_of
 from eval_kit.release import beir_suite
 from eval_kit.runs import contamination
 from search import bm25
+from search.gpus import gpus, refuse_unusable_gpus, warn_of_plaid
 from search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
@@ -67,7 +68,8 @@ def search(
         runner: of the encoding of passages, where a system encodes them.
 
     Raises:
-        UserError: a system of no known name that lacks a run; a folder that is not as BEIR's.
+        UserError: a system of no known name that lacks a run; a folder that is not as BEIR's; a GPU that torch cannot
+            use.
     """
     runs = {system: [out / f"{system}.{dataset_name(folder)}.trec" for folder in datasets] for system in systems}
     missing = [
@@ -81,6 +83,8 @@ def search(
             check(system, folder)
         except UserError as error:
             raise UserError(f"{error}; the run {run} is not there either") from None
+    if any(system not in LEXICAL for system, _, _ in missing):
+        refuse_unusable_gpus()
     for system, run, folder in missing:
         with atomic.lock(run):  # another process may be making it, and removes the index in the end
             if not run.is_file():
@@ -139,6 +143,8 @@ def passages(folder: Path, most: int | None = None) -> Iterator[tuple[str, str]]
 def _search(system: str, folder: Path, run: Path, depth: int, progress: Console, runner: Runner) -> None:
     """Make a run, which appears when all that lies beside it is there."""
     searcher, working = retriever(system, folder), run.with_suffix(".searching")
+    if system not in LEXICAL and checkpoints.named(system).options.get("engine") == "plaid" and gpus():
+        warn_of_plaid(sum(1 for _ in passages(folder)))
     index, made = working / "index", working / run.name
     if runner is Runner.ray and hasattr(searcher, "encode_passages"):
         from baselines.runners import ray

@@ -136,16 +136,16 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     from rich.console import Console
 
     from baselines.runners import ray
-    from baselines.runners.local import refuse_unseen_gpus
     from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
     from eval_kit.measures.beir import dataset_name
     from eval_kit.runs import contamination
+    from search.gpus import refuse_unusable_gpus
 
     if output.runner is Runner.ray:
         ray.connect()
-    elif model.system is None:
-        refuse_unseen_gpus()
+    if model.system is None:
+        refuse_unusable_gpus()
     retriever = _retriever(model, texts.beir)
     name = output.name or Path(source).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
     collection, queries, wordings = _read(texts)

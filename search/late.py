@@ -32,8 +32,6 @@ PLAID_BITS = 4
 SEED = 13
 PLAID_SHARE = 0.6
 """Bytes of the index, and of what fast-plaid keeps beside it while it builds, for each byte of float16 tokens."""
-PLAID_GPU_BYTES = 65
-"""Of a GPU's memory, for each token while the index is built; by reading fast-plaid's sources."""
 
 type Tokens = Sequence[NDArray[np.float32]]
 """For each text its tokens, (length, d)."""

@@ -1,6 +1,7 @@
 """One vector a token: ColBERT and its kin."""
 
 import json
+import operator
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from baselines.architectures.encoding import (
     to_precision,
 )
 from search import late, shards
+from search.gpus import warn_of_plaid
 from search.retriever import Hits, Passages
 
 
@@ -85,7 +87,10 @@ class MultiVector:
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
         self._opened.clear()
-        index_share = late.PLAID_SHARE if self._engine == "plaid" else 0.0
+        index_share = 0.0
+        if self._engine == "plaid":
+            warn_of_plaid(operator.length_hint(passages))
+            index_share = late.PLAID_SHARE
         encoded = devices.encode(self, passages, folder, index_share)
         late.build(encoded, self._engine, folder)
 

@@ -1,19 +1,16 @@
 """What would stop a grid after hours, found before it starts: its models, its GPUs, and the room on its disk."""
 
 import shutil
-import subprocess
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from baselines.architectures import checkpoint
 from baselines.architectures.encoding import store_of
 from baselines.grid.cell import Cell
-from baselines.runners.local import gpus
 from baselines.training.distillation import ARCHITECTURES
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from search.late import PLAID_GPU_BYTES, PLAID_SHARE
+from search.gpus import TOKENS, refuse_old_gpus, warn_of_plaid
+from search.late import PLAID_SHARE
 from search.passages import how_many
 from search.shards import bytes_below
 
@@ -25,9 +22,6 @@ WIDTH = 768
 """Of a backbone with a name."""
 TERMS, TERM_BYTES = 130, 8
 """Weights of a passage in SPLADE."""
-TOKENS = 70
-"""Vectors of a passage in ColBERT."""
-BFLOAT16_NEEDS = (8, 0)
 
 
 def refuse(cells: Sequence[Cell], workers: int) -> None:
@@ -53,44 +47,9 @@ def refuse(cells: Sequence[Cell], workers: int) -> None:
     if any("backbone" in cell.options for cell in left):
         refuse_old_gpus(bfloat16=any(cell.options.get("precision") == "bfloat16" for cell in left))
     if any(cell.options.get("engine") == "plaid" for cell in left):
-        warn_of_plaid(left[0].release)
+        warn_of_plaid(how_many(left[0].release) or 0)
     if left:
         refuse_small_disk(left, workers)
-
-
-def refuse_old_gpus(bfloat16: bool) -> None:
-    """Refuse GPUs that torch has no code for, or that do not know bfloat16 where it is wanted.
-
-    Raises:
-        UserError: naming the GPU's compute capability and the one that is needed.
-    """
-    if not (devices := gpus()):
-        return
-    import torch
-
-    built_for = [int(name.removeprefix("sm_")) for name in torch.cuda.get_arch_list() if name.startswith("sm_")]
-    oldest = divmod(min(built_for), 10) if built_for else (0, 0)
-    for device in devices:
-        if (capability := _capability(device)) is None:
-            continue
-        known = f"GPU {device} has compute capability {capability[0]}.{capability[1]}"
-        if capability < oldest:
-            raise UserError(f"{known}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
-        if bfloat16 and capability < BFLOAT16_NEEDS:
-            raise UserError(f'{known}, and bfloat16 needs 8.0 or more; set "precision": "float16" in the config')
-
-
-def warn_of_plaid(release: Release) -> None:
-    """Say which GPUs have less memory than PLAID's index of the release's passages probably takes."""
-    need = (how_many(release) or 0) * TOKENS * PLAID_GPU_BYTES
-    for device in gpus():
-        mebibytes = _asked(device, "memory.total")
-        if mebibytes and (has := int(mebibytes) << 20) < need:
-            warnings.warn(
-                f"building PLAID's index takes about {need / 1e9:,.0f} GB of a GPU's memory, and GPU {device} has "
-                f'{has / 1e9:,.0f}; "engine": "exact" in the config needs less',
-                stacklevel=2,
-            )
 
 
 def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
@@ -129,22 +88,6 @@ def _bytes_of_a_passage(cell: Cell) -> float:
         return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
     backbone = options["backbone"]
     return number * (WIDTH if isinstance(backbone, str) else int(backbone["width"]))
-
-
-def _capability(device: str) -> tuple[int, int] | None:
-    """A GPU's compute capability; from nvidia-smi, as torch would keep memory of the GPU for this process."""
-    major, _, minor = _asked(device, "compute_cap").partition(".")
-    return (int(major), int(minor)) if minor else None
-
-
-def _asked(device: str, what: str) -> str:
-    """What nvidia-smi says of a GPU, in its units; empty where it says nothing."""
-    command = ["nvidia-smi", f"--id={device}", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return answer if answer.replace(".", "").isdecimal() else ""  # [N/A] in some virtual machines
 
 
 def _existing(folder: Path) -> Path:
