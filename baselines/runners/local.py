@@ -14,7 +14,7 @@ from baselines.grid.journal import Journal, lock
 from baselines.grid.stages import Outcome, run_cell
 from eval_kit.errors import UserError
 from search.gpus import gpus
-from search.processes import end_with_parent
+from search.processes import cores, end_with_parent
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -81,7 +81,7 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
 
 def most_workers(threads: int, processes: int = 1) -> int:
     """How many workers this machine takes: one for each ``processes`` GPUs, else for as many times ``threads`` CPUs."""
-    return max(1, (len(gpus()) or len(os.sched_getaffinity(0)) // threads) // processes)
+    return max(1, (len(gpus()) or cores() // threads) // processes)
 
 
 @dataclass
