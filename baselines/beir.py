@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,8 @@ from eval_kit.measures.beir import MS_MARCO, dataset_name, split_of
 from eval_kit.release import beir_suite
 from eval_kit.runs import contamination
 from search import bm25
-from search.gpus import gpus, refuse_unusable_gpus, warn_of_plaid
+from search.gpus import refuse_unusable_gpus
+from search.passages import Counted
 from search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
@@ -135,16 +136,19 @@ def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:
     return architectures.retriever(entry.architecture, entry.model, entry.options)
 
 
-def passages(folder: Path, most: int | None = None) -> Iterator[tuple[str, str]]:
+def passages(folder: Path, most: int | None = None) -> Counted:
     """``(passage id, text)`` of a dataset: the first ``most``, or all."""
-    return islice(read_corpus(folder / "corpus.jsonl"), most)
+    corpus = folder / "corpus.jsonl"
+    count = 0
+    if corpus.is_file():
+        with corpus.open("rb") as lines:
+            count = sum(1 for _ in islice(lines, most))
+    return Counted(lambda: islice(read_corpus(corpus), most), count)
 
 
 def _search(system: str, folder: Path, run: Path, depth: int, progress: Console, runner: Runner) -> None:
     """Make a run, which appears when all that lies beside it is there."""
     searcher, working = retriever(system, folder), run.with_suffix(".searching")
-    if system not in LEXICAL and checkpoints.named(system).options.get("engine") == "plaid" and gpus():
-        warn_of_plaid(sum(1 for _ in passages(folder)))
     index, made = working / "index", working / run.name
     if runner is Runner.ray and hasattr(searcher, "encode_passages"):
         from baselines.runners import ray

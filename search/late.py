@@ -22,6 +22,8 @@ from search.shards import Shards, building, is_built
 from search.topk import Ranking, TopK, device_of
 
 ENGINES = ("exact", "plaid", "faiss")
+MANY_PASSAGES = 1_000_000
+"""From here on an exact search takes hours."""
 GROUP = 32
 """Queries scored at once."""
 CHUNK_ELEMENTS = 20_000_000
@@ -60,6 +62,11 @@ def check_engine(engine: str) -> None:
     """Refuse an engine that is not in ``ENGINES``."""
     if engine not in ENGINES:
         raise UserError(f"there is no late-interaction engine {engine!r}; there are {', '.join(ENGINES)}")
+
+
+def engine_for(passages: int) -> str:
+    """The engine for so many passages, where none is named."""
+    return "plaid" if passages >= MANY_PASSAGES else "exact"
 
 
 def load(shards: Shards, engine: str, folder: Path) -> Any:

@@ -10,7 +10,7 @@ from baselines.grid.cell import Cell
 from baselines.training.distillation import ARCHITECTURES
 from eval_kit.errors import UserError
 from search.gpus import TOKENS, refuse_old_gpus, warn_of_plaid
-from search.late import PLAID_SHARE
+from search.late import PLAID_SHARE, engine_for
 from search.passages import how_many
 from search.shards import bytes_below
 
@@ -46,9 +46,10 @@ def refuse(cells: Sequence[Cell], workers: int) -> None:
         checkpoint.check(teacher, ARCHITECTURES[distillation])
     if any("backbone" in cell.options for cell in left):
         refuse_old_gpus(bfloat16=any(cell.options.get("precision") == "bfloat16" for cell in left))
-    if any(cell.options.get("engine") == "plaid" for cell in left):
-        warn_of_plaid(how_many(left[0].release) or 0)
     if left:
+        passages = how_many(left[0].release) or 0
+        if any(_by_plaid(cell, passages) for cell in left):
+            warn_of_plaid(passages)
         refuse_small_disk(left, workers)
 
 
@@ -62,7 +63,7 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
     queries = {cell.name.shift: cell for cell in cells}
     heights = {shift: cell.test_queries().height for shift, cell in queries.items()}
     runs = sum(heights[cell.name.shift] * cell.options["depth"] * LINE_BYTES for cell in cells)
-    each = sorted((_bytes_of_a_passage(cell) for cell in cells), reverse=True)
+    each = sorted((_bytes_of_a_passage(cell, passages) for cell in cells), reverse=True)
     encoded = passages * sum(each[:workers])
     shared = 0 if (root / "passages").exists() else passages * SHARED_BYTES
     need = runs + encoded + shared
@@ -76,7 +77,11 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
         )
 
 
-def _bytes_of_a_passage(cell: Cell) -> float:
+def _by_plaid(cell: Cell, passages: int) -> bool:
+    return "dimensions" in cell.options and (cell.options.get("engine") or engine_for(passages)) == "plaid"
+
+
+def _bytes_of_a_passage(cell: Cell, passages: int) -> float:
     """On the disk, while the cell is searched."""
     options = cell.options
     if "passage_flops" in options:
@@ -85,7 +90,7 @@ def _bytes_of_a_passage(cell: Cell) -> float:
         return 0
     number = 2 if store_of(options.get("store"), options.get("encode_precision")) == "float16" else 4
     if "dimensions" in options:
-        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
+        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * _by_plaid(cell, passages))
     backbone = options["backbone"]
     return number * (WIDTH if isinstance(backbone, str) else int(backbone["width"]))
 

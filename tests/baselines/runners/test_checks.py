@@ -59,12 +59,19 @@ def test_a_gpu_that_torch_has_no_code_for(gpu):
     gpus.refuse_old_gpus(bfloat16=True)
 
 
-def test_a_gpu_with_too_little_memory_for_plaid(gpu, mini_release: Release, tmp_path: Path):
+def test_a_gpu_with_too_little_memory_for_plaid(
+    gpu, mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     need = mini_release.table("passages", "passages").height * 70 * 65
     cells = [cell(mini_release, tmp_path, "colbert", engine="plaid", dimensions=128, store="float16")]
     gpu("9.0", str(need >> 20))
     with pytest.warns(UserWarning, match=r"PLAID's index takes about .* GB of a GPU's memory, and GPU 0 has"):
         checks.refuse(cells, workers=1)
+    of_no_engine = [cell(mini_release, tmp_path, "colbert", dimensions=128, store="float16")]
+    checks.refuse(of_no_engine, workers=1)
+    monkeypatch.setattr(late, "MANY_PASSAGES", 1)
+    with pytest.warns(UserWarning, match="PLAID's index takes about"):
+        checks.refuse(of_no_engine, workers=1)
     gpu("9.0", str((need >> 20) + 1))
     checks.refuse(cells, workers=1)
     gpu("9.0")
