@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,8 @@ from eval_kit.measures.beir import MS_MARCO, dataset_name, split_of
 from eval_kit.release import beir_suite
 from eval_kit.runs import contamination
 from search import bm25
+from search.gpus import refuse_unusable_gpus
+from search.passages import Counted
 from search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
@@ -67,7 +69,8 @@ def search(
         runner: of the encoding of passages, where a system encodes them.
 
     Raises:
-        UserError: a system of no known name that lacks a run; a folder that is not as BEIR's.
+        UserError: a system of no known name that lacks a run; a folder that is not as BEIR's; a GPU that torch cannot
+            use.
     """
     runs = {system: [out / f"{system}.{dataset_name(folder)}.trec" for folder in datasets] for system in systems}
     missing = [
@@ -81,6 +84,8 @@ def search(
             check(system, folder)
         except UserError as error:
             raise UserError(f"{error}; the run {run} is not there either") from None
+    if any(system not in LEXICAL for system, _, _ in missing):
+        refuse_unusable_gpus()
     for system, run, folder in missing:
         with atomic.lock(run):  # another process may be making it, and removes the index in the end
             if not run.is_file():
@@ -131,9 +136,14 @@ def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:
     return architectures.retriever(entry.architecture, entry.model, entry.options)
 
 
-def passages(folder: Path, most: int | None = None) -> Iterator[tuple[str, str]]:
+def passages(folder: Path, most: int | None = None) -> Counted:
     """``(passage id, text)`` of a dataset: the first ``most``, or all."""
-    return islice(read_corpus(folder / "corpus.jsonl"), most)
+    corpus = folder / "corpus.jsonl"
+    count = 0
+    if corpus.is_file():
+        with corpus.open("rb") as lines:
+            count = sum(1 for _ in islice(lines, most))
+    return Counted(lambda: islice(read_corpus(corpus), most), count)
 
 
 def _search(system: str, folder: Path, run: Path, depth: int, progress: Console, runner: Runner) -> None:

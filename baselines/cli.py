@@ -74,11 +74,12 @@ def run_grid(
     from baselines.runners import checks, local, ray
     from eval_kit.release import open_release
     from search.examples import refuse_without_negatives
+    from search.gpus import refuse_unseen_gpus
 
     check_names(shift or [])
     chosen = {name: config.chosen(name, system, backbone) for name in configs}
     if runner is Runner.local:
-        local.refuse_unseen_gpus()
+        refuse_unseen_gpus()
     opened = open_release(release)
     if not check and any(options.get("negatives") for systems in chosen.values() for options in systems.values()):
         refuse_without_negatives(opened)
@@ -143,7 +144,7 @@ def table(
         bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
     ] = False,
 ) -> None:
-    """Print a grid's losses beside the papers' figures. They are In, Out and Rel Loss of every system."""
+    """Print a grid's losses beside the papers' figures. They are They are In, Out and Rel Loss of every system."""
     from baselines.table import results
     from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.pages.report import write_report
@@ -254,10 +255,10 @@ def generate(
     """Write queries for passages by a T5, as in BEIR's GenQ or docT5query. A generation that was stopped goes on."""
     from baselines.config import recipe
     from baselines.generation import generate as write_queries
-    from baselines.runners.local import refuse_unseen_gpus
+    from search.gpus import refuse_unusable_gpus
 
     chosen = recipe(config)
-    refuse_unseen_gpus()
+    refuse_unusable_gpus()
     count = write_queries(beir, out, dataclasses.replace(chosen, model=model or chosen.model), seed)
     typer.echo(f"{out}: {count:,} queries")
 

@@ -22,6 +22,7 @@ from eval_kit.measures.beir import dataset_name, split_of
 from eval_kit.release.reference import printed, published
 from eval_kit.tables.table import Column, Table
 from search import shards
+from search.gpus import refuse_unusable_gpus
 
 DEPTH = 10
 """Passages a query, as in BEIR's benchmark."""
@@ -65,10 +66,12 @@ def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path, p
         progress: where to say what is being done.
 
     Raises:
-        UserError: a system of no known name; a folder that is not as BEIR's.
+        UserError: a system of no known name; a folder that is not as BEIR's; a GPU that torch cannot use.
     """
     for system in systems:
         beir.check(system, folder)
+    if set(systems) - {*beir.LEXICAL}:
+        refuse_unusable_gpus()
     dataset = dataset_name(folder)
     measured = {}
     for system in systems:

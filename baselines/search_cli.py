@@ -136,16 +136,16 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     from rich.console import Console
 
     from baselines.runners import ray
-    from baselines.runners.local import refuse_unseen_gpus
     from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
     from eval_kit.measures.beir import dataset_name
     from eval_kit.runs import contamination
+    from search.gpus import refuse_unusable_gpus
 
     if output.runner is Runner.ray:
         ray.connect()
-    elif model.system is None:
-        refuse_unseen_gpus()
+    if model.system is None:
+        refuse_unusable_gpus()
     retriever = _retriever(model, texts.beir)
     name = output.name or Path(source).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
     collection, queries, wordings = _read(texts)
@@ -202,14 +202,15 @@ def _training_data(model: Model) -> list[str] | None:
 
 def _read(texts: Texts) -> Any:
     """Passages, queries, and the queries of each variation."""
+    from baselines.beir import passages as of_beir
     from baselines.search import only, varied
-    from eval_kit.files.beir import judged_queries, read_corpus
+    from eval_kit.files.beir import judged_queries
     from eval_kit.files.formats import read_queries
     from eval_kit.release import open_release
     from search.passages import of_file, passages
 
     if texts.beir is not None:
-        return read_corpus(texts.beir / "corpus.jsonl"), judged_queries(texts.beir, texts.split), {}
+        return of_beir(texts.beir), judged_queries(texts.beir, texts.split), {}
     if texts.passages is not None and texts.queries is not None:
         return of_file(texts.passages), read_queries(texts.queries), {}
     release = open_release(texts.release)

@@ -1,7 +1,6 @@
 """``python -m builder``: build, verify, diff, export and publish releases. Every command only calls the library."""
 
 import json
-import os
 import sys
 import warnings
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from rich.filesize import decimal
 from builder import beir_cli, build_cli
 from builder.build_cli import Json
 from eval_kit.errors import UserError, reported
+from search.processes import cores
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -255,7 +255,7 @@ def negatives(
         typer.Option(
             min=1, max=1024, show_default="all cores", help="Number of Java threads; does not change the result."
         ),
-    ] = os.cpu_count() or 1,
+    ] = cores(),
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:

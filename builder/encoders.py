@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from search.gpus import refuse_unusable_gpus
 
 type Embeddings = NDArray[np.float32]
 """(texts, dimensions), finite."""
@@ -172,6 +173,7 @@ class Model:
     def model(self) -> Any:
         """The ``SentenceTransformer``, ready to encode."""
         commit = None if Path(self.source).is_dir() else self.revision  # a refusal comes before the slow imports
+        refuse_unusable_gpus()
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
         from transformers.utils import logging

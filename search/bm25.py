@@ -20,6 +20,7 @@ from eval_kit.release import Release
 from search import lucene
 from search.cache import cache_folder
 from search.passages import collection_key, passages
+from search.processes import cores
 from search.retriever import Passages
 
 K1 = 0.9
@@ -31,7 +32,7 @@ SEARCH_BATCH = 500
 """Queries in a call: Java holds a thousand hits of each, so this bounds the memory."""
 MOST_TERMS = 1 << 20
 """Distinct words in a query: Lucene refuses more than 1,024 of its own accord; ArguAna's queries are whole passages."""
-THREADS = os.cpu_count() or 1
+THREADS = cores()
 
 
 def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: bool = False) -> None:

@@ -5,7 +5,6 @@ Weights are multiplied by ``SCALE`` and rounded, as SPLADE does for Anserini, so
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,13 +17,14 @@ from numpy.typing import NDArray
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from search import lucene
+from search.processes import cores
 from search.retriever import best_first
 from search.shards import Shards, building, is_built
 
 SCALE = 100
 GROUP = 1_024
 """Queries given to Lucene at once."""
-THREADS = os.cpu_count() or 1
+THREADS = cores()
 
 
 def build(shards: Shards, folder: Path) -> None:

@@ -22,6 +22,8 @@ from search.shards import Shards, building, is_built
 from search.topk import Ranking, TopK, device_of
 
 ENGINES = ("exact", "plaid", "faiss")
+MANY_PASSAGES = 1_000_000
+"""From here on an exact search takes hours."""
 GROUP = 32
 """Queries scored at once."""
 CHUNK_ELEMENTS = 20_000_000
@@ -32,8 +34,6 @@ PLAID_BITS = 4
 SEED = 13
 PLAID_SHARE = 0.6
 """Bytes of the index, and of what fast-plaid keeps beside it while it builds, for each byte of float16 tokens."""
-PLAID_GPU_BYTES = 65
-"""Of a GPU's memory, for each token while the index is built; by reading fast-plaid's sources."""
 
 type Tokens = Sequence[NDArray[np.float32]]
 """For each text its tokens, (length, d)."""
@@ -62,6 +62,11 @@ def check_engine(engine: str) -> None:
     """Refuse an engine that is not in ``ENGINES``."""
     if engine not in ENGINES:
         raise UserError(f"there is no late-interaction engine {engine!r}; there are {', '.join(ENGINES)}")
+
+
+def engine_for(passages: int) -> str:
+    """The engine for so many passages, where none is named."""
+    return "plaid" if passages >= MANY_PASSAGES else "exact"
 
 
 def load(shards: Shards, engine: str, folder: Path) -> Any:

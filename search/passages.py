@@ -1,7 +1,8 @@
 """The passages that a release's queries are asked of, whether it embeds them or names an ir_datasets collection."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -18,7 +19,7 @@ def passages(release: Release) -> Passages:
         UserError: while they are read: the ir_datasets collection cannot be obtained.
     """
     count = how_many(release)
-    return _read(release) if count is None else _Counted(release, count)
+    return _read(release) if count is None else Counted(partial(_read, release), count)
 
 
 def of_file(path: Path) -> Iterator[tuple[str, str]]:
@@ -56,15 +57,22 @@ def how_many(release: Release) -> int | None:
 
 
 @dataclass(frozen=True)
-class _Counted:
-    release: Release
+class Counted:
+    """Passages that know how many they are.
+
+    Attributes:
+        read: begins to read them.
+        count: of them, for progress.
+    """
+
+    read: Callable[[], Passages]
     count: int
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return _read(self.release)
+        yield from self.read()
 
 
 def _read(release: Release) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,11 @@ AHEAD = 32
 """Calls that are given to other processes before the first of them is done."""
 
 
+def cores() -> int:
+    """The cores that this process may use, which may be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
 def pool(processes: int, begin: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
     """So many processes, each of which calls ``begin`` first; an error or a signal in the block ends them at once."""

@@ -9,7 +9,6 @@ memory maps, so that processes share them.
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from search import shards
-from search.processes import pool
+from search.processes import cores, pool
 from search.texts import PassageTexts
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def write(texts: PassageTexts, tokenizer: Any, prompt: str = "") -> "PassageToke
     with shards.building(folder, "tokens", state) as missing:
         if missing:
             encode = functools.partial(_encode, described, prompt)
-            with pool(len(os.sched_getaffinity(0))) if len(texts) >= MANY else nullcontext() as executor:
+            with pool(cores()) if len(texts) >= MANY else nullcontext() as executor:
                 shards.write(texts, folder, encode, json.dumps(state), "tokenising passages", executor=executor)
     return PassageTokens(texts, folder)
 

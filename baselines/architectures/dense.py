@@ -25,7 +25,8 @@ class Dense:
 
     Args:
         model: Hub id or folder; it encodes the passages, and the queries where ``query_model`` is not given.
-        index: ``flat`` (exact), ``hnsw`` or ``ivf``.
+        index: ``flat`` (exact), ``hnsw`` or ``ivf``. HNSW is for small collections: one thread builds it, so that the
+            same vectors give the same graph.
         pooling: as sentence-transformers names it (``cls``, ``mean``), for a transformer that has none of its own;
             or one of ``bare.FORMS``: ``tct-colbert``, ``repbert``.
         similarity: ``dot`` or ``cosine``; None for the checkpoint's own.

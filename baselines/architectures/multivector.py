@@ -1,6 +1,7 @@
 """One vector a token: ColBERT and its kin."""
 
 import json
+import operator
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from baselines.architectures.encoding import (
     to_precision,
 )
 from search import late, shards
+from search.gpus import warn_of_plaid
 from search.retriever import Hits, Passages
 
 
@@ -29,7 +31,7 @@ class MultiVector:
 
     Args:
         model: Hub id or folder.
-        engine: ``exact``, ``plaid`` (fast-plaid) or ``faiss``.
+        engine: ``exact``, ``plaid`` (fast-plaid) or ``faiss``; None for plaid from a million passages on, else exact.
         query_length: tokens after which a query is cut, or to which it is filled up where the checkpoint does that;
             None for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
@@ -44,7 +46,7 @@ class MultiVector:
         self,
         model: str,
         *,
-        engine: str = "exact",
+        engine: str | None = None,
         query_length: int | None = None,
         passage_length: int | None = None,
         encode_batch: int | None = None,
@@ -52,14 +54,15 @@ class MultiVector:
         store: str | None = None,
         revision: str | None = None,
     ) -> None:
-        late.check_engine(engine)
+        if engine is not None:
+            late.check_engine(engine)
         check_store(store)
         self.model = model
         self._engine, self._batch, self._precision, self._store = engine, Batch(encode_batch), encode_precision, store
         self._lengths = {"query": query_length, "document": passage_length}
         self._revision = revision
         self.device: str | None = None
-        self._opened: dict[Path, tuple[shards.Shards, Any]] = {}
+        self._opened: dict[Path, tuple[shards.Shards, str, Any]] = {}
         checkpoint.check(model, "multivector", revision)
 
     @cached_property
@@ -85,17 +88,20 @@ class MultiVector:
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
         self._opened.clear()
-        index_share = late.PLAID_SHARE if self._engine == "plaid" else 0.0
+        index_share, about = 0.0, operator.length_hint(passages)
+        if (self._engine or late.engine_for(about)) == "plaid":
+            warn_of_plaid(about)
+            index_share = late.PLAID_SHARE
         encoded = devices.encode(self, passages, folder, index_share)
-        late.build(encoded, self._engine, folder)
+        late.build(encoded, self._engine or late.engine_for(len(encoded)), folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest MaxSim."""
-        encoded, index = self._open(folder)
+        encoded, engine, index = self._open(folder)
         tokens = self.encode_queries(queries["text"].to_list())
-        if self._engine == "exact":
+        if engine == "exact":
             hits = late.exact(tokens, encoded, depth)
-        elif self._engine == "plaid":
+        elif engine == "plaid":
             hits = late.plaid(tokens, index, encoded, depth)
         else:
             hits = late.by_tokens(tokens, index, encoded, depth)
@@ -132,9 +138,11 @@ class MultiVector:
         vectors = np.split(torch.cat(tokens).cpu().numpy(), ends[:-1])
         return [vectors[position] for position in np.argsort(np.concatenate(order), kind="stable")]
 
-    def _open(self, folder: Path) -> tuple[shards.Shards, Any]:
+    def _open(self, folder: Path) -> tuple[shards.Shards, str, Any]:
         if folder not in self._opened:
             encoded = shards.read(folder)
-            index = None if self._engine == "exact" else late.load(encoded, self._engine, folder)
-            self._opened = {folder: (encoded, index)}
+            engine = self._engine or late.engine_for(len(encoded))
+            self._opened = {
+                folder: (encoded, engine, None if engine == "exact" else late.load(encoded, engine, folder))
+            }
         return self._opened[folder]

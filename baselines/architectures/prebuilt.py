@@ -4,7 +4,6 @@ They bring their passages with them (docT5query, DeepImpact, uniCOIL), so there 
 """
 
 import contextlib
-import os
 import re
 import sys
 from functools import cached_property
@@ -46,7 +45,7 @@ class Prebuilt:
         """The passages that Lucene ranks highest."""
         for group in queries.iter_slices(GROUP):
             ids = group["query_id"].to_list()
-            hits = self._searcher.batch_search(group["text"].to_list(), ids, k=depth, threads=os.cpu_count() or 1)
+            hits = self._searcher.batch_search(group["text"].to_list(), ids, k=depth, threads=bm25.THREADS)
             for query_id in ids:
                 yield query_id, best_first((hit.docid, hit.score) for hit in hits.get(query_id, []))
 

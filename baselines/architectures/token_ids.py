@@ -4,6 +4,7 @@ A passage is then tokenised once, whatever reads it how often: the special token
 made, and the batch is to the bit what the model's tokenizer makes of the text.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -34,8 +35,15 @@ def stored[Source: Passages](model: Any, passages: Source, prompt: str | None = 
 
     Returns:
         :class:`search.tokens.PassageTokens`, tokenised here if that was not done before, or ``passages``.
+
+    Warns:
+        UserWarning: texts are kept, and the model cannot read ids.
     """
-    if not isinstance(passages, PassageTexts) or not (reader := _reader(model, passages, prompt)):
+    if not isinstance(passages, PassageTexts):
+        return passages
+    if (reader := _reader(model, passages, prompt)) is None:
+        name = getattr(getattr(model, "tokenizer", None), "name_or_path", None) or type(model[0]).__name__
+        warnings.warn(f"{name}: is given passages as texts, which is slower: it cannot read token ids", stacklevel=2)
         return passages
     model.preprocess = reader
     return tokens.write(passages, model.tokenizer, prompt or "")

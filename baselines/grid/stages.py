@@ -21,6 +21,7 @@ from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.measures.score import score
 from eval_kit.runs import contamination, names, writer
+from search.gpus import refuse_unseen_gpus
 from search.passages import passages
 from search.retriever import Passages, Retriever, lines
 from search.shards import index_bytes
@@ -57,6 +58,8 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
             trace = cell.folder / "traceback.txt"
             trace.unlink(missing_ok=True)
             try:
+                if "backbone" in cell.options:
+                    refuse_unseen_gpus()
                 work(cell, journal)
             except Exception as error:
                 reason = in_one_sentence(error)

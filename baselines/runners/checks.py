@@ -1,19 +1,16 @@
 """What would stop a grid after hours, found before it starts: its models, its GPUs, and the room on its disk."""
 
 import shutil
-import subprocess
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from baselines.architectures import checkpoint
 from baselines.architectures.encoding import store_of
 from baselines.grid.cell import Cell
-from baselines.runners.local import gpus
 from baselines.training.distillation import ARCHITECTURES
 from eval_kit.errors import UserError
-from eval_kit.release import Release
-from search.late import PLAID_GPU_BYTES, PLAID_SHARE
+from search.gpus import TOKENS, refuse_old_gpus, warn_of_plaid
+from search.late import PLAID_SHARE, engine_for
 from search.passages import how_many
 from search.shards import bytes_below
 
@@ -25,9 +22,6 @@ WIDTH = 768
 """Of a backbone with a name."""
 TERMS, TERM_BYTES = 130, 8
 """Weights of a passage in SPLADE."""
-TOKENS = 70
-"""Vectors of a passage in ColBERT."""
-BFLOAT16_NEEDS = (8, 0)
 
 
 def refuse(cells: Sequence[Cell], workers: int) -> None:
@@ -52,45 +46,11 @@ def refuse(cells: Sequence[Cell], workers: int) -> None:
         checkpoint.check(teacher, ARCHITECTURES[distillation])
     if any("backbone" in cell.options for cell in left):
         refuse_old_gpus(bfloat16=any(cell.options.get("precision") == "bfloat16" for cell in left))
-    if any(cell.options.get("engine") == "plaid" for cell in left):
-        warn_of_plaid(left[0].release)
     if left:
+        passages = how_many(left[0].release) or 0
+        if any(_by_plaid(cell, passages) for cell in left):
+            warn_of_plaid(passages)
         refuse_small_disk(left, workers)
-
-
-def refuse_old_gpus(bfloat16: bool) -> None:
-    """Refuse GPUs that torch has no code for, or that do not know bfloat16 where it is wanted.
-
-    Raises:
-        UserError: naming the GPU's compute capability and the one that is needed.
-    """
-    if not (devices := gpus()):
-        return
-    import torch
-
-    built_for = [int(name.removeprefix("sm_")) for name in torch.cuda.get_arch_list() if name.startswith("sm_")]
-    oldest = divmod(min(built_for), 10) if built_for else (0, 0)
-    for device in devices:
-        if (capability := _capability(device)) is None:
-            continue
-        known = f"GPU {device} has compute capability {capability[0]}.{capability[1]}"
-        if capability < oldest:
-            raise UserError(f"{known}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
-        if bfloat16 and capability < BFLOAT16_NEEDS:
-            raise UserError(f'{known}, and bfloat16 needs 8.0 or more; set "precision": "float16" in the config')
-
-
-def warn_of_plaid(release: Release) -> None:
-    """Say which GPUs have less memory than PLAID's index of the release's passages probably takes."""
-    need = (how_many(release) or 0) * TOKENS * PLAID_GPU_BYTES
-    for device in gpus():
-        mebibytes = _asked(device, "memory.total")
-        if mebibytes and (has := int(mebibytes) << 20) < need:
-            warnings.warn(
-                f"building PLAID's index takes about {need / 1e9:,.0f} GB of a GPU's memory, and GPU {device} has "
-                f'{has / 1e9:,.0f}; "engine": "exact" in the config needs less',
-                stacklevel=2,
-            )
 
 
 def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
@@ -103,7 +63,7 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
     queries = {cell.name.shift: cell for cell in cells}
     heights = {shift: cell.test_queries().height for shift, cell in queries.items()}
     runs = sum(heights[cell.name.shift] * cell.options["depth"] * LINE_BYTES for cell in cells)
-    each = sorted((_bytes_of_a_passage(cell) for cell in cells), reverse=True)
+    each = sorted((_bytes_of_a_passage(cell, passages) for cell in cells), reverse=True)
     encoded = passages * sum(each[:workers])
     shared = 0 if (root / "passages").exists() else passages * SHARED_BYTES
     need = runs + encoded + shared
@@ -117,7 +77,11 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
         )
 
 
-def _bytes_of_a_passage(cell: Cell) -> float:
+def _by_plaid(cell: Cell, passages: int) -> bool:
+    return "dimensions" in cell.options and (cell.options.get("engine") or engine_for(passages)) == "plaid"
+
+
+def _bytes_of_a_passage(cell: Cell, passages: int) -> float:
     """On the disk, while the cell is searched."""
     options = cell.options
     if "passage_flops" in options:
@@ -126,25 +90,9 @@ def _bytes_of_a_passage(cell: Cell) -> float:
         return 0
     number = 2 if store_of(options.get("store"), options.get("encode_precision")) == "float16" else 4
     if "dimensions" in options:
-        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * (options.get("engine") == "plaid"))
+        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * _by_plaid(cell, passages))
     backbone = options["backbone"]
     return number * (WIDTH if isinstance(backbone, str) else int(backbone["width"]))
-
-
-def _capability(device: str) -> tuple[int, int] | None:
-    """A GPU's compute capability; from nvidia-smi, as torch would keep memory of the GPU for this process."""
-    major, _, minor = _asked(device, "compute_cap").partition(".")
-    return (int(major), int(minor)) if minor else None
-
-
-def _asked(device: str, what: str) -> str:
-    """What nvidia-smi says of a GPU, in its units; empty where it says nothing."""
-    command = ["nvidia-smi", f"--id={device}", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return answer if answer.replace(".", "").isdecimal() else ""  # [N/A] in some virtual machines
 
 
 def _existing(folder: Path) -> Path:

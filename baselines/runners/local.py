@@ -2,8 +2,6 @@
 
 import multiprocessing
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +13,8 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal, lock
 from baselines.grid.stages import Outcome, run_cell
 from eval_kit.errors import UserError
-from search.processes import end_with_parent
+from search.gpus import gpus
+from search.processes import cores, end_with_parent
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -80,37 +79,9 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
             worker.process.join()
 
 
-def gpus() -> list[str]:
-    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
-    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [gpu for gpu in visible.split(",") if gpu]
-    if not shutil.which("nvidia-smi"):
-        return []
-    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
-    lines = [line for line in listed.splitlines() if line.startswith("GPU ")]
-    return [str(number) for number in range(len(lines))]
-
-
-def refuse_unseen_gpus() -> None:
-    """Refuse to train on the CPU beside GPUs that torch cannot use.
-
-    Raises:
-        UserError: the machine lists GPUs, and torch sees none.
-    """
-    if not (devices := gpus()):
-        return
-    import torch
-
-    if not torch.cuda.is_available():
-        raise UserError(
-            f"this machine lists {len(devices)} GPUs, but torch {torch.__version__} sees none: it needs a driver for "
-            f"CUDA {torch.version.cuda}; to train on the CPU, set CUDA_VISIBLE_DEVICES to nothing"
-        )
-
-
 def most_workers(threads: int, processes: int = 1) -> int:
     """How many workers this machine takes: one for each ``processes`` GPUs, else for as many times ``threads`` CPUs."""
-    return max(1, (len(gpus()) or len(os.sched_getaffinity(0)) // threads) // processes)
+    return max(1, (len(gpus()) or cores() // threads) // processes)
 
 
 @dataclass

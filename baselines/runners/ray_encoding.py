@@ -16,7 +16,9 @@ from baselines.grid.journal import Journal
 from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
 from baselines.training.queries import passage_texts
+from eval_kit.errors import UserError
 from search import shards
+from search.gpus import refuse_unusable_gpus
 from search.retriever import Passages
 from search.texts import PassageTexts
 
@@ -42,6 +44,9 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
         folder: of the shards, seen by all machines.
         gpus: of each actor; 0 without any.
         threads: of each actor.
+
+    Raises:
+        UserError: why an actor ended, as for a GPU that torch cannot use.
     """
     import pyarrow as pa
     import ray.data
@@ -53,16 +58,20 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
         blocks.append(cluster.put(pa.table({"shard": [number], "passages": [pickle.dumps(batch)]})))
     resources = cluster.cluster_resources()
     most = int(resources.get("GPU", 0) / gpus if gpus else resources["CPU"] / threads)
-    cluster.data.from_arrow_refs(blocks).map_batches(
-        _Encoder,
-        fn_constructor_args=(folder, unloaded(retriever), passages if isinstance(passages, PassageTexts) else None),
-        batch_size=None,
-        batch_format="pyarrow",
-        concurrency=(1, max(1, min(most, len(blocks)))),
-        num_gpus=gpus,
-        num_cpus=threads,
-        runtime_env={"env_vars": environment(threads)},
-    ).materialize()
+    try:
+        cluster.data.from_arrow_refs(blocks).map_batches(
+            _Encoder,
+            fn_constructor_args=(folder, unloaded(retriever), passages if isinstance(passages, PassageTexts) else None),
+            batch_size=1,
+            batch_format="pyarrow",
+            concurrency=(1, max(1, min(most, len(blocks)))),
+            num_gpus=gpus,
+            num_cpus=threads,
+            runtime_env={"env_vars": environment(threads)},
+        ).materialize()
+    except ray.exceptions.RayError as error:
+        why = str(error).strip().splitlines()[-1].removeprefix("eval_kit.errors.UserError: ")
+        raise UserError(f"the cluster cannot encode the passages: {why}") from error
     shards.finish(folder, len(blocks))
 
 
@@ -70,6 +79,7 @@ class _Encoder:
     """An actor: the model, loaded once."""
 
     def __init__(self, folder: Path, retriever: Any, texts: PassageTexts | None) -> None:
+        refuse_unusable_gpus()
         self._folder, self._retriever = folder, retriever
         if texts is not None:
             retriever.as_read(texts)  # its model takes token ids from now on

@@ -97,7 +97,8 @@ def test_ids_are_read_only_where_they_give_the_same(real: PassageTexts, transfor
     model = SentenceTransformer(modules=[transformer(), Pooling(8, "cls")], device="cpu")
     assert token_ids.stored(model, list(real)) != real  # nothing keeps the tokens of a list
     model.tokenizer.padding_side = "left"
-    assert token_ids.stored(model, real) is real
+    with pytest.warns(UserWarning, match=r"uncased\d+: is given passages as texts, which is slower"):
+        assert token_ids.stored(model, real) is real
     model.tokenizer.padding_side = "right"
     contents = token_ids.stored(model, real)
     with pytest.raises(ValueError, match="tokenised after ''"):

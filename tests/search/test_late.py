@@ -163,6 +163,19 @@ def test_a_checkpoint_is_searched_as_the_library_would(engine, tmp_path: Path):
             assert [score for _, score in hits] == pytest.approx(sorted(scores.tolist(), reverse=True)[:5], rel=near)
 
 
+@pytest.mark.slow
+def test_many_passages_are_searched_by_plaid_and_few_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(late, "MANY_PASSAGES", 20)
+    made = retriever("multivector", tiny("multivector"), {"store": "float16"})
+    queries = pl.DataFrame({"query_id": ["q"], "text": ["alpha beta"]})
+    for count, by_plaid in ((19, False), (20, True)):
+        folder = tmp_path / str(count)
+        made.index(passages(count), folder)
+        assert (folder / "plaid").is_dir() == by_plaid
+        [(_, hits)] = made.search(queries, folder, 5)
+        assert hits and (by_plaid or len(hits) == 5)
+
+
 def test_a_checkpoint_of_another_architecture_is_refused():
     for name, what in (("dense", "is a dense encoder"), ("sparse", "is a sparse enc"), ("masked", "is a masked lang")):
         with pytest.raises(UserError, match=f"{what}.*, not a late-interaction encoder"):

@@ -28,6 +28,7 @@ from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.wordings import changes_of
 from eval_kit.release import Release
 from eval_kit.runs import contamination
+from search.gpus import gpus, refuse_unseen_gpus
 from tests.baselines.grids import small_release, until
 from tests.conftest import Run
 
@@ -182,9 +183,9 @@ def test_gpus_that_torch_does_not_see_are_refused_before_anything_starts(monkeyp
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(UserError, match=r"lists 2 GPUs, but torch .* sees none: it needs a driver for CUDA"):
-        local.refuse_unseen_gpus()
+        refuse_unseen_gpus()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    local.refuse_unseen_gpus()
+    refuse_unseen_gpus()
 
 
 def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Release, tmp_path: Path):
@@ -362,5 +363,5 @@ def test_a_cell_travels_without_its_tables(release: Release, tmp_path: Path):
 @pytest.mark.parametrize(("visible", "devices"), [("", []), ("0", ["0"]), ("2,5", ["2", "5"]), ("GPU-8a", ["GPU-8a"])])
 def test_workers_take_the_gpus_that_the_user_shows(visible: str, devices: list[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert local.gpus() == devices
+    assert gpus() == devices
     assert local.most_workers(threads=1) == (len(devices) or len(os.sched_getaffinity(0)))

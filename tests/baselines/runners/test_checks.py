@@ -6,13 +6,22 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from rich.console import Console
 from tiny_checkpoints import tiny
+from typer.testing import CliRunner
 
+from baselines import beir
+from baselines.architectures.multivector import MultiVector
+from baselines.cli import app
+from baselines.efficiency import efficiency
 from baselines.grid.cell import Cell
+from baselines.grid.stages import run_cell
 from baselines.runners import checks
+from builder import encoders
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names
+from search import gpus, late
 
 
 class Usage(NamedTuple):
@@ -41,25 +50,61 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_gpu_that_torch_has_no_code_for(gpu):
     gpu("7.0")
     with pytest.raises(UserError, match=r"GPU 0 has compute capability 7\.0, and torch .* needs 7\.5 or more"):
-        checks.refuse_old_gpus(bfloat16=False)
+        gpus.refuse_old_gpus(bfloat16=False)
     gpu("7.5")
-    checks.refuse_old_gpus(bfloat16=False)
+    gpus.refuse_old_gpus(bfloat16=False)
     with pytest.raises(UserError, match=r"bfloat16 needs 8\.0 or more; set \"precision\": \"float16\""):
-        checks.refuse_old_gpus(bfloat16=True)
+        gpus.refuse_old_gpus(bfloat16=True)
     gpu("9.0")
-    checks.refuse_old_gpus(bfloat16=True)
+    gpus.refuse_old_gpus(bfloat16=True)
 
 
-def test_a_gpu_with_too_little_memory_for_plaid(gpu, mini_release: Release, tmp_path: Path):
+def test_a_gpu_with_too_little_memory_for_plaid(
+    gpu, mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     need = mini_release.table("passages", "passages").height * 70 * 65
     cells = [cell(mini_release, tmp_path, "colbert", engine="plaid", dimensions=128, store="float16")]
     gpu("9.0", str(need >> 20))
     with pytest.warns(UserWarning, match=r"PLAID's index takes about .* GB of a GPU's memory, and GPU 0 has"):
         checks.refuse(cells, workers=1)
+    of_no_engine = [cell(mini_release, tmp_path, "colbert", dimensions=128, store="float16")]
+    checks.refuse(of_no_engine, workers=1)
+    monkeypatch.setattr(late, "MANY_PASSAGES", 1)
+    with pytest.warns(UserWarning, match="PLAID's index takes about"):
+        checks.refuse(of_no_engine, workers=1)
     gpu("9.0", str((need >> 20) + 1))
     checks.refuse(cells, workers=1)
     gpu("9.0")
     checks.refuse(cells, workers=1)
+
+
+def test_search_names_a_gpu_with_too_little_memory_for_plaid(gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    gpu("9.0", "1")
+    monkeypatch.setattr(late, "build", lambda *_: None)
+    retriever = MultiVector(str(tiny("multivector")), engine="plaid")
+    with pytest.warns(UserWarning, match="and GPU 0 has 0; the engine 'exact' needs less"):
+        retriever.index([(f"p{number}", "alpha") for number in range(231)], tmp_path)
+
+
+def test_what_runs_a_model_refuses_gpus_that_torch_does_not_see(
+    gpu, mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    gpu("9.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    progress, model = Console(), str(tiny("dense"))
+    for start in (
+        lambda: beir.search(["bm25", "tas-b"], [tmp_path / "nfcorpus"], tmp_path / "runs", 101, progress),
+        lambda: efficiency(["tas-b"], tmp_path / "nfcorpus", 10, tmp_path / "efficiency", progress),
+        lambda: encoders.Model(model).model(),
+        lambda: CliRunner().invoke(
+            app, ["search", "--model", model, "--architecture", "dense"], catch_exceptions=False
+        ),
+    ):
+        with pytest.raises(UserError, match=r"lists 1 GPUs, but torch .* sees none"):
+            start()
+    outcome = run_cell(cell(mini_release, tmp_path / "grid", backbone=model))
+    assert outcome.state == "failed" and "lists 1 GPUs" in str(outcome.reason)
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "efficiency").exists()
 
 
 def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_checkpoints import tiny
 
 from baselines import config
 from baselines.grid.cell import Cell
@@ -55,7 +56,20 @@ shards.SHARD = 300
 ray.connect()
 texts, folder, model, options = sys.argv[1:]
 retriever = system("biencoder").retriever(model, json.loads(options))
-ray_encoding.encode_with_ray(retriever, PassageTexts(Path(texts)), Path(folder), gpus=0, threads=1)
+ray_encoding.encode_with_ray(retriever, PassageTexts(Path(texts)), Path(folder), gpus=1, threads=1)
+"""
+UNSEEN = """
+import sys
+from pathlib import Path
+from baselines.architectures.dense import Dense
+from baselines.runners import ray, ray_encoding
+from eval_kit.errors import UserError
+ray_encoding.environment = lambda threads: {"CUDA_VISIBLE_DEVICES": "0"}
+ray.connect()
+try:
+    ray_encoding.encode_with_ray(Dense(sys.argv[1]), [("p", "alpha")], Path(sys.argv[2]), gpus=1, threads=1)
+except UserError as error:
+    Path(sys.argv[2], "said").write_text(str(error))
 """
 SEARCH = """
 from search import shards
@@ -71,16 +85,17 @@ main()
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
-    """A cluster of two nodes with one CPU each."""
+    """A cluster of two nodes with one CPU each, and a GPU that Ray believes in and torch does not see."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")  # 15 by default: they would starve beside other tests
-        head = {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
+        patch.setenv("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", "1")  # so that it is not looked for
+        head = {"num_cpus": 1, "num_gpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
         made = Cluster(initialize_head=True, head_node_args=head)
-        made.add_node(num_cpus=1, object_store_memory=MEMORY)
+        made.add_node(num_cpus=1, num_gpus=1, object_store_memory=MEMORY)
         yield made
         made.shutdown()
 
@@ -137,6 +152,13 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
     before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy"))
     retriever.index(kept, tmp_path / "ray")
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy")) == before
+
+
+def test_a_gpu_that_torch_does_not_see_is_one_sentence(nodes: Any, tmp_path: Path):
+    assert driver(nodes, UNSEEN, tiny("dense"), tmp_path).wait() == 0
+    said = (tmp_path / "said").read_text()
+    assert said.startswith("the cluster cannot encode the passages: this machine lists 1 GPUs, but torch ")
+    assert "\n" not in said
 
 
 def test_a_beir_folder_is_encoded_on_the_cluster(nodes: Any, by_local: list[Cell], tmp_path: Path):

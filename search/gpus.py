@@ -1,0 +1,103 @@
+"""The GPUs that the driver lists, and what they cannot do, before hours are spent on them or beside them."""
+
+import os
+import shutil
+import subprocess
+import warnings
+
+from eval_kit.errors import UserError
+
+BFLOAT16_NEEDS = (8, 0)
+TOKENS = 70
+"""Vectors of a passage in ColBERT."""
+PLAID_BYTES = 65
+"""Of a GPU's memory, for each vector while PLAID's index is built; by reading fast-plaid's sources."""
+
+
+def gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [gpu for gpu in visible.split(",") if gpu]
+    if not shutil.which("nvidia-smi"):
+        return []
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
+    lines = [line for line in listed.splitlines() if line.startswith("GPU ")]
+    return [str(number) for number in range(len(lines))]
+
+
+def refuse_unusable_gpus() -> None:
+    """Refuse to run a model where torch cannot use the GPUs.
+
+    Raises:
+        UserError: as :func:`refuse_unseen_gpus` and :func:`refuse_old_gpus`.
+    """
+    refuse_unseen_gpus()
+    refuse_old_gpus(bfloat16=False)
+
+
+def refuse_unseen_gpus() -> None:
+    """Refuse to run a model on the CPU beside GPUs that torch cannot use.
+
+    Raises:
+        UserError: the machine lists GPUs, and torch sees none.
+    """
+    if not (devices := gpus()):
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError(
+            f"this machine lists {len(devices)} GPUs, but torch {torch.__version__} sees none: it needs a driver for "
+            f"CUDA {torch.version.cuda}; to use the CPU, set CUDA_VISIBLE_DEVICES to nothing"
+        )
+
+
+def refuse_old_gpus(bfloat16: bool) -> None:
+    """Refuse GPUs that torch has no code for, or that do not know bfloat16 where it is wanted.
+
+    Raises:
+        UserError: naming the GPU's compute capability and the one that is needed.
+    """
+    if not (devices := gpus()):
+        return
+    import torch
+
+    built_for = [int(name.removeprefix("sm_")) for name in torch.cuda.get_arch_list() if name.startswith("sm_")]
+    oldest = divmod(min(built_for), 10) if built_for else (0, 0)
+    for device in devices:
+        if (capability := _capability(device)) is None:
+            continue
+        known = f"GPU {device} has compute capability {capability[0]}.{capability[1]}"
+        if capability < oldest:
+            raise UserError(f"{known}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
+        if bfloat16 and capability < BFLOAT16_NEEDS:
+            raise UserError(f'{known}, and bfloat16 needs 8.0 or more; set "precision": "float16" in the config')
+
+
+def warn_of_plaid(passages: int) -> None:
+    """Say which GPUs have less memory than PLAID's index of so many passages probably takes."""
+    need = passages * TOKENS * PLAID_BYTES
+    for device in gpus():
+        mebibytes = _asked(device, "memory.total")
+        if mebibytes and (has := int(mebibytes) << 20) < need:
+            warnings.warn(
+                f"building PLAID's index takes about {need / 1e9:,.0f} GB of a GPU's memory, and GPU {device} has "
+                f"{has / 1e9:,.0f}; the engine 'exact' needs less",
+                stacklevel=2,
+            )
+
+
+def _capability(device: str) -> tuple[int, int] | None:
+    """A GPU's compute capability; from nvidia-smi, as torch would keep memory of the GPU for this process."""
+    major, _, minor = _asked(device, "compute_cap").partition(".")
+    return (int(major), int(minor)) if minor else None
+
+
+def _asked(device: str, what: str) -> str:
+    """What nvidia-smi says of a GPU, in its units; empty where it says nothing."""
+    command = ["nvidia-smi", f"--id={device}", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return answer if answer.replace(".", "").isdecimal() else ""  # [N/A] in some virtual machines
