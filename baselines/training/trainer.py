@@ -105,10 +105,11 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
             try:
                 return _attempt(cell, steps, mini_batch, build, folder, progress)
             except StepTooLargeError as error:
-                smaller = (mini_batch or _share(cell)) // 2
+                smaller = (mini_batch or share_of(cell, processes())) // 2
                 if smaller == 0:
                     raise UserError(
-                        f"{cell.name.file}: the GPU's memory does not hold a mini-batch of one text; shorten the texts"
+                        f"{cell.name.file}: the GPU's memory does not hold a mini-batch of one text beside the model "
+                        "and its optimiser; shorten the texts, or take a smaller backbone"
                     ) from error
                 LOG.warning("%s: out of memory; going on in mini-batches of %d", cell.name.file, smaller)
                 atomic.write_text(folder / MINI_BATCH, json.dumps(smaller) + "\n")
@@ -116,7 +117,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                     raise
             except torch.OutOfMemoryError as error:
                 raise UserError(
-                    f"{cell.name.file}: out of GPU memory in an evaluation or while mining; lower encode_batch"
+                    f"{cell.name.file}: the GPU's memory does not hold the model; free it, or take a smaller backbone"
                 ) from error
             free_memory()
     except UserError:
@@ -130,10 +131,11 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
 def _attempt(
     cell: Cell, steps: int, mini_batch: int | None, build: Build, folder: Path, progress: Report | None
 ) -> dict[str, Any]:
+    import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
-    batch = _share(cell) * processes()
+    batch = share_of(cell, processes()) * processes()
     set_seed(cell.name.seed)
     parts = build(mini_batch)
     checkpoints = folder / "checkpoints"
@@ -143,7 +145,7 @@ def _attempt(
         callbacks.append(EarlyStoppingCallback(cell.options["patience"]))
     roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
     prompts = getattr(parts.model, "prompts", {})
-    trainer = _adapted(parts.trainer)(
+    trainer = _adapted(parts.trainer, cell.name.file)(
         model=parts.model,
         args=parts.arguments(
             **_arguments(cell.options, cell.name.seed, steps, batch, checkpoints, parts.metric),
@@ -164,7 +166,10 @@ def _attempt(
             kept = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
             parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(kept).name)).state_dict())
         else:
-            trainer.train(resume_from_checkpoint=last)
+            try:
+                trainer.train(resume_from_checkpoint=last)
+            except torch.OutOfMemoryError as error:
+                raise StepTooLargeError from error
     samples = batch * trainer.args.gradient_accumulation_steps
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     facts = {
@@ -199,11 +204,19 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
-def across_gpus() -> bool:
-    """Whether a query's in-batch negatives are those of all GPUs; without GPUs no gradient could flow back."""
+@contextlib.contextmanager
+def encoding(name: str, when: str) -> Iterator[None]:
+    """While passages are encoded in a training: that the memory does not hold them has nothing to do with its steps.
+
+    Raises:
+        UserError: out of memory.
+    """
     import torch
 
-    return processes() > 1 and torch.cuda.is_available()
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(f"{name}: out of GPU memory {when}; lower encode_batch") from error
 
 
 @contextlib.contextmanager
@@ -296,12 +309,11 @@ def _sampler() -> type:
     return Distinct
 
 
-def _adapted(trainer: Any) -> Any:
+def _adapted(trainer: Any, name: str) -> Any:
     """The trainer without the library's model card, which would read examples and write at every checkpoint.
 
-    A step that does not fit into memory raises :class:`StepTooLargeError`.
+    An evaluation that does not fit into memory is one sentence, which begins with ``name``.
     """
-    import torch
 
     def nothing(self: Any, *_: Any, **__: Any) -> None:
         return None
@@ -309,13 +321,11 @@ def _adapted(trainer: Any) -> Any:
     def save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
         self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
-    def step(self: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return trainer.training_step(self, *arguments, **options)
-        except torch.OutOfMemoryError as error:
-            raise StepTooLargeError from error
+    def evaluate(self: Any, *arguments: Any, **options: Any) -> Any:
+        with encoding(name, "in an evaluation"):
+            return trainer.evaluate(self, *arguments, **options)
 
-    methods = {"add_model_card_callback": nothing, "_save": save, "training_step": step}
+    methods = {"add_model_card_callback": nothing, "_save": save, "evaluate": evaluate}
     return type(trainer.__name__, (trainer,), methods)
 
 
@@ -353,12 +363,24 @@ def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
         atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
 
 
-def _share(cell: Cell) -> int:
-    """Queries of a batch that this process trains on."""
-    batch: int = cell.options["batch_size"]
-    if batch % processes():
-        raise UserError(f"{cell.name.file}: {processes()} processes cannot share a batch of {batch} equally")
-    return batch // processes()
+def share_of(cell: Cell, processes: int) -> int:
+    """Queries of a batch that each of so many processes trains on.
+
+    Raises:
+        UserError: the processes cannot share the batch, or would train another model than one process does.
+    """
+    batch, name = cell.options["batch_size"], cell.name.file
+    if batch % processes:
+        raise UserError(f"{name}: {processes} processes cannot share a batch of {batch} equally")
+    own: int = batch // processes
+    if processes > 1 and cell.options.get("distillation") == "kl":
+        raise UserError(f"{name}: distillation by kl is over all passages of a batch; train it in one process")
+    if processes > 1 and own % cell.options.get("share", 1):
+        raise UserError(
+            f"{name}: {processes} processes train on {own} queries each, which the option share "
+            f"({cell.options['share']}) does not divide; use fewer processes"
+        )
+    return own
 
 
 def _mini_batch_size(folder: Path) -> int | None:
