@@ -240,23 +240,24 @@ def plaid(folder: Path, scope: Scope) -> dict[str, Any]:
 
 
 def two_processes(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
-    """The share of weights to which two processes, which gather their negatives, do in one step what one does.
+    """How many weights a step moves, and to what share of them two processes, which gather, do what one does.
 
-    Adam turns a gradient that is but rounding into a whole step, so not all are the same. On CPUs, as two processes of
-    NCCL need two GPUs.
+    Adam turns a gradient that is but rounding into a whole step, so not all are the same. Without dropout, whose draws
+    differ; on CPUs, as two processes of NCCL need two GPUs.
     """
     from safetensors.torch import load_file
 
     from baselines.training import torchrun
+    from bench.rehearsal import backbone
 
-    small = replace(scope, layers=1, width=32, heads=2, steps=1)
-    options = {"batch_size": 4, "precision": "float32", "warmup": 0, "learning_rate": 1e-3}
+    drawn = backbone.make(root / "without-dropout", dropout=0.0)
+    options = {"batch_size": 4, "precision": "float32", "warmup": 0, "learning_rate": 1e-3, "backbone": str(drawn)}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
         weights = []
         for processes in (1, 2):
-            own = cell(release, root / f"processes-{processes}", "biencoder", small, **options)
+            own = cell(release, root / f"processes-{processes}", "biencoder", replace(scope, steps=1), **options)
             torchrun.train(own, processes, lambda progress: None)
             weights.append(load_file(own.model / "model.safetensors"))
     finally:
@@ -265,8 +266,13 @@ def two_processes(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
         else:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible
     alone, together = weights
-    same = sum(int(((alone[name] - together[name]).abs() < SAME).sum()) for name in alone)
-    return {"same": round(same / sum(weight.numel() for weight in alone.values()), 4)}
+    before = {name.removeprefix("bert."): weight for name, weight in load_file(drawn / "model.safetensors").items()}
+    moved = same = 0
+    for name in alone.keys() & before.keys():
+        changed = (alone[name] != before[name]) | (together[name] != before[name])
+        moved += int(changed.sum())
+        same += int((changed & ((alone[name] - together[name]).abs() < SAME)).sum())
+    return {"moved": moved, "same": round(same / moved, 4)}
 
 
 def out_of_memory(release: Any, root: Path, scope: Scope) -> dict[str, Any]:

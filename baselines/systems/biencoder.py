@@ -13,7 +13,7 @@ from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
 from baselines.training.losses import cached
 from baselines.training.session import Session
-from baselines.training.trainer import Parts, across_gpus
+from baselines.training.trainer import Parts, processes
 from search.retriever import Retriever
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
@@ -55,7 +55,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             "margin_mse": lambda: MarginMSELoss(model),
             "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),
             None: lambda: MultipleNegativesRankingLoss(
-                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
+                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=processes() > 1
             ),
         }
         loss = losses[options.get("distillation")]()

@@ -17,7 +17,7 @@ from baselines.training import early_stopping
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session
-from baselines.training.trainer import Parts, across_gpus
+from baselines.training.trainer import Parts, processes
 from eval_kit.errors import UserError
 from search.retriever import Retriever
 
@@ -89,7 +89,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 model,
                 scale=options.get("scale", 1.0),
                 similarity_fct=scores if in_batch else own_passages_only(scores),
-                gather_across_devices=in_batch and across_gpus(),
+                gather_across_devices=in_batch and processes() > 1,
                 score_mini_batch_size=options["batch_size"],
             )
         return Parts(

@@ -17,9 +17,9 @@ from baselines.training import early_stopping
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
-from baselines.training.losses import in_batch_pairwise
+from baselines.training.losses import gathered_flops, in_batch_pairwise
 from baselines.training.session import Session
-from baselines.training.trainer import Parts, across_gpus
+from baselines.training.trainer import Parts, processes
 from search.retriever import Retriever
 
 FLOPS_WARMUP = 1 / 3
@@ -66,15 +66,18 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             ),
             "share": lambda: in_batch_pairwise(options["share"]),
             None: lambda: SparseMultipleNegativesRankingLoss(
-                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=across_gpus()
+                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=processes() > 1
             ),
         }
+        flops = gathered_flops(model) if processes() > 1 else None
         splade = partial(CachedSpladeLoss, mini_batch_size=mini_batch) if mini_batch else SpladeLoss
         loss = splade(
             model,
             losses[options.get("distillation", "share" if "share" in options else None)](),
             document_regularizer_weight=options["passage_flops"],
             query_regularizer_weight=options["query_flops"],
+            document_regularizer=flops,
+            query_regularizer=flops,
         )
         schedule = SpladeRegularizerWeightSchedulerCallback(
             loss, warmup_ratio=options.get("flops_warmup", FLOPS_WARMUP)

@@ -10,7 +10,7 @@ from typing import Any
 from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
-from baselines.training.trainer import StepTooLargeError, free_memory, rank
+from baselines.training.trainer import StepTooLargeError, free_memory, rank, share_of
 from eval_kit.errors import UserError, in_one_sentence
 
 
@@ -26,12 +26,14 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
         What the training returns in the first process.
 
     Raises:
-        UserError: a process failed, and so all were ended; the first sentence that one of them said.
+        UserError: the processes cannot share the cell's batches; a process failed, and so all were ended; the first
+            sentence that one of them said.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    share_of(cell, processes)
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -105,7 +105,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
             try:
                 return _attempt(cell, steps, mini_batch, build, folder, progress)
             except StepTooLargeError as error:
-                smaller = (mini_batch or _share(cell)) // 2
+                smaller = (mini_batch or share_of(cell, processes())) // 2
                 if smaller == 0:
                     raise UserError(
                         f"{cell.name.file}: the GPU's memory does not hold a mini-batch of one text; shorten the texts"
@@ -133,7 +133,7 @@ def _attempt(
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
-    batch = _share(cell) * processes()
+    batch = share_of(cell, processes()) * processes()
     set_seed(cell.name.seed)
     parts = build(mini_batch)
     checkpoints = folder / "checkpoints"
@@ -197,13 +197,6 @@ def processes() -> int:
 def rank() -> int:
     """Which of them this process is."""
     return int(os.environ.get("RANK", "0"))
-
-
-def across_gpus() -> bool:
-    """Whether a query's in-batch negatives are those of all GPUs; without GPUs no gradient could flow back."""
-    import torch
-
-    return processes() > 1 and torch.cuda.is_available()
 
 
 @contextlib.contextmanager
@@ -353,12 +346,24 @@ def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
         atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
 
 
-def _share(cell: Cell) -> int:
-    """Queries of a batch that this process trains on."""
-    batch: int = cell.options["batch_size"]
-    if batch % processes():
-        raise UserError(f"{cell.name.file}: {processes()} processes cannot share a batch of {batch} equally")
-    return batch // processes()
+def share_of(cell: Cell, processes: int) -> int:
+    """Queries of a batch that each of so many processes trains on.
+
+    Raises:
+        UserError: the processes cannot share the batch, or would train another model than one process does.
+    """
+    batch, name = cell.options["batch_size"], cell.name.file
+    if batch % processes:
+        raise UserError(f"{name}: {processes} processes cannot share a batch of {batch} equally")
+    own: int = batch // processes
+    if processes > 1 and cell.options.get("distillation") == "kl":
+        raise UserError(f"{name}: distillation by kl is over all passages of a batch; train it in one process")
+    if processes > 1 and own % cell.options.get("share", 1):
+        raise UserError(
+            f"{name}: {processes} processes train on {own} queries each, which the option share "
+            f"({cell.options['share']}) does not divide; use fewer processes"
+        )
+    return own
 
 
 def _mini_batch_size(folder: Path) -> int | None:

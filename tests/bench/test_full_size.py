@@ -57,7 +57,7 @@ def test_a_gpu_that_is_fed_half_of_what_it_takes_waits_half_of_the_time():
 def test_every_part_of_the_gpu_check_works_on_a_cpu(tmp_path: Path):
     document = gpu_check.measured(tmp_path, gpu_check.CPU)
     assert not [part for part in document.values() if isinstance(part, dict) and "error" in part]
-    assert document["two processes"]["same"] > 0.95
+    assert document["two processes"]["same"] > 0.9
     assert document["plaid"]["same_top_10"] > 0.5
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,7 +19,8 @@ from baselines.grid.documents import describe
 from baselines.grid.stages import Outcome, run_cell
 from baselines.runners import local
 from baselines.training import torchrun
-from baselines.training.trainer import rank
+from baselines.training.losses import gathered_flops
+from baselines.training.trainer import rank, share_of
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
@@ -44,6 +46,32 @@ def test_two_processes_share_the_batches_of_one(trainable_release: Release, tmp_
     expected = weights(one)
     for name, found in weights(two).items():
         torch.testing.assert_close(found, expected[name], atol=2e-3, rtol=0)  # Adam makes much of a last digit
+
+
+WEIGHTS = torch.arange(12.0).reshape(4, 3)
+"""Of three terms in four texts."""
+
+
+def train_and_regularise(cell: Cell, connection: Connection) -> dict[str, Any]:
+    """In a trainer's process: the training, then FLOPS of two of the four texts, with its gradient."""
+    facts = torchrun.in_this_process(cell, connection)
+    own = WEIGHTS.split(2)[rank()].clone().requires_grad_()
+    flops = gathered_flops(torch.nn.Module()).compute_loss_from_embeddings(own)
+    flops.backward()
+    return facts | {"flops": flops.item(), "gradient": own.grad.tolist()}
+
+
+def test_two_processes_gather_what_one_has(trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    one, two = (tiny_cell("biencoder", trainable_release, tmp_path / name, steps=6) for name in ("one", "two"))
+    expected = systems.system("biencoder").train(one)
+    monkeypatch.setattr(torchrun, "in_this_process", train_and_regularise)
+    facts = torchrun.train(two, 2, lambda at: None)
+    assert facts["losses"] == pytest.approx(expected["losses"], abs=1e-4)
+    for name, trained in weights(two).items():
+        torch.testing.assert_close(trained, weights(one)[name], atol=2e-3, rtol=0)  # Adam makes much of a last digit
+    means = WEIGHTS.mean(dim=0)
+    assert facts["flops"] == means.square().sum()
+    assert facts["gradient"] == [(2 * (2 * means / 4)).tolist()] * 2  # of both, of which DDP takes the mean
 
 
 def test_progress_comes_from_the_first_and_a_killed_process_ends_the_others(trainable_release: Release, tmp_path: Path):
@@ -98,3 +126,16 @@ def test_a_batch_that_cannot_be_shared_is_one_sentence(
     cell = tiny_cell("biencoder", trainable_release, tmp_path, batch_size=5)
     with pytest.raises(UserError, match=f"{cell.name.file}: 2 processes cannot share a batch of 5 equally"):
         systems.system("biencoder").train(cell)
+
+
+def test_processes_that_would_train_another_model_are_refused(trainable_release: Release, tmp_path: Path):
+    distilled = {"distillation": "kl", "teacher": "none"}
+    for processes, options, reason in (
+        (4, {"share": 4}, "4 processes train on 2 queries each, which the option share (4) does not divide"),
+        (2, distilled, "distillation by kl is over all passages of a batch; train it in one process"),
+    ):
+        cell = tiny_cell("splade", trainable_release, tmp_path, **options)
+        with pytest.raises(UserError, match=re.escape(f"{cell.name.file}: {reason}")):
+            torchrun.train(cell, processes, lambda at: None)
+    assert not list(tmp_path.iterdir())
+    assert share_of(tiny_cell("splade", trainable_release, tmp_path, share=4), 2) == 4
