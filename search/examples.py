@@ -7,7 +7,7 @@ The order and the negatives depend on the release, the seed and the ids alone. S
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, product
+from itertools import batched
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,9 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.shifts import TRAINED_FOR, Training
+
+AT_ONCE = 50_000
+"""Queries whose examples are made at once."""
 
 type Example = tuple[str, ...]
 """The ids of a query, of a relevant passage, and of its negatives."""
@@ -125,10 +128,18 @@ def line(example: Example) -> bytes:
     return "\t".join(example).encode() + b"\n"
 
 
-def examples(
+def lines(table: pl.DataFrame) -> bytes:
+    """The :func:`line` of each example of one of the :func:`tables`."""
+    return table.write_csv(include_header=False, separator="\t", quote_style="never").encode()
+
+
+def tables(
     queries: Judged, passages: Iterable[tuple[str, str]], width: int, count: int, seed: int, random: bool = False
-) -> Iterator[Example]:
+) -> Iterator[pl.DataFrame]:
     """Every pair of a query and a relevant passage once, then again with other negatives.
+
+    A query's own negatives come in a random order, and again from the beginning when they are used up; one that has
+    fewer than ``width`` gets others, drawn from all passages that are not relevant to it.
 
     Args:
         queries: at least one.
@@ -137,17 +148,43 @@ def examples(
         count: whole turns are made until there are so many examples, or the negatives are used up.
         seed: of the draws.
         random: take the negatives from all passages instead of the query's own.
+
+    Returns:
+        An example a row, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
     """
-    few = bool(width) and (random or min(map(len, queries.negatives.values())) < width)
-    ids = [passage for passage, _ in passages] if few else []
-    pairs = list(chain.from_iterable(product([query], queries.positives[query]) for query in queries.texts))
-    turns = -(-count // len(pairs)) if width else 1
-    if not random and width:
-        turns = min(turns, max(1, max(map(len, queries.negatives.values())) // width))
-    draws = {query: _Draws(query, queries, ids, seed, random) for query in queries.texts}
+    own: Mapping[str, Sequence[str]] = queries.negatives if width and not random else {}
+    lengths = [len(own.get(query, ())) for query in queries.texts]
+    turns = -(-count // sum(len(queries.positives[query]) for query in queries.texts)) if width else 1
+    if own:
+        turns = min(turns, max(1, max(lengths) // width))
+    ids = pl.Series((passage for passage, _ in passages) if min(lengths) < width else (), dtype=pl.String)
+    parts = [
+        pl.DataFrame(
+            {
+                "query": part,
+                "positive": [queries.positives[query] for query in part],
+                "own": [_shuffled(own.get(query, ()), seed, query, turns * width) for query in part],
+                "length": own_lengths,
+            },
+            schema_overrides={"own": pl.List(pl.String)},
+        )
+        for part, own_lengths in zip(batched(queries.texts, AT_ONCE), batched(lengths, AT_ONCE), strict=True)
+    ]
     for turn in range(turns):
-        for query, positive in pairs:
-            yield query, positive, *draws[query].turn(turn, width)
+        numbers = range(turn * width, (turn + 1) * width)
+        negatives = [pl.col("own").list.get(number % pl.col("length")) for number in numbers]
+        named = dict(zip(columns(width)[2:], negatives, strict=True))
+        for part in parts:
+            enough = part if (part["length"] >= width).all() else _filled_up(part, ids, width, (seed, turn))
+            yield enough.select("query", "positive", **named).explode("positive")
+
+
+def examples(
+    queries: Judged, passages: Iterable[tuple[str, str]], width: int, count: int, seed: int
+) -> Iterator[Example]:
+    """The rows of :func:`tables`."""
+    for table in tables(queries, passages, width, count, seed):
+        yield from table.iter_rows()
 
 
 def generator(*parts: object) -> np.random.Generator:
@@ -156,25 +193,24 @@ def generator(*parts: object) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 
 
-@dataclass
-class _Draws:
-    """Negatives of one query: its own in a random order, again from the beginning when they are used up."""
+def _shuffled(own: Sequence[str], seed: int, query: str, count: int) -> list[str]:
+    """The first so many of a query's negatives in a random order."""
+    order = generator(seed, query).permutation(len(own))[:count].tolist() if own else ()
+    return [own[number] for number in order]
 
-    query: str
-    queries: Judged
-    ids: Sequence[str]
-    seed: int
-    random: bool
 
-    def __post_init__(self) -> None:
-        own = () if self.random else self.queries.negatives[self.query]
-        self._order = generator(self.seed, self.query).permutation(len(own)).astype(np.int32) if own else ()
+def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, int]) -> pl.DataFrame:
+    """A part of the queries in which each has ``width`` negatives at least, those that it lacks drawn from ``ids``."""
 
-    def turn(self, turn: int, width: int) -> list[str]:
-        own = self.queries.negatives[self.query] if len(self._order) else ()
+    def negatives(query: str, relevant: Sequence[str], own: Sequence[str]) -> Sequence[str]:
         if len(own) >= width:
-            return [own[self._order[(turn * width + i) % len(own)]] for i in range(width)]
-        rng, relevant = generator(self.seed, self.query, turn), self.queries.positives[self.query]
-        drawn = (self.ids[int(rng.integers(len(self.ids)))] for _ in iter(int, 1))
-        irrelevant = (passage for passage in drawn if passage not in relevant and passage not in own)
-        return [*(own[number] for number in self._order), *islice(irrelevant, width - len(own))]
+            return own
+        rng, drawn = generator(seed[0], query, seed[1]), list(own)
+        while len(drawn) < width:
+            passages = [ids[number] for number in rng.integers(len(ids), size=width - len(drawn)).tolist()]
+            drawn += [passage for passage in passages if passage not in relevant and passage not in own]
+        return drawn
+
+    rows = (part[name].to_list() for name in ("query", "positive", "own"))
+    lists = [negatives(*row) for row in zip(*rows, strict=True)]
+    return part.with_columns(own=pl.Series(lists, dtype=pl.List(pl.String)), length=pl.max_horizontal("length", width))

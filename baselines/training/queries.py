@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from baselines.grid.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -16,13 +18,13 @@ from eval_kit.shifts import Training
 from search.examples import (
     Judged,
     columns,
-    examples,
     generator,
     judged,
-    line,
+    lines,
     permitted,
     refuse_without_negatives,
     relevant,
+    tables,
 )
 from search.passages import collection_key, passages
 from search.texts import PassageTexts, is_written, write
@@ -96,7 +98,7 @@ def passage_texts(cell: Cell) -> PassageTexts:
 
 
 def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple["Dataset", str]:
-    """Training examples (:func:`search.examples.examples`): ``query``, ``positive``, ``negative_0`` ...
+    """Training examples (:func:`search.examples.tables`): ``query``, ``positive``, ``negative_0`` ...
 
     With a teacher they have a ``label`` too.
 
@@ -109,18 +111,18 @@ def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple[
     Returns:
         The examples, and the sha256 over the ids of all.
     """
+    import pyarrow as pa
     from datasets import Dataset
+    from datasets.table import InMemoryTable
 
     width, random = cell.options["negatives"], cell.options.get("negatives_from") == "random"
-    names = columns(width)
-    values: dict[str, list[str]] = {name: [] for name in names}
-    sha256 = hashlib.sha256()
-    for example in examples(queries, lookup.texts, width, count, cell.name.seed, random):
-        sha256.update(line(example))
-        for name, value in zip(names, example, strict=True):
-            values[name].append(value)
-    values["query"] = [QUERY + query for query in values["query"]]
-    return Dataset.from_dict(values).with_transform(lookup), sha256.hexdigest()
+    ids = pa.schema([(name, pa.string()) for name in columns(width)])
+    sha256, parts = hashlib.sha256(), []
+    for table in tables(queries, lookup.texts, width, count, cell.name.seed, random):
+        sha256.update(lines(table))
+        parts.append(table.with_columns(query=QUERY + pl.col("query")).to_arrow().cast(ids))
+    examples = Dataset(InMemoryTable(pa.concat_tables(parts)), fingerprint=sha256.hexdigest()[:32])
+    return examples.with_transform(lookup), sha256.hexdigest()
 
 
 type Mined = Mapping[str, Sequence[str]]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 PASSAGES, TRAIN, TEST, VALIDATION = 8_841_823, 500_000, 57_000, 1_600
+EXAMPLES = 12_800_000
+"""Of the config ``paper``: 100,000 steps of 128."""
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,7 @@ class Sizes:
     train: int
     test: int
     validation: int
+    examples: int = 1
     sampled: int = 100
     reranked: int = 10
     steps: int = 200
@@ -20,5 +23,5 @@ class Sizes:
 
 def of(scale: float) -> Sizes:
     """The sizes at ``scale`` of MS MARCO's."""
-    counts = [max(1, round(scale * full)) for full in (PASSAGES, TRAIN, TEST, VALIDATION)]
+    counts = [max(1, round(scale * full)) for full in (PASSAGES, TRAIN, TEST, VALIDATION, EXAMPLES)]
     return Sizes(*counts)

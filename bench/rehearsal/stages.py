@@ -153,6 +153,15 @@ def _negatives(work: Work) -> int:
     return int(release.table("negatives", "train").height)
 
 
+def _examples(work: Work) -> int:
+    from baselines.training.queries import Lookup, dataset, passage_texts, training
+
+    cell = work.cell("biencoder")
+    queries = training(cell)
+    examples, _ = dataset(cell, queries, Lookup(queries.texts, passage_texts(cell)), work.sizes.examples)
+    return len(examples)
+
+
 def _candidates(work: Work) -> int:
     from baselines.runners import candidates
 
@@ -292,6 +301,7 @@ STAGES: dict[str, Stage] = {
     "feeding": Stage(_feeding, "passages", "batches made of token ids, by processes without a model"),
     "bm25 index": Stage(_index, "passages", "Lucene's index"),
     "negatives": Stage(_negatives, "queries", "100 of BM25's best 1,000 for every training query"),
+    "examples": Stage(_examples, "examples", "what a bi-encoder trains on in 100,000 steps of 128, as ids"),
     "candidates": Stage(_candidates, "queries", "BM25's best 1,000 for every test query"),
     "train biencoder": Stage(_train("biencoder"), "queries", "200 steps of a BERT with one layer of width 32"),
     "train splade": Stage(_train("splade"), "queries", "the same"),

@@ -63,13 +63,14 @@ def test_every_part_of_the_gpu_check_works_on_a_cpu(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_rehearsal_measures_each_stage_and_does_none_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    chosen = ["passages", "texts", "bm25 index", "negatives"]
+    chosen = ["passages", "texts", "bm25 index", "negatives", "examples"]
     arguments = ["rehearsal", "--scale", "0.0002", "--folder", str(tmp_path), "--out", str(tmp_path / "out.json")]
     monkeypatch.setattr("sys.argv", [*arguments, "--stages", *chosen])
     rehearsal.main()
     stages = json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"]
     assert list(stages) == chosen
     assert {stages[name]["count"] for name in chosen[:3]} == {sizes.of(0.0002).passages}
+    assert sizes.of(0.0002).examples <= stages["examples"]["count"] < 1.1 * sizes.of(0.0002).examples
     assert all(stage["open_files"] < 256 and stage["cpu_s"] > 0 and stage["peak_gb"] > 0 for stage in stages.values())
     rehearsal.main()
     assert json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"] == stages

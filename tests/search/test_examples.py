@@ -1,24 +1,73 @@
 """The draws of negatives: distinct, never relevant, and a query's own while there are enough."""
 
+from collections.abc import Iterator
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.examples import Judged, _Draws
+from search import examples
+from search.examples import Example, Judged, generator, line, lines, tables
 
-
-@given(
-    st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30), min_size=1, max_size=5), st.integers(1, 6), st.booleans()
+IDS = [str(number) for number in range(40)]
+PASSAGES = [(passage, "text") for passage in IDS]
+QUERIES = st.dictionaries(
+    st.sampled_from(["a", "b", "é"]),
+    st.tuples(st.sets(st.sampled_from(IDS), min_size=1, max_size=5), st.sets(st.sampled_from(IDS))),
+    min_size=1,
 )
-def test_negatives_of_an_example_are_distinct_and_never_relevant(
-    own: set[int], relevant: set[int], width: int, random: bool
+"""By query: its relevant passages, and its negatives with some of those."""
+
+
+def judged(queries: dict[str, tuple[set[str], set[str]]]) -> Judged:
+    return Judged(
+        dict.fromkeys(queries, "text"),
+        {query: sorted(relevant) for query, (relevant, _) in queries.items()},
+        {query: sorted(negatives - relevant) for query, (relevant, negatives) in queries.items()},
+    )
+
+
+def one_by_one(queries: Judged, width: int, count: int, seed: int, random: bool) -> Iterator[Example]:
+    """The examples as they are defined: each draw a call of its own, each turn over all pairs."""
+    pairs = [(query, positive) for query in queries.texts for positive in queries.positives[query]]
+    most = max(map(len, queries.negatives.values()))
+    turns = -(-count // len(pairs)) if width else 1
+    for turn in range(turns if random or not width else min(turns, max(1, most // width))):
+        for query, positive in pairs:
+            own = [] if random else queries.negatives[query]
+            order = generator(seed, query).permutation(len(own))
+            if len(own) >= width:
+                yield query, positive, *(own[order[(turn * width + i) % len(own)]] for i in range(width))
+                continue
+            rng, negatives = generator(seed, query, turn), [own[number] for number in order]
+            while len(negatives) < width:
+                passage = IDS[int(rng.integers(len(IDS)))]
+                if passage not in queries.positives[query] and passage not in own:
+                    negatives.append(passage)
+            yield query, positive, *negatives
+
+
+@given(QUERIES, st.integers(0, 6), st.integers(1, 40), st.integers(0, 3), st.booleans(), st.integers(1, 3))
+def test_examples_are_those_that_are_drawn_one_by_one(
+    queries: dict[str, tuple[set[str], set[str]]], width: int, count: int, seed: int, random: bool, at_once: int
 ) -> None:
-    ids = [str(one) for one in range(40)]
-    judged = Judged({"q": "text"}, {"q": [str(one) for one in relevant]}, {"q": [str(one) for one in own - relevant]})
-    draws = _Draws("q", judged, ids, 0, random)
-    for turn in range(4):
-        drawn = draws.turn(turn, width)
-        assert len(drawn) == width
-        assert not set(drawn) & set(judged.positives["q"])
-        if not random:
-            assert len(set(drawn)) == width or len(own - relevant) < width
-            assert set(drawn) <= set(judged.negatives["q"]) or len(own - relevant) < width
+    with patch.object(examples, "AT_ONCE", at_once):
+        parts = list(tables(judged(queries), PASSAGES, width, count, seed, random))
+    expected = list(one_by_one(judged(queries), width, count, seed, random))
+    assert [row for part in parts for row in part.iter_rows()] == expected
+    assert b"".join(map(lines, parts)) == b"".join(map(line, expected))
+
+
+@given(QUERIES, st.integers(1, 6), st.booleans())
+def test_negatives_of_an_example_are_distinct_and_never_relevant(
+    queries: dict[str, tuple[set[str], set[str]]], width: int, random: bool
+) -> None:
+    known = judged(queries)
+    for part in tables(known, PASSAGES, width, 40, 0, random):
+        for query, _, *drawn in part.iter_rows():
+            assert len(drawn) == width
+            assert not set(drawn) & set(known.positives[query])
+            own = known.negatives[query]
+            if not random:
+                assert len(set(drawn)) == width or len(own) < width
+                assert set(drawn) <= set(own) or len(own) < width
