@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from baselines.grid.journal import Report
 from baselines.systems import bm25
 from baselines.training import early_stopping
 from baselines.training.backbone import backbone, loading
+from baselines.training.grouping import by_length
 from baselines.training.session import Session
 from baselines.training.trainer import Parts
 from search.retriever import Retriever
@@ -38,8 +40,17 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             if self.num_negatives:
                 yield from super().get_in_batch_negatives(anchors, candidates)
 
+    class Whole(InBatch):
+        """All pairs of a batch in one forward pass, which then has them in the order of their lengths."""
+
+        def forward(self, inputs: list[list[str]], labels: Any, **how: Any) -> torch.Tensor:
+            queries, *columns = inputs
+            columns[1:1] = self.get_in_batch_negatives(queries, columns)
+            scores = self.call_model_with_columns(queries * len(columns), [*chain.from_iterable(columns)], **how)
+            return self.calculate_loss([scores], len(queries))
+
     class Cached(InBatch, CachedMultipleNegativesRankingLoss):
-        """The same, one mini-batch of pairs at a time."""
+        """One mini-batch of pairs at a time."""
 
     options = cell.options
     session = Session(cell, retriever)
@@ -50,8 +61,9 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model = CrossEncoder(name, num_labels=1, max_length=options["pair_length"], **pinned)
         preprocess = model.preprocess
         model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # the only type that DDP looks into
+        by_length(model, "scores")
         contents = session.feed(model)
-        loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else InBatch)(
+        loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else Whole)(
             model,
             num_negatives=options.get("in_batch_negatives", 1),
             scale=options.get("scale", 1.0),

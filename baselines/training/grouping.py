@@ -13,10 +13,11 @@ GROUP = 32
 """Texts embedded at once."""
 
 
-def by_length(model: Any) -> None:
-    """Have a model of one vector a text embed each training batch in groups, the texts in the order of their lengths.
+def by_length(model: Any, output: str = "sentence_embedding") -> None:
+    """Have a model embed (or score) each training batch in groups, the texts in the order of their lengths.
 
-    It returns nothing but the vectors: accelerate would make a float32 copy of all else, as of SPLADE's logits.
+    It returns nothing but ``output``, one row a text: accelerate would make a float32 copy of all else, as of SPLADE's
+    logits.
     """
     import torch
 
@@ -24,19 +25,19 @@ def by_length(model: Any) -> None:
 
     def forward(features: dict[str, Any], **options: Any) -> dict[str, "Tensor"]:
         def vectors(part: dict[str, Any]) -> "Tensor":
-            embedding: Tensor = whole(part, **options)["sentence_embedding"]
-            return embedding
+            rows: Tensor = whole(part, **options)[output]
+            return rows
 
         mask = features.get("attention_mask")
         if mask is None or not model.training or len(mask) <= GROUP or model.tokenizer.padding_side != "right":
-            return {"sentence_embedding": vectors(features)}
+            return {output: vectors(features)}
         lengths, order = mask.sum(1).sort(stable=True)
         widths = lengths.tolist()
         groups = [
             {name: _rows(value, rows, max(widths[start : start + GROUP])) for name, value in features.items()}
             for start, rows in zip(range(0, len(order), GROUP), order.split(GROUP), strict=True)
         ]
-        return {"sentence_embedding": torch.cat([vectors(group) for group in groups])[order.argsort()]}
+        return {output: torch.cat([vectors(group) for group in groups])[order.argsort()]}
 
     model.forward = forward
 
