@@ -8,6 +8,7 @@ order each query's own passages.
 from itertools import chain
 from typing import Any
 
+from baselines.architectures.encoding import Batch
 from baselines.grid.cell import Cell
 from baselines.training.queries import validation
 from search.texts import PassageTexts
@@ -28,14 +29,25 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
         return None
     from eval_kit.sentence_transformers import PoolEvaluator
 
+    batch = Batch(cell.options.get("encode_batch"))
+
+    class Fitting(PoolEvaluator):
+        """In batches as large as encoding has them, or as the memory holds beside the training."""
+
+        def __call__(self, model: Any, *where: Any, **how: Any) -> dict[str, float]:
+            def measured(size: int) -> dict[str, float]:
+                self._batch = size
+                return super(Fitting, self).__call__(model, *where, **how)
+
+            return batch.of(model.device, measured)
+
     judged = validation(cell.release)
     candidates = {query: [*judged.positives[query], *judged.negatives[query]] for query in judged.texts}
     ids = sorted(set(chain.from_iterable(candidates.values())))
-    return PoolEvaluator(
+    return Fitting(
         queries=judged.texts,
         passages=dict(zip(ids, contents.of(ids), strict=True)),
         qrels=cell.release.qrels(NAME),
         groups={NAME: list(judged.texts)},
         candidates=candidates,
-        batch_size=cell.options.get("encode_batch", 32),
     )

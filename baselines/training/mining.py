@@ -15,7 +15,7 @@ import polars as pl
 
 from baselines.grid.cell import Cell
 from baselines.training.queries import Lookup, Mined, passage_texts
-from baselines.training.trainer import quiet, rank
+from baselines.training.trainer import encoding, quiet, rank
 from eval_kit.files import atomic
 from search.examples import Judged
 from search.retriever import Retriever
@@ -64,7 +64,7 @@ def _negatives(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Ope
     shutil.rmtree(folder, ignore_errors=True)
     queries = pl.DataFrame({"query_id": list(judged.texts), "text": list(judged.texts.values())})
     depth = cell.options.get("mine_depth", DEPTH)
-    with quiet(), torch.random.fork_rng():
+    with quiet(), encoding(cell.name.file, "while mining"), torch.random.fork_rng():
         model.save_pretrained(str(folder / "model"), create_model_card=False)
         retriever = opened(folder / "model")
         retriever.index(passage_texts(cell), folder / "index")

@@ -108,7 +108,8 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                 smaller = (mini_batch or share_of(cell, processes())) // 2
                 if smaller == 0:
                     raise UserError(
-                        f"{cell.name.file}: the GPU's memory does not hold a mini-batch of one text; shorten the texts"
+                        f"{cell.name.file}: the GPU's memory does not hold a mini-batch of one text beside the model "
+                        "and its optimiser; shorten the texts, or take a smaller backbone"
                     ) from error
                 LOG.warning("%s: out of memory; going on in mini-batches of %d", cell.name.file, smaller)
                 atomic.write_text(folder / MINI_BATCH, json.dumps(smaller) + "\n")
@@ -116,7 +117,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                     raise
             except torch.OutOfMemoryError as error:
                 raise UserError(
-                    f"{cell.name.file}: out of GPU memory in an evaluation or while mining; lower encode_batch"
+                    f"{cell.name.file}: the GPU's memory does not hold the model; free it, or take a smaller backbone"
                 ) from error
             free_memory()
     except UserError:
@@ -130,6 +131,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
 def _attempt(
     cell: Cell, steps: int, mini_batch: int | None, build: Build, folder: Path, progress: Report | None
 ) -> dict[str, Any]:
+    import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
@@ -143,7 +145,7 @@ def _attempt(
         callbacks.append(EarlyStoppingCallback(cell.options["patience"]))
     roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
     prompts = getattr(parts.model, "prompts", {})
-    trainer = _adapted(parts.trainer)(
+    trainer = _adapted(parts.trainer, cell.name.file)(
         model=parts.model,
         args=parts.arguments(
             **_arguments(cell.options, cell.name.seed, steps, batch, checkpoints, parts.metric),
@@ -164,7 +166,10 @@ def _attempt(
             kept = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
             parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(kept).name)).state_dict())
         else:
-            trainer.train(resume_from_checkpoint=last)
+            try:
+                trainer.train(resume_from_checkpoint=last)
+            except torch.OutOfMemoryError as error:
+                raise StepTooLargeError from error
     samples = batch * trainer.args.gradient_accumulation_steps
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     facts = {
@@ -197,6 +202,21 @@ def processes() -> int:
 def rank() -> int:
     """Which of them this process is."""
     return int(os.environ.get("RANK", "0"))
+
+
+@contextlib.contextmanager
+def encoding(name: str, when: str) -> Iterator[None]:
+    """While passages are encoded in a training: that the memory does not hold them has nothing to do with its steps.
+
+    Raises:
+        UserError: out of memory.
+    """
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(f"{name}: out of GPU memory {when}; lower encode_batch") from error
 
 
 @contextlib.contextmanager
@@ -289,12 +309,11 @@ def _sampler() -> type:
     return Distinct
 
 
-def _adapted(trainer: Any) -> Any:
+def _adapted(trainer: Any, name: str) -> Any:
     """The trainer without the library's model card, which would read examples and write at every checkpoint.
 
-    A step that does not fit into memory raises :class:`StepTooLargeError`.
+    An evaluation that does not fit into memory is one sentence, which begins with ``name``.
     """
-    import torch
 
     def nothing(self: Any, *_: Any, **__: Any) -> None:
         return None
@@ -302,13 +321,11 @@ def _adapted(trainer: Any) -> Any:
     def save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
         self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
-    def step(self: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return trainer.training_step(self, *arguments, **options)
-        except torch.OutOfMemoryError as error:
-            raise StepTooLargeError from error
+    def evaluate(self: Any, *arguments: Any, **options: Any) -> Any:
+        with encoding(name, "in an evaluation"):
+            return trainer.evaluate(self, *arguments, **options)
 
-    methods = {"add_model_card_callback": nothing, "_save": save, "training_step": step}
+    methods = {"add_model_card_callback": nothing, "_save": save, "evaluate": evaluate}
     return type(trainer.__name__, (trainer,), methods)
 
 

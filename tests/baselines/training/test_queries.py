@@ -161,19 +161,26 @@ def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_que
         """Scores each passage by the queries that it is judged relevant to."""
 
         model_card_data = SimpleNamespace(set_evaluation_metrics=lambda *_: None)
+        device = torch.device("cuda")
+
+        def __init__(self) -> None:
+            self.batches: list[int] = []
 
         def encode_query(self, texts: list[str], **_: object) -> list[str]:
             self.queries = texts
             return texts
 
-        def encode_document(self, texts: list[str], **_: object) -> list[str]:
+        def encode_document(self, texts: list[str], batch_size: int, **_: object) -> list[str]:
+            self.batches.append(batch_size)
+            if batch_size > 128:
+                raise torch.OutOfMemoryError("CUDA out of memory")
             self.passages = texts
             return texts
 
         def similarity(self, queries: list[str], passages: list[str]) -> torch.Tensor:
             return torch.tensor([[passage in relevant[query] for passage in passages] for query in queries]).float()
 
-    cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2)
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2, encode_batch=None)
     contents, judged, model = passage_texts(cell), validation(trainable_release), Recorder()
     relevant = {judged.texts[query]: set(contents.of(ids)) for query, ids in judged.positives.items()}
     stopping = evaluator(cell, contents)
@@ -182,5 +189,6 @@ def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_que
     ids = {one for lists in (judged.positives, judged.negatives) for listed in lists.values() for one in listed}
     assert sorted(model.passages) == sorted(contents.of(sorted(ids)))
     assert metrics[METRIC] == 1
+    assert model.batches == [256, 128]
     assert stopping.primary_metric == METRIC
     assert evaluator(tiny_cell("biencoder", trainable_release, tmp_path), contents) is None

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import clients
 import pytest
 import sentence_transformers
 import torch
+import transformers
 from transformers import TrainerCallback
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from baselines import systems
+from baselines.architectures.dense import Dense
 from baselines.training import trainer
 from baselines.training.trainer import last_checkpoint
 from eval_kit.errors import UserError
@@ -248,5 +250,30 @@ def test_memory_that_an_evaluation_lacks_is_not_taken_for_that_of_a_step(
 
     monkeypatch.setattr(sentence_transformers.SentenceTransformerTrainer, "evaluate", full)
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, evaluate_every=2, patience=1)
-    with pytest.raises(UserError, match="out of GPU memory in an evaluation or while mining; lower encode_batch"):
+    with pytest.raises(UserError, match=f"{cell.name.file}: out of GPU memory in an evaluation; lower encode_batch"):
+        systems.system("biencoder").train(cell)
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, mine_every=2, mine_depth=5)
+    monkeypatch.setattr(Dense, "search", full)
+    with pytest.raises(UserError, match=f"{cell.name.file}: out of GPU memory while mining; lower encode_batch"):
+        systems.system("biencoder").train(cell)
+
+
+def test_memory_that_the_optimiser_or_the_model_lacks(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, failed = torch.optim.AdamW.step, []
+
+    def full_once(self: torch.optim.AdamW, *arguments: Any) -> Any:
+        if not failed:
+            failed.append(self)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", full_once)
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=1)
+    assert systems.system("biencoder").train(cell)["mini_batch_size"] == 4
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=2)
+    full = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
+    monkeypatch.setattr(transformers.Trainer, "_move_model_to_device", full)
+    with pytest.raises(UserError, match=f"{cell.name.file}: the GPU's memory does not hold the model; free it"):
         systems.system("biencoder").train(cell)
