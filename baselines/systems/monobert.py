@@ -43,11 +43,14 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     class Whole(InBatch):
         """All pairs of a batch in one forward pass, which then has them in the order of their lengths."""
 
-        def forward(self, inputs: list[list[str]], labels: Any, **how: Any) -> torch.Tensor:
+        def forward(
+            self, inputs: list[list[str]], labels: torch.Tensor, prompt: str | None = None, task: str | None = None
+        ) -> torch.Tensor:
             queries, *columns = inputs
             columns[1:1] = self.get_in_batch_negatives(queries, columns)
-            scores = self.call_model_with_columns(queries * len(columns), [*chain.from_iterable(columns)], **how)
-            return self.calculate_loss([scores], len(queries))
+            passages = [*chain.from_iterable(columns)]
+            scores = self.call_model_with_columns(queries * len(columns), passages, prompt, task)
+            return self.calculate_loss([scores], len(queries))  # type: ignore[arg-type]  # it takes a list of tensors
 
     class Cached(InBatch, CachedMultipleNegativesRankingLoss):
         """One mini-batch of pairs at a time."""
