@@ -74,32 +74,6 @@ def test_two_processes_gather_what_one_has(trainable_release: Release, tmp_path:
     assert facts["gradient"] == [(2 * (2 * means / 4)).tolist()] * 2  # of both, of which DDP takes the mean
 
 
-WEIGHTS = torch.arange(12.0).reshape(4, 3)
-"""Of three terms in four texts."""
-
-
-def train_and_regularise(cell: Cell, connection: Connection) -> dict[str, Any]:
-    """In a trainer's process: the training, then FLOPS of two of the four texts, with its gradient."""
-    facts = torchrun.in_this_process(cell, connection)
-    own = WEIGHTS.split(2)[rank()].clone().requires_grad_()
-    flops = gathered_flops(torch.nn.Module()).compute_loss_from_embeddings(own)
-    flops.backward()
-    return facts | {"flops": flops.item(), "gradient": own.grad.tolist()}
-
-
-def test_two_processes_gather_what_one_has(trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    one, two = (tiny_cell("biencoder", trainable_release, tmp_path / name, steps=6) for name in ("one", "two"))
-    expected = systems.system("biencoder").train(one)
-    monkeypatch.setattr(torchrun, "in_this_process", train_and_regularise)
-    facts = torchrun.train(two, 2, lambda at: None)
-    assert facts["losses"] == pytest.approx(expected["losses"], abs=1e-4)
-    for name, trained in weights(two).items():
-        torch.testing.assert_close(trained, weights(one)[name], atol=2e-3, rtol=0)  # Adam makes much of a last digit
-    means = WEIGHTS.mean(dim=0)
-    assert facts["flops"] == means.square().sum()
-    assert facts["gradient"] == [(2 * (2 * means / 4)).tolist()] * 2  # of both, of which DDP takes the mean
-
-
 def test_progress_comes_from_the_first_and_a_killed_process_ends_the_others(trainable_release: Release, tmp_path: Path):
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=12, checkpoint_every=5)
     seen: list[int] = []
