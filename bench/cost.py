@@ -35,7 +35,7 @@ ASSUMED: dict[str, Any] = {
 }
 """Rates of a GPU from counts of operations (a training by the milliseconds of a step): estimates, never measured."""
 STAGES = ("texts", "tokens", "bm25 index", "negatives", "candidates")
-"""Of the rehearsal: what the CPUs do once for a grid, with a second index that the candidates are found in."""
+"""Of the rehearsal: what the CPUs do once for a grid."""
 
 
 @dataclass(frozen=True)
