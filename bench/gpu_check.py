@@ -294,7 +294,7 @@ def _release(folder: Path, scope: Scope) -> Any:
     from eval_kit.release import open_release
 
     queries = max(40, scope.passages // 10)
-    make(folder, Sizes(scope.passages, train=queries, test=40, validation=20), negatives=True)
+    make(folder, Sizes(scope.passages, train=queries, test=40, validation=20, examples=1), negatives=True)
     return open_release(folder)
 
 

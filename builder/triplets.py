@@ -6,17 +6,17 @@ Where a cell has a teacher or mines negatives, those come on top: the examples a
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval_kit.console import counted
+from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from search import texts
 from search.cache import cache_folder
-from search.examples import Example, columns, examples, judged, line, permitted, refuse_without_negatives
+from search.examples import Example, columns, judged, lines, permitted, refuse_without_negatives, tables
 from search.passages import collection_key, passages
 
 LOOKED_UP_AT_ONCE = 1_000
@@ -73,18 +73,23 @@ def write(
     passage_texts = texts.write(passages(release), folder)
     sha256, written = hashlib.sha256(), 0
 
-    def lines() -> Iterator[str]:
-        nonlocal written
-        drawn = counted(examples(queries, passage_texts, negatives, count, seed), "writing triplets", "examples")
-        for batch in itertools.batched(drawn, LOOKED_UP_AT_ONCE):
-            found = iter(passage_texts.of([passage for example in batch for passage in example[1:]]))
-            for example in batch:
-                sha256.update(line(example))
-                of_example = [queries.texts[example[0]], *itertools.islice(found, len(example) - 1)]
-                yield json.dumps(FORMATS[format](example, of_example), ensure_ascii=False)
-            written += len(batch)
+    def documents(examples: Sequence[Example]) -> Iterator[str]:
+        found = iter(passage_texts.of([passage for example in examples for passage in example[1:]]))
+        for example in examples:
+            of_example = [queries.texts[example[0]], *itertools.islice(found, len(example) - 1)]
+            yield json.dumps(FORMATS[format](example, of_example), ensure_ascii=False)
 
-    atomic.write_lines(out, lines())
+    def every_line() -> Iterator[str]:
+        nonlocal written
+        with counting("writing triplets", "examples") as advance:
+            for table in tables(queries, passage_texts, negatives, count, seed):
+                sha256.update(lines(table))
+                for part in table.iter_slices(LOOKED_UP_AT_ONCE):
+                    yield from documents(part.rows())
+                    advance(part.height)
+                written += table.height
+
+    atomic.write_lines(out, every_line())
     return Triplets(written, sha256.hexdigest())
 
 

@@ -123,13 +123,8 @@ def columns(width: int) -> list[str]:
     return ["query", "positive", *(f"negative_{number}" for number in range(width))]
 
 
-def line(example: Example) -> bytes:
-    """An example for a digest: the ids, separated by tabs."""
-    return "\t".join(example).encode() + b"\n"
-
-
 def lines(table: pl.DataFrame) -> bytes:
-    """The :func:`line` of each example of one of the :func:`tables`."""
+    """One of the :func:`tables` for a digest: a line an example, the ids separated by tabs."""
     return table.write_csv(include_header=False, separator="\t", quote_style="never").encode()
 
 
@@ -177,14 +172,6 @@ def tables(
         for part in parts:
             enough = part if (part["length"] >= width).all() else _filled_up(part, ids, width, (seed, turn))
             yield enough.select("query", "positive", **named).explode("positive")
-
-
-def examples(
-    queries: Judged, passages: Iterable[tuple[str, str]], width: int, count: int, seed: int
-) -> Iterator[Example]:
-    """The rows of :func:`tables`."""
-    for table in tables(queries, passages, width, count, seed):
-        yield from table.iter_rows()
 
 
 def generator(*parts: object) -> np.random.Generator:

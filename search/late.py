@@ -64,9 +64,9 @@ def check_engine(engine: str) -> None:
         raise UserError(f"there is no late-interaction engine {engine!r}; there are {', '.join(ENGINES)}")
 
 
-def engine_for(passages: int) -> str:
-    """The engine for so many passages, where none is named."""
-    return "plaid" if passages >= MANY_PASSAGES else "exact"
+def engine_for(passages: int, named: str | None) -> str:
+    """The engine that is named, else the one for so many passages."""
+    return named or ("plaid" if passages >= MANY_PASSAGES else "exact")
 
 
 def load(shards: Shards, engine: str, folder: Path) -> Any:

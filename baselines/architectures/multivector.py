@@ -89,11 +89,11 @@ class MultiVector:
         """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
         self._opened.clear()
         index_share, about = 0.0, operator.length_hint(passages)
-        if (self._engine or late.engine_for(about)) == "plaid":
+        if late.engine_for(about, self._engine) == "plaid":
             warn_of_plaid(about)
             index_share = late.PLAID_SHARE
         encoded = devices.encode(self, passages, folder, index_share)
-        late.build(encoded, self._engine or late.engine_for(len(encoded)), folder)
+        late.build(encoded, late.engine_for(len(encoded), self._engine), folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest MaxSim."""
@@ -141,8 +141,7 @@ class MultiVector:
     def _open(self, folder: Path) -> tuple[shards.Shards, str, Any]:
         if folder not in self._opened:
             encoded = shards.read(folder)
-            engine = self._engine or late.engine_for(len(encoded))
-            self._opened = {
-                folder: (encoded, engine, None if engine == "exact" else late.load(encoded, engine, folder))
-            }
+            engine = late.engine_for(len(encoded), self._engine)
+            index = None if engine == "exact" else late.load(encoded, engine, folder)
+            self._opened = {folder: (encoded, engine, index)}
         return self._opened[folder]

@@ -21,6 +21,7 @@ from eval_kit.files.digests import file_sha256
 from eval_kit.files.schemas import validate
 from eval_kit.measures.score import Scores
 from eval_kit.release import title
+from search.processes import cores
 
 LIBRARIES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "faiss-cpu", "fast-plaid", "pyserini", "numpy",
@@ -65,7 +66,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
             for figure in scores.figures
         ],
         "device": _device(),
-        "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
+        "threads": int(os.environ.get("OMP_NUM_THREADS", cores())),
         "libraries": _libraries(),
     }
     validate("cell", done)

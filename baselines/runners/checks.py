@@ -78,7 +78,7 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
 
 
 def _by_plaid(cell: Cell, passages: int) -> bool:
-    return "dimensions" in cell.options and (cell.options.get("engine") or engine_for(passages)) == "plaid"
+    return "dimensions" in cell.options and engine_for(passages, cell.options.get("engine")) == "plaid"
 
 
 def _bytes_of_a_passage(cell: Cell, passages: int) -> float:

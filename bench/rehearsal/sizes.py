@@ -15,7 +15,7 @@ class Sizes:
     train: int
     test: int
     validation: int
-    examples: int = 1
+    examples: int
     sampled: int = 100
     reranked: int = 10
     steps: int = 200

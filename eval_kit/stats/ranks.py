@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.losses import LEVEL, Floats
+from eval_kit.stats.losses import LEVEL, Floats, holm
 
 _ROUNDING = 1e-12
 
@@ -64,12 +64,9 @@ def _told_apart(means: Floats, values: Sequence[Floats]) -> NDArray[np.bool_]:
         differences = (means[:, None] - means)[pairs]
         errors = np.sqrt(sum(_variances(of_set)[pairs] for of_set in values)) / len(values)
         varies = errors > _ROUNDING * np.abs(means).max()
-        t = np.abs(differences) / np.where(varies, errors, np.inf)
-        least_p_first = np.argsort(-t, kind="stable")[: varies.sum()].tolist()
-        for number, pair in enumerate(least_p_first):
-            if p_values.of_t(float(t[pair]), degrees) * (len(t) - number) >= 1 - LEVEL:
-                break
-            told_apart[pairs[0][pair], pairs[1][pair]] = True
+        tested = zip(differences.tolist(), errors.tolist(), varies.tolist(), strict=True)
+        corrected = holm([p_values.of_t(mean / error, degrees) if differs else None for mean, error, differs in tested])
+        told_apart[pairs] = [p is not None and p < 1 - LEVEL for p in corrected]
     return told_apart | told_apart.T
 
 

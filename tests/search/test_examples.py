@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search import examples
-from search.examples import Example, Judged, generator, line, lines, tables
+from search.examples import Example, Judged, generator, lines, tables
 
 IDS = [str(number) for number in range(40)]
 PASSAGES = [(passage, "text") for passage in IDS]
@@ -55,7 +55,7 @@ def test_examples_are_those_that_are_drawn_one_by_one(
         parts = list(tables(judged(queries), PASSAGES, width, count, seed, random))
     expected = list(one_by_one(judged(queries), width, count, seed, random))
     assert [row for part in parts for row in part.iter_rows()] == expected
-    assert b"".join(map(lines, parts)) == b"".join(map(line, expected))
+    assert b"".join(map(lines, parts)) == "".join("\t".join(example) + "\n" for example in expected).encode()
 
 
 @given(QUERIES, st.integers(1, 6), st.booleans())

@@ -62,7 +62,7 @@
       );
       count += !row.hidden;
     }
-    const lower = shown().some((row) => "lower" in row.dataset);
+    const lower = lowerIsBetter.has(measure.value);
     sortFromBest(lower);
     sortByFilled();
     hideColumns();
