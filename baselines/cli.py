@@ -94,7 +94,7 @@ def run_grid(
     if len({cell.name for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
     workers = workers or local.most_workers(threads, processes)
-    checks.refuse(cells, workers)
+    checks.refuse(cells, workers, processes)
     if check:
         return
     if runner is Runner.ray:

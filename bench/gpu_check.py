@@ -42,6 +42,7 @@ class Scope:
         searched: vectors in the dense and the sparse index.
         plaid: passages in the PLAID index.
         queries: that are searched.
+        product: rows and columns of the matrices whose product is taken for the card's peak.
         options: that take the place of the paper's.
     """
 
@@ -53,12 +54,13 @@ class Scope:
     searched: int
     plaid: int
     queries: int
+    product: int
     options: dict[str, Any]
 
 
-GPU = Scope(6, 768, 12, 30, 50_000, PASSAGES, 1_000_000, 1_000, {})
+GPU = Scope(6, 768, 12, 30, 50_000, PASSAGES, 1_000_000, 1_000, 8_192, {})
 CPU = Scope(
-    1, 32, 2, 3, 300, 400, 300, 4,
+    1, 32, 2, 3, 300, 400, 300, 4, 512,
     {"batch_size": 4, "precision": "float32", "encode_precision": "float32", "candidates": 5, "share": 2},
 )  # fmt: skip
 
@@ -74,6 +76,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     given = parser.parse_args()
     os.environ["TQDM_DISABLE"] = "1"
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # figures are of one card
     on_gpu = torch.cuda.is_available()
     card = torch.cuda.get_device_name().replace(" ", "-") if on_gpu else "none"
     out = given.out or RESULTS / f"gpu-{card}.json"
@@ -87,20 +90,26 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
     """Every part, and where one fails its error in the place of its figures."""
     import torch
 
-    parts: dict[str, Callable[[], Any]] = {"matmul_tflops": _matmul}
+    peak = _matmul(scope.product)
+    document: dict[str, Any] = {
+        "torch": torch.__version__,
+        "passages": scope.passages,
+        "searched": scope.searched,
+        "matmul_tflops": round(peak / 1e12, 3),
+    }
+    parts: dict[str, Callable[[], Any]] = {}
     release = _release(folder / "release", scope)
     for system in NEURAL:
-        parts[f"train {system}"] = lambda system=system: train(release, folder, system, scope)
+        parts[f"train {system}"] = lambda system=system: train(release, folder, system, scope, peak)
     for system in ("biencoder", "splade", "colbert"):
-        parts[f"encode {system}"] = lambda system=system: encode(release, folder, system, scope)
-    parts["re-rank"] = lambda: rerank(release, folder, scope)
+        parts[f"encode {system}"] = lambda system=system: encode(release, folder, system, scope, peak)
+    parts["re-rank"] = lambda: rerank(release, folder, scope, peak)
     parts["dense search"] = lambda: dense_search(folder / "dense", scope)
     parts["sparse search"] = lambda: sparse_search(folder / "sparse", scope)
     parts["plaid"] = lambda: plaid(folder / "plaid", scope)
     parts["two processes"] = lambda: two_processes(release, folder, scope)
     if torch.cuda.is_available():
-        parts["out of memory"] = lambda: out_of_memory(release, folder, scope)
-    document: dict[str, Any] = {"torch": torch.__version__, "passages": scope.passages, "searched": scope.searched}
+        parts["out of memory"] = lambda: out_of_memory(release, folder, scope, peak)
     for name, part in parts.items():
         begun = time.monotonic()
         try:
@@ -127,49 +136,54 @@ def cell(release: Any, root: Path, system: str, scope: Scope, **options: Any) ->
     return Cell(names.Cell(system, SHIFT, "c0"), release, checked, root / "grid")
 
 
-def train(release: Any, root: Path, system: str, scope: Scope) -> dict[str, Any]:
-    """Samples a second after the first step, and the GPU's memory at its peak (GB)."""
+def train(release: Any, root: Path, system: str, scope: Scope, peak: float) -> dict[str, Any]:
+    """Samples a second after the first step, the share of the peak, and the GPU's memory at its most (GB)."""
     import torch
 
     from bench.baselines_training import ours
 
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    trained = cell(release, root, system, scope)
+    trained, step = cell(release, root, system, scope), cell(release, root / "step", system, scope, steps=1)
+    operations = _operations(lambda: _systems(system).train(step)) / step.options["batch_size"]
     figures = ours(trained)
     facts = json.loads((trained.folder / "training.json").read_text(encoding="utf-8"))
     return {
         "samples_per_second": round(figures["samples_per_second"], 2),
+        "share_of_peak": round(operations * figures["samples_per_second"] / peak, 6),
         "batch_size": facts["batch_size"],
         "mini_batch_size": facts["mini_batch_size"],
         "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2) if torch.cuda.is_available() else None,
     }
 
 
-def encode(release: Any, root: Path, system: str, scope: Scope) -> dict[str, Any]:
-    """Passages a second of the model that was trained, from the token ids that a grid keeps."""
+def encode(release: Any, root: Path, system: str, scope: Scope, peak: float) -> dict[str, Any]:
+    """Passages a second of the model that was trained, from the token ids that a grid keeps; the share of the peak."""
     from baselines.training.queries import passage_texts
     from search import shards
 
     trained = cell(release, root, system, scope, **({"engine": "exact"} if system == "colbert" else {}))
     source = cell(release, root, system, scope)
     retriever = _systems(system).retriever(source.model, trained.options)
-    folder = root / "encoded" / system
-    retriever.index(passage_texts(source), folder)
+    passages, folder = passage_texts(source), root / "encoded" / system
+    operations = _operations(lambda: retriever.index(passages, root / "counted" / system)) / len(passages)
+    retriever.index(passages, folder)
     encoded = shards.read(folder)
-    return {"passages_per_second": round(len(encoded) / max(encoded.seconds, 1e-9), 1)}
+    rate = len(encoded) / max(encoded.seconds, 1e-9)
+    return {"passages_per_second": round(rate, 1), "share_of_peak": round(operations * rate / peak, 6)}
 
 
-def rerank(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
-    """Pairs a second of the cross-encoder that was trained."""
+def rerank(release: Any, root: Path, scope: Scope, peak: float) -> dict[str, Any]:
+    """Pairs a second of the cross-encoder that was trained; the share of the peak."""
     trained = cell(release, root, "monobert", scope)
     retriever = _systems("monobert").retriever(trained.model, trained.options)
     texts = release.table("passages", "passages")["text"][: 100 * scope.queries].to_list()
     pairs = [("what is the best of all", text) for text in texts]
-    retriever.scores(pairs[:64])
+    operations = _operations(lambda: retriever.scores(pairs)) / len(pairs)
     begun = time.monotonic()
     retriever.scores(pairs)
-    return {"pairs_per_second": round(len(pairs) / (time.monotonic() - begun), 1)}
+    rate = len(pairs) / (time.monotonic() - begun)
+    return {"pairs_per_second": round(rate, 1), "share_of_peak": round(operations * rate / peak, 6)}
 
 
 def dense_search(folder: Path, scope: Scope) -> dict[str, Any]:
@@ -275,7 +289,7 @@ def two_processes(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
     return {"moved": moved, "same": round(same / moved, 4)}
 
 
-def out_of_memory(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
+def out_of_memory(release: Any, root: Path, scope: Scope, peak: float) -> dict[str, Any]:
     """The mini-batch that a training goes on with, whose whole batch the memory does not hold."""
     import torch
 
@@ -283,7 +297,7 @@ def out_of_memory(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(0.1)
     try:
-        facts = train(release, root / "little", "splade", scope)
+        facts = train(release, root / "little", "splade", scope, peak)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     return {"before": trained["mini_batch_size"], **facts}
@@ -304,21 +318,33 @@ def _systems(name: str) -> Any:
     return systems.system(name)
 
 
-def _matmul() -> float | None:
-    """What the card does at best: TFLOP/s of bfloat16 products of 8,192² numbers; None without a card."""
+def _matmul(size: int) -> float:
+    """The peak of this machine in operations a second: of products of two such matrices, in bfloat16 on a GPU."""
     import torch
 
-    if not torch.cuda.is_available():
-        return None
-    matrix = torch.randn(8_192, 8_192, device="cuda", dtype=torch.bfloat16)
-    for repeats in (5, 50):
-        torch.cuda.synchronize()
+    on_gpu = torch.cuda.is_available()
+    matrix = torch.randn(
+        size, size, device="cuda" if on_gpu else "cpu", dtype=torch.bfloat16 if on_gpu else torch.float32
+    )
+    for repeats in (5, 50):  # the first few warm up
+        if on_gpu:
+            torch.cuda.synchronize()
         begun = time.monotonic()
         for _ in range(repeats):
             matrix @ matrix
-        torch.cuda.synchronize()
+        if on_gpu:
+            torch.cuda.synchronize()
         seconds = time.monotonic() - begun
-    return round(2 * 8_192**3 * repeats / seconds / 1e12, 1)
+    return 2 * size**3 * repeats / seconds
+
+
+def _operations(work: Callable[[], object]) -> int:
+    """Floating-point operations of a piece of work, those on padding too, by torch's own count."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return int(counter.get_total_flops())
 
 
 def _numbered(count: int) -> Any:

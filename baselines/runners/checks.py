@@ -8,6 +8,7 @@ from baselines.architectures import checkpoint
 from baselines.architectures.encoding import store_of
 from baselines.grid.cell import Cell
 from baselines.training.distillation import ARCHITECTURES
+from baselines.training.trainer import share_of
 from eval_kit.errors import UserError
 from search.gpus import TOKENS, refuse_old_gpus, warn_of_plaid
 from search.late import PLAID_SHARE, engine_for
@@ -24,21 +25,25 @@ TERMS, TERM_BYTES = 130, 8
 """Weights of a passage in SPLADE."""
 
 
-def refuse(cells: Sequence[Cell], workers: int) -> None:
+def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
     """Refuse a grid that cannot end.
 
     Args:
         cells: of the grid.
         workers: how many are done at once.
+        processes: that train a cell together.
 
     Warns:
         UserWarning: a GPU whose memory is less than PLAID's index probably takes.
 
     Raises:
-        UserError: a backbone or teacher that neither the Hub nor the cache has; a teacher of another architecture; a
-            GPU that is too old; a disk that is too small.
+        UserError: processes that cannot share a batch; a backbone or teacher that neither the Hub nor the cache has; a
+            teacher of another architecture; a GPU that is too old; a disk that is too small.
     """
     left = [cell for cell in cells if not cell.finished]
+    for cell in left:
+        if "batch_size" in cell.options:
+            share_of(cell, processes)
     for backbone in {cell.options["backbone"] for cell in left if "backbone" in cell.named_models}:
         checkpoint.kind(backbone)
     distilled = [cell.options for cell in left if "teacher" in cell.options]

@@ -59,6 +59,11 @@ def test_every_part_of_the_gpu_check_works_on_a_cpu(tmp_path: Path):
     assert not [part for part in document.values() if isinstance(part, dict) and "error" in part]
     assert document["two processes"]["same"] > 0.9
     assert document["plaid"]["same_top_10"] > 0.5
+    layer, tokens = 12 * gpu_check.CPU.width**2, 80  # weights of a layer, and tokens of a passage, about
+    encoding, training = document["encode biencoder"], document["train biencoder"]
+    peak = document["matmul_tflops"] * 1e12
+    assert 2 < encoding["share_of_peak"] * peak / encoding["passages_per_second"] / (layer * tokens) < 4
+    assert 10 < training["share_of_peak"] * peak / training["samples_per_second"] / (layer * tokens) < 40
 
 
 @pytest.mark.slow

@@ -59,6 +59,13 @@ def test_a_gpu_that_torch_has_no_code_for(gpu):
     gpus.refuse_old_gpus(bfloat16=True)
 
 
+def test_processes_that_cannot_share_a_batch(mini_release: Release, tmp_path: Path):
+    cells = [cell(mini_release, tmp_path, "bm25"), cell(mini_release, tmp_path, batch_size=6)]
+    checks.refuse(cells, workers=1, processes=3)
+    with pytest.raises(UserError, match=r"biencoder\.topic\.c0\.trec: 4 processes cannot share a batch of 6 equally"):
+        checks.refuse(cells, workers=1, processes=4)
+
+
 def test_a_gpu_with_too_little_memory_for_plaid(
     gpu, mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
