@@ -170,7 +170,7 @@ def tables(
         negatives = [pl.col("own").list.get(number % pl.col("length")) for number in numbers]
         named = dict(zip(columns(width)[2:], negatives, strict=True))
         for part in parts:
-            enough = part if (part["length"] >= width).all() else _filled_up(part, ids, width, (seed, turn))
+            enough = _filled_up(part, ids, width, (seed, turn))
             yield enough.select("query", "positive", **named).explode("positive")
 
 
@@ -190,14 +190,14 @@ def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, 
     """A part of the queries in which each has ``width`` negatives at least, those that it lacks drawn from ``ids``."""
 
     def negatives(query: str, relevant: Sequence[str], own: Sequence[str]) -> Sequence[str]:
-        if len(own) >= width:
-            return own
         rng, drawn = generator(seed[0], query, seed[1]), list(own)
         while len(drawn) < width:
             passages = [ids[number] for number in rng.integers(len(ids), size=width - len(drawn)).tolist()]
             drawn += [passage for passage in passages if passage not in relevant and passage not in own]
         return drawn
 
-    rows = (part[name].to_list() for name in ("query", "positive", "own"))
+    few = part.filter(pl.col("length") < width)
+    rows = (few[name].to_list() for name in ("query", "positive", "own"))
     lists = [negatives(*row) for row in zip(*rows, strict=True)]
-    return part.with_columns(own=pl.Series(lists, dtype=pl.List(pl.String)), length=pl.max_horizontal("length", width))
+    filled = few.select("query", own=pl.Series(lists, dtype=pl.List(pl.String)), length=width)
+    return part.update(filled, on="query")
