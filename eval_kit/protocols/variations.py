@@ -1,4 +1,4 @@
-"""Query variations: what a system loses when the same need is worded otherwise. Plain dataframes in and out.
+"""Query variations: what a system loses when the same need is worded differently. Plain dataframes in and out.
 
 Each query is compared with itself: the value of the original wording (*clean*) and that of the other one (*varied*),
 of one system, measure and test set. A method that was applied several times, such as ten draws of typos, has several
