@@ -46,11 +46,11 @@ class Frame:
     bottom: float = 44
 
     def x(self, value: float) -> float:
-        """Where a value stands from the left."""
+        """The horizontal position of a value, from the left."""
         return _scaled(value, self.x_range, self.left, self.width - self.right)
 
     def y(self, value: float) -> float:
-        """Where a value stands from the top."""
+        """The vertical position of a value, from the top."""
         return _scaled(value, self.y_range, self.height - self.bottom, self.top)
 
     def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
@@ -349,7 +349,7 @@ def heatmap(names: Sequence[str], values: Mapping[tuple[str, str], float], title
 
 
 def _interval_axis(frame: Frame, table: pl.DataFrame) -> Markup:
-    """The edges of the intervals of R, as many as have room, evenly spaced."""
+    """The edges of the intervals of R, as many as fit, evenly spaced."""
     edges = [*table["low"], table["high"][-1]]
     step = math.ceil(len(edges) / 6)
     ticks = [(number, _short(edge)) for number, edge in enumerate(edges) if number % step == 0]
@@ -402,7 +402,7 @@ def _percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tu
 
 
 def _ticks(low: float, high: float, wider: bool = False) -> list[float]:
-    """Some five round numbers in a range, or just around it."""
+    """About five round numbers in a range, or just around it."""
     rough = (high - low) / 5 or 1.0
     unit = 10 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)

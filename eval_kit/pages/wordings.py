@@ -1,4 +1,4 @@
-"""What a report shows of query variations: tables, the change of each query by method, and queries in both wordings."""
+"""A report's section on query variations: tables, the change of each query by method, and queries in both wordings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ BINS = 10
 
 
 def edges(r: ArrayLike) -> Floats:
-    """Cut the range of ``r`` into ten intervals of equal counts; fewer come out where many values are equal.
+    """Cut the range of ``r`` into ten intervals of equal counts; into fewer where many values are equal.
 
     Args:
         r: (n,) similarities, of all the systems or clusters that are to share the intervals.

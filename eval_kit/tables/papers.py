@@ -24,7 +24,7 @@ def ms_shift(
         clusters: the columns.
         measure: the one to show.
         untrained: system → cluster → value, for systems without a training set (BM25): one row each.
-        best_in_bold: whether to show the best of several systems so; of losses it is the one with the least harm.
+        best_in_bold: whether to print the best of several systems in bold; the best loss is the least harmful.
     """
     rows = losses.filter(pl.col("measure") == measure)
     shown = parse(measure)
@@ -146,7 +146,7 @@ def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
 
 
 def _delta(row: Mapping[str, Any], marks: bool) -> Cell:
-    """Δ is the loss with its sign turned, and so is its interval."""
+    """Δ and its interval are those of the loss with the sign reversed."""
     low, high = (None if row[name] is None else -row[name] for name in ("rel_loss_high", "rel_loss_low"))
     delta = row["delta"]
     return Cell(
@@ -162,7 +162,7 @@ def _mark(row: Mapping[str, Any]) -> str:
 
 
 def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], float]:
-    """(cluster, figure) → the best value where the systems differ; of losses the one with the least harm."""
+    """(cluster, figure) → the best value where the systems differ; the best loss is the least harmful."""
     best: dict[tuple[str, str], float] = {}
     for (cluster,), rows in losses.group_by("cluster"):
         for figure in ("avg_in", "out", "rel_loss"):
