@@ -50,7 +50,7 @@ def start() -> None:
 
 
 def documents(folder: Path) -> int:
-    """How many documents the Lucene index in ``folder`` holds; none, if it is not finished."""
+    """How many documents the Lucene index in ``folder`` holds; 0 if it is not finished."""
     start()
     from jnius import JavaException, autoclass
 
