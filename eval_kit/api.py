@@ -59,7 +59,7 @@ def protocol(
         runs: of complete grids, named ``<system>.<shift>.<held-out>``.
         release: what to score on.
         untrained: runs of systems that nothing was held out from, such as BM25.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
@@ -85,7 +85,7 @@ def compare(
         release: what to score on.
         baseline: the name of the system that the others are tested against; by default the first.
         measures: such as ``["P@5"]``, in place of the test sets' own.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
@@ -134,7 +134,7 @@ def variations(
         test_set: compare on this part of the varied queries only.
         pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
         rankers: system → the ranker of CIKM 2021, Table 7, to show beside it; by default the one of the same name.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:

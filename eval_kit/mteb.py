@@ -89,7 +89,7 @@ class ShiftTask(AbsTaskRetrieval):
 
 
 def tasks(release: ReleaseSource = None, *shifts: str) -> list[ShiftTask]:
-    """MTEB's tasks of a release, one a shift.
+    """MTEB's tasks of a release, one per shift.
 
     Args:
         release: an open one, a folder or Hub id, with embedded passages: ``mini``, or a part of a release that

@@ -35,7 +35,7 @@ MEASURE = "RR@10"
 ENCODED_AT_ONCE = 4_096
 """Passages whose vectors are in memory at once: half a GB with 30,522 float32 each."""
 CANDIDATES = 100
-"""Passages a query that a cross-encoder re-ranks."""
+"""Passages per query that a cross-encoder re-ranks."""
 
 type Scores = NDArray[np.float32]
 

@@ -129,7 +129,7 @@ class Shift(ABC):
 
         Args:
             values: rows of this shift's grid with ``held_out``, ``test_set`` and ``query_id``.
-            release: that was scored on.
+            release: the one that was scored on.
 
         Returns:
             The rows on :meth:`test_sets`, with ``part`` (cluster, bucket or size) and ``is_out`` (whether the

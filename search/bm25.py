@@ -175,7 +175,7 @@ def search(
     Args:
         queries: any number of them.
         folder: of an index; for ``rm3`` of one with vectors.
-        depth: passages a query.
+        depth: passages per query.
         threads: of Java; they do not affect the result.
         k1: of BM25.
         b: of BM25.

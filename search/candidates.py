@@ -30,7 +30,7 @@ ID, SCORE = itemgetter(0), itemgetter(1)
 
 @dataclass(frozen=True)
 class Settings:
-    """Passages a query, and BM25's parameters."""
+    """Passages per query, and BM25's parameters."""
 
     depth: int = 1000
     k1: float = bm25.K1

@@ -95,7 +95,7 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     Args:
         queries: float32.
         shards: with the array ``vectors``.
-        depth: passages a query; all, where there are fewer.
+        depth: passages per query; all, where there are fewer.
         device: for the matrix products in torch; None takes the GPU where there is one, else ``faiss.knn``.
     """
     import torch

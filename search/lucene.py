@@ -65,7 +65,7 @@ def documents(folder: Path) -> int:
 
 
 def _quiet() -> None:
-    """Keep the log lines of Anserini (one a setting) and Lucene (on the missing vector module) off the screen."""
+    """Keep the log lines of Anserini (one per setting) and Lucene (on the missing vector module) off the screen."""
     from jnius import autoclass
 
     configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")

@@ -36,7 +36,7 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     Args:
         queries: scipy CSR matrix (q, terms) of float32, without negative weights.
         shards: of such passages.
-        depth: passages a query.
+        depth: passages per query.
         device: for torch; None takes the GPU where there is one, else scipy.
     """
     import torch

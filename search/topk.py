@@ -27,7 +27,7 @@ class TopK:
     """The best ``depth`` of all that was added, for queries in groups.
 
     Attributes:
-        depth: passages a query.
+        depth: passages per query.
         rank: for each row the position of its passage id among all ids in ascending order; a tensor on the device that
             the scores are on.
         above: only passages with greater scores count.

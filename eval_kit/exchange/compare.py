@@ -91,7 +91,7 @@ def compare(
         sources: from :func:`eval_kit.exchange.sources.load`, each with one or more systems.
         baseline: a system's name; by default the first system's.
         resamples: of the bootstrap over queries; all systems share the same resamples.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
 
     Raises:
         UserError: fewer than two systems, or two of one name; sources that were not scored alike (release version

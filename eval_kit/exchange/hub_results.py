@@ -47,7 +47,7 @@ class Results:
         system: its name, or its run's.
         version: of the release that was scored on.
         digest: of its content.
-        values: one a task.
+        values: one per task.
     """
 
     system: str

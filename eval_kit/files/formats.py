@@ -37,7 +37,7 @@ def read_trec_qrels(path: Path) -> pl.DataFrame:
     """Read TREC judgements: query, an unused field, passage and grade, separated by blanks or tabs.
 
     Returns:
-        ``query-id``, ``corpus-id``, ``score``, one row a line (a pair may appear twice).
+        ``query-id``, ``corpus-id``, ``score``, one row per line (a pair may appear twice).
 
     Raises:
         UserError: a line without four fields, or a grade that is not a whole number.

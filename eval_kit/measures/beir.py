@@ -153,7 +153,7 @@ class Report:
         return rows
 
     def print(self, console: Console) -> None:
-        """One row a dataset, in the order given, and the average against BM25 below."""
+        """One row per dataset, in the order given, and the average against BM25 below."""
         columns = [Column(name, wrap="anywhere") for name in ("dataset", "run")]
         columns += [Column(name, "number") for name in ("queries", *MEASURES, HOLE)]
         lines = []
@@ -303,7 +303,7 @@ def report(
     bm25: Sequence[Path] = (),
     on_run: Callable[[Path], object] = lambda run: None,
 ) -> Report:
-    """Score a system's runs, one a dataset, and BM25's.
+    """Score a system's runs, one per dataset, and BM25's.
 
     CQADupStack's twelve folders (``cqadupstack/android`` …) count as one dataset: their mean.
 

@@ -136,7 +136,7 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
 
     Args:
         measure: from :func:`parse`.
-        judged: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row a judged
+        judged: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row per judged
             passage; all judged passages of the queries, whether the run has them or not. For a measure that
             ``needs_retrieved``, also ``retrieved``: how many passages the run has for the query.
         queries: the query ids wanted; one without a row in ``judged`` gets the value of an empty result.

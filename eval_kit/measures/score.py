@@ -70,7 +70,7 @@ class Scores:
         return {"measures": [figure.as_json() for figure in self.figures], "provenance": self.provenance}
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a figure, with the fields of :class:`Figure`.
+        """One row per figure, with the fields of :class:`Figure`.
 
         ``worst`` and ``best`` are null where no tie crosses the cutoff.
         """
@@ -82,7 +82,7 @@ class Scores:
         return to_pandas(self.to_polars())
 
     def per_query(self) -> pl.DataFrame:
-        """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row a query and measure."""
+        """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""
         return self.per_query_in_full().drop("missing", "trained_on")
 
     def per_query_in_full(self) -> pl.DataFrame:

@@ -223,7 +223,7 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
     """ECIR 2023, Figure 6: the spread of single queries' relative losses in each interval of R.
 
     Args:
-        table: one row an interval: ``low``, ``high``, ``n``, and ``p5``, ``q1``, ``median``, ``q3``, ``p95`` of the
+        table: one row per interval: ``low``, ``high``, ``n``, and ``p5``, ``q1``, ``median``, ``q3``, ``p95`` of the
             losses (null where no query has one).
         measure: of the losses.
         system: whose.

@@ -46,7 +46,7 @@ def results_of(
         runs: of a grid, of query variations, or both, told apart by name; with cells, all are of a grid.
         release: the one whose test sets are scored.
         untrained: runs of systems that nothing was held out from.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
 
@@ -80,7 +80,7 @@ def write_report(
 
     Args:
         grid: from :func:`eval_kit.protocols.grid_results.protocols`; None for a report on query variations alone.
-        release: that was scored on.
+        release: the one that was scored on.
         out: the file to write.
         vectors: of the queries, for the figures about R; see :func:`eval_kit.protocols.nearness.nearness`. If not
             given, those that stand beside the runs.

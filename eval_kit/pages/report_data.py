@@ -40,7 +40,7 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     Args:
         values: of grid runs, as ``Protocols.values`` holds them.
         shift: its name.
-        release: that was scored on.
+        release: the one that was scored on.
 
     Returns:
         ``system``, ``measure``, ``part`` (cluster, bucket or size), ``seed``, ``query_id``, ``inside``, ``out``, and

@@ -24,7 +24,7 @@ class Wordings:
 
     Attributes:
         systems: in the order of their markers.
-        tables: by test set, one a measure, the main measure first; and the paper's table, if ours stand beside it.
+        tables: by test set, one per measure, the main measure first; and the paper's table, if ours stand beside it.
         figures: by test set and main measure.
         explorer: what explorer.js reads.
         notes: on the tables.

@@ -73,7 +73,7 @@ class Alignment:
     provenance: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values, one row a correlation."""
+        """Plain JSON values, one row per correlation."""
         return {"alignment": self.correlations.to_dicts(), "provenance": self.provenance}
 
     def print(self, console: Console) -> None:
@@ -88,7 +88,7 @@ def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:
     Args:
         paths: one file as :func:`read` takes it, or results as
             :func:`eval_kit.protocols.align_results.read_results` does.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
 
     Raises:
         UserError: files that these refuse.
@@ -110,7 +110,7 @@ def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl
         models: ``system``, ``training`` (interpolation or extrapolation), ``score``, ``dataset``, ``value``; a row
             for each model and dataset.
         resamples: of the bootstrap over models.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
 
     Returns:
         ``dataset``, ``training``, ``kind``, ``n`` (models), ``value``, ``low``, ``high`` (95 %), ``p`` (against no
@@ -132,7 +132,7 @@ def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl
 
 
 def layout(table: pl.DataFrame) -> Table:
-    """Table 5: a row a dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals.
+    """Table 5: one row per dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals.
 
     Args:
         table: from :func:`align`.
@@ -169,7 +169,7 @@ def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Cell]:
 def read(path: Path) -> pl.DataFrame:
     """Read models' scores from CSV or JSON, told apart by the file's ending.
 
-    CSV: the header ``system,training,score`` and then one column a dataset. JSON: a list of objects with ``system``,
+    CSV: the header ``system,training,score`` and then one column per dataset. JSON: a list of objects with ``system``,
     ``training``, ``score`` and ``beir``, an object of dataset → score. Every model needs every dataset.
 
     Returns:

@@ -93,7 +93,7 @@ def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any
 
     Args:
         values: of the test sets of :func:`with_average_precision`; columns as in :mod:`eval_kit.protocols.in_out`.
-        release: that was scored on.
+        release: the one that was scored on.
         provenance: of the scores.
 
     Returns:

@@ -122,7 +122,7 @@ def protocols(
         runs: files named ``<system>.<shift>.<held-out>.trec``, or files with their cells.
         release: the one whose test sets are scored.
         untrained: runs of systems that nothing was held out from, for separate rows.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
         declared: what the model that made a run was trained on, as for :func:`eval_kit.measures.score.score`.

@@ -1,6 +1,6 @@
 """The papers' protocols: what is compared with what. Plain dataframes in and out.
 
-Functions take per-query values of grid runs, one row a value: ``system``, ``held_out``, ``seed``, ``test_set``,
+Functions take per-query values of grid runs, one row per value: ``system``, ``held_out``, ``seed``, ``test_set``,
 ``measure``, ``query_id``, ``value``.
 """
 
@@ -41,8 +41,8 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     Args:
         values: of complete grids of this shift; rows of test sets that the shift is not evaluated on are left out.
         shift: that of the grids.
-        release: that was scored on.
-        seed: of the bootstrap.
+        release: the one that was scored on.
+        seed: for the bootstrap.
 
     Returns:
         One row for each part that the shift reports (column ``cluster`` or ``size``; ReSTTest has none), system and

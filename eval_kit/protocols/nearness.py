@@ -64,7 +64,7 @@ def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
 
     Args:
         grid: from :func:`eval_kit.protocols.grid_results.protocols`.
-        release: that was scored on.
+        release: the one that was scored on.
 
     Returns:
         By test set, as ``topic.c0``, the vectors of the model trained without that cluster; empty if there are none.

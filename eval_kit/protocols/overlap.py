@@ -76,7 +76,7 @@ class Overlap:
         return Table(columns, [rows], "Weighted Jaccard similarity of passages (BEIR, Figure 2)")
 
     def beside_losses(self) -> Table:
-        """A row a dataset: its queries' similarity to the training queries, and each system's loss."""
+        """One row per dataset: its queries' similarity to the training queries, and each system's loss."""
         losses = {(row["system"], row["dataset"]): row["rel_loss"] for row in self.losses.iter_rows(named=True)}
         columns = [Column("dataset", "heading"), Column("queries", "number"), Column("Jaccard", "number", wrap="never")]
         columns += [Column(system, "number", group="Rel Loss of nDCG@10", wrap="never") for system in self.correlations]
@@ -87,7 +87,7 @@ class Overlap:
         return Table(columns, [rows], "Queries beside MS MARCO's training queries, and loss to MS MARCO")
 
     def correlated(self) -> Table:
-        """A row a system: how its losses correlate with the similarity of the queries."""
+        """One row per system: how its losses correlate with the similarity of the queries."""
         columns = [Column("system", "heading"), Column("n", "number")]
         columns += [Column(kind.capitalize(), "number", wrap="never") for kind in KINDS]
         rows: list[list[Cell | str | None]] = []
@@ -127,7 +127,7 @@ def overlap(
             systems need none.
         training: queries that systems were trained on, ``id<TAB>text``; by default the ``train`` split of the folder
             ``msmarco``, if that is among the folders. Without any, only passages are compared.
-        seed: of the bootstrap over datasets.
+        seed: for the bootstrap over datasets.
 
     Raises:
         UserError: a dataset given twice, a folder or file that is not as it should be, or one without words.

@@ -76,7 +76,7 @@ class Similarities:
     release: str
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a cluster: ``clusters``."""
+        """One row per cluster: ``clusters``."""
         return self.clusters
 
     def to_pandas(self) -> Any:

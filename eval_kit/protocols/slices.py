@@ -77,7 +77,7 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
     Args:
         values: ``run``, ``test_set``, ``measure``, ``query_id``, ``value``, as from
             :meth:`eval_kit.measures.score.Scores.per_query`; only rows of the sliced test set count.
-        release: that was scored.
+        release: the one that was scored.
         by: one or more names of :data:`LABELS`.
 
     Returns:
@@ -99,7 +99,7 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
 
 
 def layout(slices: pl.DataFrame, by: Sequence[str]) -> Table:
-    """One row for each run and combination of labels, one column a measure."""
+    """One row for each run and combination of labels, one column per measure."""
     measures = slices["measure"].unique(maintain_order=True).to_list()
     columns = [*map(Column, ("run", *by)), *(Column(name, "number") for name in ("queries", *measures))]
     wide = slices.pivot("measure", index=["run", *by, "queries"], values="value", maintain_order=True)

@@ -33,7 +33,7 @@ def changes(
             ``query_id``, ``value``. Queries of a variation without a clean value are left out.
         variations: those in ``values``.
         pivot: the system that LongEval's effect ratio and ΔRI compare with, usually BM25.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
 
     Returns:
         One row for each test set, method, system and measure, in the order of ``values``, and a second one where

@@ -54,7 +54,7 @@ def changes_of(
         test_set: compare on the queries of this test set only, a part of the bases; else on the bases.
         pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
         rankers: system → the ranker of CIKM 2021 to set it beside, where that is not the one of the same name.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
 

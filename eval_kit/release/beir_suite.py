@@ -31,7 +31,7 @@ class BeirDataset:
         folders: of datasets within the dataset, whose mean is its figure; empty for most.
         passages: number of passages (Table 1).
         queries: number of queries of the split (Table 1).
-        relevant_per_query: mean number of relevant passages a query (Table 1).
+        relevant_per_query: mean number of relevant passages per query (Table 1).
         remarks: oddities.
     """
 

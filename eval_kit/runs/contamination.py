@@ -51,7 +51,7 @@ def trained_on(training_data: Sequence[str] | None, test_set: TestSet, release: 
     Args:
         training_data: every source that the model was trained on, as declared; None where nobody declared it.
         test_set: of the release.
-        release: that was scored on.
+        release: the one that was scored on.
     """
     if training_data is None:
         return TrainedOn.UNKNOWN

@@ -38,10 +38,10 @@ class RankedRun:
         path: the file.
         sha256: of the file's bytes as they are.
         lines: how many lines it has.
-        queries: one row a query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
+        queries: one row per query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
             ``tied_across_k`` (whether passages at ranks k and k + 1 share a score).
         contradictions: queries in which the run states a better rank for a passage than for one of higher score.
-        judged: one row a judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
+        judged: one row per judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
             and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
     """
 
@@ -178,7 +178,7 @@ class _Ranker:
 
 
 def _blocks(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row a query of ``frame``, whose lines stand together: its first row, ``start``, and how many it has."""
+    """One row per query of ``frame``, whose lines stand together: its first row, ``start``, and how many it has."""
     return (
         frame["query_id"]
         .rle()

@@ -102,7 +102,7 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | Non
     Yields:
         ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank) and
         the rank column (int64), called ``rank`` where it decides (MS MARCO runs) and ``stated_rank`` where the score
-        does; one row a line, up to the first piece with a fault.
+        does; one row per line, up to the first piece with a fault.
 
     Raises:
         RunError: after the whole file was read, with its first faults and how many more there are.

@@ -187,7 +187,7 @@ def relative_losses[Key: Hashable](
     Args:
         pairs: In and Out of each entry, both (n,) or both (seeds, n), the queries in one order for all entries.
         resamples: how many to draw.
-        seed: of the random numbers.
+        seed: for the random numbers.
         level: of the intervals (percentile).
 
     Raises:
@@ -243,7 +243,7 @@ def correlations(
         y: (n,), of the same things.
         kinds: which of ``pearson``, ``spearman`` and ``kendall``.
         resamples: how many to draw.
-        seed: of the random numbers.
+        seed: for the random numbers.
         level: of the intervals (percentile).
 
     Returns:

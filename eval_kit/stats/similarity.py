@@ -113,7 +113,7 @@ def by_cluster(
 
     Returns:
         ``cluster``, ``n`` (its queries), ``others`` (those of the other clusters), ``jaccard``, and with vectors
-        ``cosine``; one row a cluster, in the release's order.
+        ``cosine``; one row per cluster, in the release's order.
 
     Raises:
         UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.

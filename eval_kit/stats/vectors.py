@@ -36,7 +36,7 @@ class Vectors:
 
     Attributes:
         source: the file or model, for messages and provenance.
-        query_ids: strings, one a row of ``values``.
+        query_ids: strings, one per row of ``values``.
         values: (queries, dimensions), floating point.
     """
 

@@ -17,7 +17,7 @@ def ms_shift(
     untrained: Mapping[str, Mapping[str, float]],
     best_in_bold: bool = False,
 ) -> Table:
-    """ECIR 2023, Tables 2 and 3: three rows a system, one column a cluster.
+    """ECIR 2023, Tables 2 and 3: three rows per system, one column per cluster.
 
     Args:
         losses: from :func:`eval_kit.protocols.in_out.losses`.
@@ -66,7 +66,7 @@ def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
 
 
 def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system: str) -> Table:
-    """arXiv 2205.02870v1, Table 2: one row a model, one column a test set; the held-out cell of each row is shaded.
+    """arXiv 2205.02870v1, Table 2: one row per model, one column per test set; the held-out cell of each row is shaded.
 
     Args:
         values: from :func:`eval_kit.protocols.in_out.matrix`.
@@ -134,7 +134,7 @@ def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
 
 
 def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
-    """One row a system: Inter., Extra. and Δ of every measure."""
+    """One row per system: Inter., Extra. and Δ of every measure."""
     lines: list[Row] = []
     for _, rows in results.group_by("system", maintain_order=True):
         cells: list[Cell | str] = [_system(rows.to_dicts())]
