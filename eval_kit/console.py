@@ -21,7 +21,7 @@ COUNT_EVERY = 1_000
 PATIENCE = 2.0
 """Seconds before the line appears."""
 SECONDS_A_LINE = 30.0
-"""Between two lines of progress in a log or a pipe, where no moving line can be drawn."""
+"""Between two progress lines in a log or a pipe, where no moving line can be drawn."""
 
 
 def screen() -> Console:

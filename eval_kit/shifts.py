@@ -163,7 +163,7 @@ class Shift(ABC):
         Args:
             release: with the shift's training queries.
             held_out: one of :meth:`parts`.
-            strict: also leave out the test sets of all other shifts, and every text of a test or validation query.
+            strict: also leave out all other shifts' test sets, and queries with the text of a test or validation query.
         """
         config, split = self.training_tables(release)[held_out]
         table = release.table(config, split)

@@ -141,7 +141,7 @@ def tables(
         passages: ``(passage id, text)`` of the collection; read only where a query has fewer negatives than ``width``.
         width: negatives of an example.
         count: whole rounds are made until there are this many examples, or the negatives are used up.
-        seed: for the draws.
+        seed: of the draws.
         random: take the negatives from all passages instead of the query's own.
 
     Returns:

@@ -11,7 +11,7 @@ BFLOAT16_NEEDS = (8, 0)
 TOKENS = 70
 """Vectors of a passage in ColBERT."""
 PLAID_BYTES = 65
-"""GPU memory for each vector while PLAID's index is built, according to fast-plaid's sources."""
+"""Bytes of GPU memory for each vector while PLAID's index is built, according to fast-plaid's sources."""
 
 
 def gpus() -> list[str]:

@@ -37,7 +37,7 @@ class Submission:
     """A submission whose document has no fault.
 
     Attributes:
-        folder: that holds it.
+        folder: the one that holds it.
         document: its content (submission.schema.json).
         runs: each run's file and, where it belongs to a grid, its cell.
     """
@@ -60,7 +60,7 @@ class Submission:
 def validate(folder: Path, release: Release, allow_missing: bool = False) -> list[str]:
     """All faults of a submission, one sentence each; an empty list if there are none.
 
-    One call finds them all: links that leave the folder, faults by the document's schema, another release, files that
+    One call finds them all: links that leave the folder, faults by the document's schema, a wrong release, files that
     are missing or not listed, faults of each run, cells that are missing from a grid, and runs that do not cover the
     shift that they are listed for.
 

@@ -79,7 +79,7 @@ def check_may_write(repo_id: str) -> None:
     """Check what can be checked without the Hub: that there is a token, and that the name has the form of one.
 
     Raises:
-        UserError: there is no token, or the name does not.
+        UserError: there is no token, or the name has another form.
     """
     from huggingface_hub import get_token
 

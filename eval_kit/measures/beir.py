@@ -213,7 +213,7 @@ def _shown(values: Mapping[str, float], measure: str) -> str:
 
 
 def _suite_dataset(name: str) -> str:
-    """The dataset of BEIR that a folder belongs to; all of CQADupStack's folders belong to that."""
+    """The dataset of BEIR that a folder belongs to: CQADupStack for each of its folders."""
     return CQADUPSTACK if name.startswith(f"{CQADUPSTACK}.") else name
 
 

@@ -119,7 +119,7 @@ def score(
         release: from :func:`eval_kit.release.open_release`.
         allow_missing: score test sets that a run covers only in part.
         on_run: called with each run before it is read.
-        test_sets: replace the release's own, for other measures or other queries of the release.
+        test_sets: scored in place of the release's own, for other measures or other queries of the release.
         declared: says what the model behind a run was trained on; None where that is unknown.
 
     Raises:

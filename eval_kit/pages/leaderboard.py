@@ -135,7 +135,7 @@ class _Row:
 def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     """Write the page; the same entries give the same bytes.
 
-    Figures of different releases never stand in one view: the reader chooses one of several releases. Where a system
+    Figures of different releases never stand in one view: of several releases, the reader chooses one. Where a system
     has figures on all test sets of a shift, a row of their plain means is added. The page opens on a shift with
     submitted figures. Submitted systems are ranked (:mod:`eval_kit.stats.ranks`) by Out, or by their value
     where nothing was held out from them, unless they were trained on the test set's queries.

@@ -170,7 +170,7 @@ def read(path: Path) -> pl.DataFrame:
     """Read models' scores from CSV or JSON, told apart by the file's ending.
 
     CSV: the header ``system,training,score`` and then one column per dataset. JSON: a list of objects with ``system``,
-    ``training``, ``score`` and ``beir``, an object of dataset → score. Every model needs every dataset.
+    ``training``, ``score`` and ``beir``, an object of dataset → score. Every model needs all datasets.
 
     Returns:
         As :func:`align` takes it.

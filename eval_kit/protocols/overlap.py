@@ -2,7 +2,7 @@
 
 BEIR (Thakur et al. 2021), Figure 2 and Appendix F, compares the datasets' passages. ECIR 2023 §5.2 finds that systems
 lose more on clusters of queries unlike those of the training. Here the same question is put to datasets: MS MARCO's
-training queries are compared with each dataset's, and each system's loss of nDCG@10 against MS MARCO is set beside.
+training queries are compared with each dataset's, beside each system's loss of nDCG@10 there against MS MARCO.
 """
 
 import tempfile

@@ -36,7 +36,7 @@ def as_files(runs: Runs) -> Iterator[dict[Path, str]]:
 
     Raises:
         UserError: what is neither a path, a dictionary nor a dataframe with the columns of a run; a name with a slash.
-            Errors from within name the runs as their caller does.
+            Errors raised in the block name the runs as the caller does.
     """
     with tempfile.TemporaryDirectory() as folder:
         files = dict(_file(name, run, Path(folder)) for name, run in _named(runs))

@@ -205,7 +205,7 @@ def _contradictions(frame: pl.DataFrame) -> int:
 
 
 def _ranks_by_query(frame: pl.DataFrame) -> pl.DataFrame:
-    """For each query its best ``rank``, and whether its ranks have a ``gap`` and ``fall`` from line to line."""
+    """Each query's best ``rank``, and whether its ranks have a ``gap``, ``fall`` line by line, are ``several``."""
     rank = pl.col("rank")
     return frame.group_by("block").agg(
         rank.min(),
