@@ -47,7 +47,7 @@ def refuse_overwriting(inputs: Sequence[Path], outputs: Sequence[Path | None]) -
 
 
 def write_json(document: Any, path: Path | None) -> bool:
-    """Write results as JSON, if asked for: to a file, or for ``-`` to the screen.
+    """Write results as JSON, if requested: to a file, or for ``-`` to the screen.
 
     Returns:
         Whether they went to the screen, where nothing else should follow.

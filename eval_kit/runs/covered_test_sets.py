@@ -19,7 +19,7 @@ MOST_MISSING = 0.01
 MOST_SCATTERED = 0.08
 """The share that it may lack where they are scattered: BM25 retrieves nothing for 6.2 % of NFCorpus's dev queries."""
 TOGETHER = 4
-"""Missing queries that are scattered do not make up the first or the last four (8 % to the fourth: 1 in 24,000)."""
+"""Scattered missing queries do not make up the first or the last four (8 % to the fourth power: 1 in 24,000)."""
 DL19_UNJUDGED = 157
 """Topics of TREC DL 2019 that NIST did not judge: runs hold all 200, the published topic file only the other 43."""
 
@@ -45,10 +45,10 @@ def covered(
     """Find the test sets that a run covers.
 
     A test set is covered if the run lacks at most 1 % of its queries, or at most 8 % that are scattered over it; so
-    are all sets that are part of a covered one. Missing queries are not scattered if, in any order in which queries
-    are listed (the test set's, the release's, that of the ids as text or as numbers), all of them, or four or more,
-    are at one end; such a set is left out where covered sets hold all of its queries in the run, and refused
-    elsewhere. Every query of the run must belong to a covered set, or be known to the release without being in
+    are all sets that are part of a covered one. Missing queries are not scattered if all of them, or four or more, are
+    at one end of any order in which queries are listed (the test set's, the release's, that of the ids as text or as
+    numbers); such a set is left out where covered sets hold all of its queries in the run, and refused elsewhere. Every
+    query of the run must belong to a covered set, or be known to the release without being in
     any set (the unjudged TREC DL topics). With ``allow_missing``, queries that no covered set explains bring in the
     sets that explain most of them.
 
@@ -56,7 +56,7 @@ def covered(
         run: the file, for messages.
         queries: the run's distinct query ids.
         test_sets: the release's.
-        known: all query ids that may stand in a run, in the release's order.
+        known: all query ids that may appear in a run, in the release's order.
         allow_missing: score a test set that the run covers in part.
 
     Raises:

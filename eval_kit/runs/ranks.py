@@ -1,4 +1,4 @@
-"""Where a run ranks the judged passages: all that any measure needs, in one pass over the run.
+"""The ranks of judged passages in a run: all that any measure needs, in one pass over the run.
 
 The order is trec_eval's: score descending, then passage id descending, compared as bytes. No sort of the whole run
 is needed for it: a passage's rank is one more than the number of passages before it.

@@ -1,4 +1,4 @@
-"""How near test queries are to training queries, by their words or by their vectors.
+"""Similarity of test queries to training queries, by their words or by their vectors.
 
 Means over all pairs of two sets are taken as one product with a mean vector, since the mean of dot products is the
 dot product with the mean: no work or memory ever grows with the product of two sizes.

@@ -1,4 +1,4 @@
-"""What systems lose through query variations, as tables: one for each test set and measure."""
+"""Tables of what systems lose through query variations: one for each test set and measure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
