@@ -137,8 +137,8 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
 
     Figures of different releases never stand in one view: of several releases, the reader chooses one. Where a system
     has figures on all test sets of a shift, a row of their plain means is added. The page opens on a shift with
-    submitted figures. Submitted systems are ranked (:mod:`eval_kit.stats.ranks`) by Out, or by their value
-    where nothing was held out from them, unless they were trained on the test set's queries.
+    submitted figures. Submitted systems are ranked (:mod:`eval_kit.stats.ranks`) by Out, or by their value where
+    nothing was held out from them, unless they were trained on the test set's queries.
 
     Args:
         entries: of all submissions, and of the papers' tables.

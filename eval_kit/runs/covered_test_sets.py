@@ -48,9 +48,9 @@ def covered(
     are all sets that are part of a covered one. Missing queries are not scattered if all of them, or four or more, are
     at one end of any order in which queries are listed (the test set's, the release's, that of the ids as text or as
     numbers); such a set is left out where covered sets hold all of its queries in the run, and refused elsewhere. Every
-    query of the run must belong to a covered set, or be known to the release without being in
-    any set (the unjudged TREC DL topics). With ``allow_missing``, queries that no covered set explains bring in the
-    sets that explain most of them.
+    query of the run must belong to a covered set, or be known to the release without being in any set (the unjudged
+    TREC DL topics). With ``allow_missing``, queries that no covered set explains bring in the sets that explain most of
+    them.
 
     Args:
         run: the file, for messages.
