@@ -1,9 +1,9 @@
-"""The kit in Python: the functions that ``eval_kit`` exports, each as the command of its name.
+"""The kit in Python: the functions that ``eval_kit`` exports, each like the command of the same name.
 
 A run is a path, ``{query: {passage: score}}``, or a polars or pandas dataframe with the columns of the kit
 (``query_id, passage_id, score``), of ir_measures (``query_id, doc_id, score``), of PyTerrier (``qid, docno, score``) or
-of TREC (``query, passage, score``). Several runs are a list, or a dictionary of names and runs. Whatever its form, a
-run is held to the rules of a file, and scores as one to the last bit.
+of TREC (``query, passage, score``). Several runs are a list, or a dictionary of names and runs. In any form a run
+must follow the rules for run files, and it scores exactly as the file would.
 """
 
 from collections.abc import Collection, Mapping
@@ -59,7 +59,7 @@ def protocol(
         runs: of complete grids, named ``<system>.<shift>.<held-out>``.
         release: what to score on.
         untrained: runs of systems that nothing was held out from, such as BM25.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
@@ -83,13 +83,13 @@ def compare(
     Args:
         systems: two or more runs; paths may also be submissions, or scores documents.
         release: what to score on.
-        baseline: the name of the system that the others are tested against; else the first.
+        baseline: the name of the system that the others are tested against; by default the first.
         measures: such as ``["P@5"]``, in place of the test sets' own.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: what cannot be compared.
+        UserError: systems that cannot be compared.
     """
     with as_files(systems) as files:
         loaded = sources.load(list(files), lambda: open_release(release), allow_missing, measures=measures)
@@ -102,10 +102,10 @@ def similarity(
     vectors: str | None = None,
     allow_missing: bool = False,
 ) -> similarities.Similarities:
-    """How near each cluster is to the others (weighted Jaccard, cosine), and how losses follow from it.
+    """Measure how near each cluster is to the others (weighted Jaccard, cosine), and how losses correlate with that.
 
     Args:
-        release: whose clusters.
+        release: the one whose clusters are compared.
         runs: of complete grids, to correlate their losses with the similarities (ECIR 2023 §5.2).
         vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
         allow_missing: score test sets that a run covers only in part.
@@ -126,15 +126,15 @@ def variations(
     seed: int = 0,
     allow_missing: bool = False,
 ) -> wordings.Changes:
-    """What systems lose when the same queries are mistyped, reformulated or paraphrased; paired by query.
+    """Measure what systems lose when the same queries are mistyped, reformulated or paraphrased, paired by query.
 
     Args:
         runs: named ``<system>.<base>.<variation>``, and ``<system>`` for those of the original queries.
-        release: whose variations and judgements.
+        release: the one that holds the variations and judgements.
         test_set: compare on this part of the varied queries only.
         pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
-        rankers: the ranker of CIKM 2021, Table 7, that a system is set beside, by system; default: of its name.
-        seed: of the bootstrap.
+        rankers: system → the ranker of CIKM 2021, Table 7, to show beside it; by default the one of the same name.
+        seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
@@ -157,11 +157,11 @@ def report(
     """Write one self-contained HTML page about a grid, query variations, or both: summary, tables, figures, queries.
 
     Args:
-        runs: as for :func:`protocol`; or, as their names tell, of variations: ``<system>.<base>.<variation>`` and
+        runs: as for :func:`protocol`; or of variations, recognised by name: ``<system>.<base>.<variation>`` and
             ``<system>`` for the original queries. ``release``, ``untrained``, ``seed`` and ``allow_missing`` are as for
             :func:`protocol` too.
         out: the file to write.
-        vectors: model or file for the figures about R, as for :func:`similarity`; else what stands beside the runs.
+        vectors: model or file for the figures about R, as for :func:`similarity`; by default those beside the runs.
 
     Returns:
         The file.
@@ -183,17 +183,17 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
 
     Args:
         run: a dictionary or dataframe (see :mod:`eval_kit.api`).
-        path: the file; what stands there is replaced. Name it ``<system>.<shift>.<held-out>.trec`` for a grid.
+        path: the file; an existing one is replaced. Name it ``<system>.<shift>.<held-out>.trec`` for a grid.
 
     Raises:
-        UserError: what is no run, or a file that cannot be written.
+        UserError: ``run`` is not a run, or the file cannot be written.
     """
     with as_files({"run": run}) as files:
         atomic.write_text(Path(path), next(iter(files)).read_text(encoding="utf-8"))
 
 
 def _shown(scores: scoring.Scores, files: Mapping[Path, str]) -> scoring.Scores:
-    """The scores, their runs' files called as the caller calls them."""
+    """The scores, with the run files named as the caller names them."""
     for source in scores.provenance["runs"]:
         source["file"] = files[Path(source["file"])]
     return scores

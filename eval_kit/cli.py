@@ -65,7 +65,7 @@ app = typer.Typer(
 
 
 class Format(StrEnum):
-    """What results can be printed as."""
+    """The formats that results can be printed in."""
 
     table = "table"
     markdown = "markdown"
@@ -509,7 +509,7 @@ def overlap(
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2.
 
-    Imports allocate much that lives to the end. Collecting garbage among it would cost a fifth of ``--help``.
+    Imports allocate much that lives until exit. Collecting garbage among it would take a fifth of ``--help``'s time.
     """
     gc.set_threshold(100_000)
     try:

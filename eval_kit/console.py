@@ -1,4 +1,4 @@
-"""What people see: a screen that is wide enough when it is none, progress, and files that are nobody's input."""
+"""Console output: a screen that is wide enough in a file or pipe too, progress, and files that overwrite no input."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ COUNT_EVERY = 1_000
 PATIENCE = 2.0
 """Seconds before the line appears."""
 SECONDS_A_LINE = 30.0
-"""How often a log or a pipe, which no moving line can be drawn on, gets a line of its own."""
+"""Between two progress lines in a log or a pipe, where no moving line can be drawn."""
 
 
 def screen() -> Console:
@@ -47,7 +47,7 @@ def refuse_overwriting(inputs: Sequence[Path], outputs: Sequence[Path | None]) -
 
 
 def write_json(document: Any, path: Path | None) -> bool:
-    """Write results as JSON, if asked for: to a file, or for ``-`` to the screen.
+    """Write results as JSON, if requested: to a file, or for ``-`` to the screen.
 
     Returns:
         Whether they went to the screen, where nothing else should follow.
@@ -70,7 +70,7 @@ def status(what: str) -> Iterator[Callable[[Path], None]]:
 
 @contextmanager
 def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """Yields the function that counts on: how many more, and whether they were done before (no part of the speed).
+    """Show progress; yields the function that adds steps, ``known`` if an earlier call did them (no part of the speed).
 
     A terminal shows a moving line; anything else gets a line every :data:`SECONDS_A_LINE`.
     """
@@ -116,7 +116,7 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
 
 
 def counted[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:
-    """The items as they are, counted on a progress line."""
+    """Yield the items unchanged, counting them on a progress line."""
     total = len(items) if isinstance(items, Sized) else None
     with counting(what, unit, total) as advance:
         for batch in itertools.batched(items, COUNT_EVERY):

@@ -1,4 +1,4 @@
-"""The one exception that a user is meant to read, and how a command line shows it, or anything from outside."""
+"""The one exception that users are meant to read, and how a command line shows it and any text from outside."""
 
 import io
 import os
@@ -14,13 +14,13 @@ from typing import Any
 
 EXIT_USER_ERROR = 2
 MOST_SHOWN = 2_000
-"""Characters of a message; what it quotes may be a megabyte long."""
+"""Characters shown of a message; the text that it quotes may be a megabyte long."""
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class UserError(Exception):
-    """Something the user can mend, said in one clear sentence (with file and line where there is one)."""
+    """Something that the user can fix, stated in one clear sentence (with file and line where known)."""
 
 
 class _EndedBySignal(SystemExit):
@@ -28,7 +28,7 @@ class _EndedBySignal(SystemExit):
 
 
 def printable(text: str, most: int = MOST_SHOWN) -> str:
-    """The text for a terminal: control, bidirectional and invisible characters written out, cut after ``most``."""
+    """The text for a terminal: control, bidirectional and invisible characters escaped, cut after ``most``."""
     cut = f"… ({len(text) - most:,} characters more)" if len(text) > most else ""
     shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most])
     return "".join(shown) + cut
@@ -45,9 +45,9 @@ def in_one_sentence(error: BaseException) -> str:
 def reported(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
 
-    So does what the system refuses: a full disk, a loop of links, a file that nobody may read. Warnings have the same
-    plain form, and where Python treats them as errors they end the command alike. Characters that the output's encoding
-    lacks are written out. A closed pipe (``| head``) ends quietly; Ctrl-C, SIGTERM and SIGHUP end with one line and
+    So do errors of the system: a full disk, a loop of links, a file without read permission. Warnings have the same
+    plain form, and end the command too where Python treats them as errors. Characters that the output's encoding lacks
+    are escaped. A closed pipe (``| head``) ends quietly; Ctrl-C, SIGTERM and SIGHUP end with one line and
     the shell's usual status: 128 and the signal's number.
     """
     for stream in (sys.stdout, sys.stderr):
@@ -92,14 +92,14 @@ def _check_arguments(arguments: list[str]) -> None:
 
 
 def _drop_output() -> None:
-    """Send what standard output still holds to nowhere: its other end is closed or full, and would fail again."""
+    """Discard what standard output still holds: its other end is closed or full, so writing would fail again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
 def _signals_raised() -> Iterator[None]:
-    """Let the signals that end a process raise an exception; one that has a handler of its own keeps it."""
+    """Make the signals that end a process raise an exception; a signal that already has a handler keeps it."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}

@@ -47,7 +47,7 @@ GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly 
 
 
 class Entry(NamedTuple):
-    """One dataset to register: the end of its id, its queries (read when asked for), and the split of its qrels."""
+    """One dataset to register: the end of its id, its queries (read on demand), and the split of its qrels."""
 
     name: str
     queries: Callable[[], pl.DataFrame]
@@ -125,7 +125,7 @@ class Documentation:
 
 
 def register(source: str | os.PathLike[str] | Release | None = None, revision: str | None = None) -> list[str]:
-    """Register the datasets of a release; an id that is registered already is left as it is.
+    """Register the datasets of a release; ids that are already registered stay as they are.
 
     Args:
         source: an open release; or a folder or Hub id, as for :func:`eval_kit.release.open_release`.
@@ -144,7 +144,7 @@ def register(source: str | os.PathLike[str] | Release | None = None, revision: s
 
 
 def datasets_of(release: Release) -> dict[str, Dataset]:
-    """The datasets of a release by the end of their ids, such as ``topic/c0``; their rows are read when asked for."""
+    """The datasets of a release by the end of their ids, such as ``topic/c0``; their rows are read on demand."""
     docs = _docs(release)
     datasets = {}
     for entry in [*_test_sets(release), *_variations(release), *_training_sets(release)]:
@@ -197,7 +197,7 @@ def _training_queries(release: Release, shift: Shift, part: str) -> pl.DataFrame
 
 
 def _rules(release: Release) -> dict[tuple[str, str], str]:
-    """What says who is in each table, with its source."""
+    """The rule that selects the queries of each table, with its source."""
     tables = release.manifest["tables"]
     return {
         (table["config"], table["split"]): f"{table['rule']['text']} ({table['rule']['source']})" for table in tables

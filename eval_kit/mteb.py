@@ -5,8 +5,8 @@
     mteb.evaluate(model, tasks("mini", "topic"), prediction_folder="predictions")
     eval_kit.score(run("predictions/ms-marco-shift-mini-topic_predictions.json"), "mini")
 
-A task is a shift: its collection is encoded once. MTEB's own figures are those of all the shift's queries together; the
-kit's, of each test set, stand beside them under names such as ``topic.c0 RR@10``.
+A task is a shift: its collection is encoded once. MTEB's own figures are over all the shift's queries together; beside
+them are the kit's figures for each test set, under names such as ``topic.c0 RR@10``.
 """
 
 import json
@@ -34,7 +34,7 @@ SUBSET, SPLIT = "default", "test"
 
 
 class ShiftTask(AbsTaskRetrieval):
-    """All test queries of one shift, to be found in the passages that a release embeds."""
+    """All test queries of one shift, searched in the passages that a release embeds."""
 
     def __init__(self, release: Release, shift: str) -> None:
         """Read the shift.
@@ -52,7 +52,7 @@ class ShiftTask(AbsTaskRetrieval):
 
     @cached_property
     def metadata(self) -> TaskMetadata:  # type: ignore[override]  # MTEB drops what an instance was given
-        """What MTEB knows of the task."""
+        """MTEB's description of the task."""
         release, test_sets = self._pool.release, self._pool.test_sets
         return TaskMetadata(
             name=f"{release.collection}-{test_sets[0].shift}",
@@ -89,7 +89,7 @@ class ShiftTask(AbsTaskRetrieval):
 
 
 def tasks(release: ReleaseSource = None, *shifts: str) -> list[ShiftTask]:
-    """MTEB's tasks of a release, one a shift.
+    """MTEB's tasks of a release, one per shift.
 
     Args:
         release: an open one, a folder or Hub id, with embedded passages: ``mini``, or a part of a release that
@@ -105,7 +105,7 @@ def tasks(release: ReleaseSource = None, *shifts: str) -> list[ShiftTask]:
 
 
 def run(predictions: str | PathLike[str]) -> dict[str, dict[str, float]]:
-    """What ``mteb.evaluate(..., prediction_folder=...)`` left of a task, as a run for every function of the kit.
+    """The predictions of a task by ``mteb.evaluate(..., prediction_folder=...)``, as a run for the kit's functions.
 
     Args:
         predictions: the file, ``<folder>/<task>_predictions.json``.
@@ -114,7 +114,7 @@ def run(predictions: str | PathLike[str]) -> dict[str, dict[str, float]]:
         ``{query: {passage: score}}``, of all the shift's queries.
 
     Raises:
-        UserError: the file cannot be read, or is none of such a task's.
+        UserError: the file cannot be read, or is not one of such a task.
     """
     try:
         content = json.loads(Path(predictions).read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""Test and training sets by name in tools that find providers among the installed packages: no import of ours needed.
+"""Test and training sets by name in tools that find providers among the installed packages; nothing to import.
 
-``pt.get_dataset("shift:topic/c0")`` of PyTerrier and ``load("shift:topic/c0")`` of ir_datasets 2 give what
-:mod:`eval_kit.irds` gives of the default release, by the same names. The tools load every provider that they find, so
-nothing is imported before a dataset is asked for, and without a release there are no names.
+``pt.get_dataset("shift:topic/c0")`` of PyTerrier and ``load("shift:topic/c0")`` of ir_datasets 2 give the datasets of
+the default release in :mod:`eval_kit.irds`, under the same names. The tools load every provider that they find, so
+nothing is imported before a dataset is requested, and without a release there are no names.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class PyTerrier:
     """What PyTerrier's entry point ``pyterrier.dataset_provider`` expects."""
 
     def get_dataset(self, name: str) -> Any:
-        """PyTerrier's dataset of such a name.
+        """PyTerrier's dataset of that name.
 
         Raises:
             KeyError: the release has none.
@@ -73,7 +73,7 @@ ir_datasets_2 = IrDatasets()
 
 
 def _names() -> list[str]:
-    """None where the default release cannot be opened; whoever asks for a dataset is told why."""
+    """The names of all datasets; empty where the default release cannot be opened, which loading one reports."""
     if not has_default():
         return []
     try:

@@ -33,9 +33,9 @@ from eval_kit.stats.losses import mean_estimate
 
 MEASURE = "RR@10"
 ENCODED_AT_ONCE = 4_096
-"""Passages whose vectors are in memory at once: half a GB of 30,522 float32 each."""
+"""Passages whose vectors are in memory at once: half a GB with 30,522 float32 each."""
 CANDIDATES = 100
-"""Passages a query that a cross-encoder re-ranks."""
+"""Passages per query that a cross-encoder re-ranks."""
 
 type Scores = NDArray[np.float32]
 
@@ -60,7 +60,7 @@ class PoolEvaluator(BaseEvaluator):
         candidates: Mapping[str, Sequence[str]] | None = None,
         batch_size: int = 32,
     ) -> None:
-        """Keep what is searched.
+        """Store the queries and what they search.
 
         Args:
             queries: texts by id.
@@ -86,7 +86,7 @@ class PoolEvaluator(BaseEvaluator):
         """The figures of a model; nothing is written to ``output_path``.
 
         Raises:
-            UserError: a cross-encoder, and no candidates for it.
+            UserError: a cross-encoder without candidates.
         """
         with torch.inference_mode():
             scores = self._pairs(model) if isinstance(model, CrossEncoder) else self._all(model)
@@ -114,7 +114,7 @@ class PoolEvaluator(BaseEvaluator):
         return torch.cat(blocks, dim=1).numpy()
 
     def _pairs(self, model: Any) -> Scores:
-        """The same of a cross-encoder: of each query's candidates, and -inf elsewhere."""
+        """The same for a cross-encoder: scores of each query's candidates, and -inf elsewhere."""
         if self._candidates is None:
             raise UserError("a cross-encoder re-ranks candidates: give the evaluator a run, such as BM25's")
         pairs = [(query, passage) for query in self._queries for passage in self._candidates.get(query, ())]
@@ -139,7 +139,7 @@ class PoolEvaluator(BaseEvaluator):
 class ShiftEvaluator(PoolEvaluator):
     """RR@10 of each test set of a shift, and of all of them, on a release small enough to search while training.
 
-    Its figures are of *test* queries: look at them, choose models by a validation set, and say so if you did not.
+    Its figures are of *test* queries: watch them, but choose models by a validation set, and say so if you did not.
     """
 
     def __init__(self, release: ReleaseSource, shift: str, candidates: Run | None = None, batch_size: int = 32) -> None:
@@ -148,7 +148,7 @@ class ShiftEvaluator(PoolEvaluator):
         Args:
             release: an open one, a folder or Hub id, with embedded passages: ``mini``, or a part of a release that
                 ``python -m builder lite`` made; None: the default release. Its digest fixes queries and passages, and
-                stands in the model card.
+                is in the model card.
             shift: such as ``topic``.
             candidates: a run of the release, such as BM25's; a cross-encoder re-ranks the best 100 of it.
             batch_size: texts or pairs that are encoded together.
@@ -179,7 +179,7 @@ class ShiftEvaluator(PoolEvaluator):
 
 
 def _best(run: Run, passages: pl.DataFrame) -> dict[str, list[str]]:
-    """By query the best passages of a run, of those that the release embeds."""
+    """Each query's best passages in a run, among those that the release embeds."""
     with as_files(run) as files:
         [file] = files
         lines = pl.concat(read_pieces(file)).join(passages, on="passage_id", how="semi")

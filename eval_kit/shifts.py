@@ -1,7 +1,7 @@
-"""What a shift is: its parts, the queries a grid is tested and trained on, and which models are In and which Out.
+"""Shifts: their parts, the queries a grid is tested and trained on, and which models are In and which Out.
 
 A *grid* trains a system once for each part of a shift and compares, query by query, the models for which the query is
-*in-domain* (In) with the model for which it is not (Out). Everything that depends on the shift asks the objects here.
+*in-domain* (In) with the model for which it is not (Out). The objects here decide all that depends on the shift.
 """
 
 from abc import ABC, abstractmethod
@@ -47,18 +47,18 @@ class Shift(ABC):
 
     Attributes:
         name: config of the release, and the second word of a run's file name.
-        title: as headings say it.
+        title: for headings.
         phrase: completes "the system loses 10 % of its RR@10 …".
         published_table: id of the paper's table of results.
         bibtex: key of the paper.
-        measures: that the paper reports; empty for those of the test sets.
-        group: column of the results with the part that a row is about; empty where all queries are taken together.
-        correlates: whether its clusters stand in ECIR 2023's Figure 3, of loss against similarity.
+        measures: those that the paper reports; empty for those of the test sets.
+        group: column of the results with the part that a row is about; empty where all queries are pooled.
+        correlates: whether its clusters appear in ECIR 2023's Figure 3, of loss against similarity.
         overlaps: whether a query may be in several parts.
     """
 
     label: ClassVar[str] = ""
-    """Column of the release's tables that names a query's part; empty where each part is a table of its own."""
+    """Column of the release's tables that names a query's part; empty where each part is a separate table."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Shift(ABC):
 
     @property
     def clustered(self) -> bool:
-        """Whether the parts are clusters, each with a test set ``<shift>.<cluster>`` of its own."""
+        """Whether the parts are clusters, each with its own test set ``<shift>.<cluster>``."""
         return self.group == "cluster"
 
     @property
@@ -125,11 +125,11 @@ class Shift(ABC):
 
     @abstractmethod
     def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
-        """Say of each value what it stands for: the one rule of In and Out.
+        """Say what each value stands for: the one rule of In and Out.
 
         Args:
             values: rows of this shift's grid with ``held_out``, ``test_set`` and ``query_id``.
-            release: that was scored on.
+            release: the one that was scored on.
 
         Returns:
             The rows on :meth:`test_sets`, with ``part`` (cluster, bucket or size) and ``is_out`` (whether the
@@ -142,11 +142,11 @@ class Shift(ABC):
         return dict.fromkeys(self._labels(release), (self.name, "train")) if trained else {}
 
     def training_name(self, held_out: str) -> str:
-        """What ir_datasets ids call the training queries of the model without ``held_out``."""
+        """The name, in ir_datasets ids, of the training queries of the model without ``held_out``."""
         return f"not-{held_out}"
 
     def training_title(self, held_out: str) -> str:
-        """What descriptions call them."""
+        """Their name in descriptions."""
         return f"Training queries of every {self.name} cluster but {held_out}"
 
     def training_qrels(self, held_out: str) -> str:
@@ -154,7 +154,7 @@ class Shift(ABC):
         return "train"
 
     def training(self, release: Release, held_out: str, strict: bool = False) -> Training:
-        """The queries that the model without ``held_out`` may train on, and why others may not.
+        """The queries that the model without ``held_out`` may train on, and why others are left out.
 
         Left out are, by query id, the held-out part, the queries that the model searches, and validation, as the papers
         do (ECIR 2023 §3.2 and §4; CIKM 2022 §4.1), and nothing else: a training query with the text of a test
@@ -163,7 +163,7 @@ class Shift(ABC):
         Args:
             release: with the shift's training queries.
             held_out: one of :meth:`parts`.
-            strict: also leave out the test sets of all other shifts, and every text of a test or validation query.
+            strict: also leave out all other shifts' test sets, and queries with the text of a test or validation query.
         """
         config, split = self.training_tables(release)[held_out]
         table = release.table(config, split)
@@ -294,7 +294,7 @@ class Regimes(Shift):
         return f"{self.name}_{held_out}"
 
     def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
-        """None: the model trains on the very set that it is named by."""
+        """No rows: the model trains on the very set that it is named after."""
         return table.clear()
 
 
@@ -328,11 +328,11 @@ class Everything(Shift):
         return {"none": max(rows, key=lambda table: rows[table])} if rows else {}
 
     def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
-        """None: nothing is held out."""
+        """No rows: nothing is held out."""
         return table.clear()
 
     def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
-        """None: there is neither In nor Out."""
+        """No rows: there is neither In nor Out."""
         return values.clear().with_columns(part=pl.lit(""), is_out=pl.lit(False))
 
 
@@ -392,7 +392,7 @@ CONTROL = Everything(
     published_table="arxiv2022-table5",
     bibtex="Lupart2023MsShift",
 )
-"""What the models of shifts are compared with on :data:`BENCHMARKS`; not a shift, and so not in :data:`SHIFTS`."""
+"""The control for the models of shifts on :data:`BENCHMARKS`; not a shift, and so not in :data:`SHIFTS`."""
 TRAINED_FOR: dict[str, Shift] = {**SHIFTS, CONTROL.name: CONTROL}
 """What a cell of a grid can be trained for, by name."""
 CLUSTERED = tuple(shift.name for shift in _ALL if shift.clustered)
@@ -400,7 +400,7 @@ CLUSTERED = tuple(shift.name for shift in _ALL if shift.clustered)
 
 
 def check_names(names: Iterable[str], origin: str = "--shift") -> None:
-    """Check names of shifts that a user gives; ``origin`` says where.
+    """Check names of shifts from a user; ``origin`` says where they stand.
 
     Raises:
         UserError: there is no such shift.

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 def write_array(path: Path, array: NDArray[Any]) -> None:
     """``numpy.save`` for arrays of one dimension or more, in one write, which fails when the disk is full.
 
-    numpy's own, given a real file, does not see that of the last bytes.
+    numpy's own, given a real file, misses a full disk in the last bytes.
     """
     whole = np.ascontiguousarray(array)
     with path.open("wb") as file:
@@ -22,7 +22,7 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def create_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
-    """An array of zeros, which takes no room on the disk until :func:`put_rows` fills it."""
+    """Create an array of zeros, which takes no room on the disk until :func:`put_rows` fills it."""
     descr = npy.dtype_to_descr(np.dtype(dtype))
     with path.open("wb") as file:
         npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})

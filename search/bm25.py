@@ -31,14 +31,14 @@ INDEX_BATCH = 2_000
 SEARCH_BATCH = 500
 """Queries in a call: Java holds a thousand hits of each, so this bounds the memory."""
 MOST_TERMS = 1 << 20
-"""Distinct words in a query: Lucene refuses more than 1,024 of its own accord; ArguAna's queries are whole passages."""
+"""Distinct words in a query: Lucene by default refuses more than 1,024; ArguAna's queries are whole passages."""
 THREADS = cores()
 
 
 def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: bool = False) -> None:
-    """Index ``(passage id, text)`` pairs into ``folder``, in the place of an index that stands there.
+    """Index ``(passage id, text)`` pairs into ``folder``, replacing any index there.
 
-    With ``vectors`` the terms of each passage are kept too, which RM3 reads.
+    With ``vectors``, the terms of each passage are kept too, for RM3 to read.
 
     Raises:
         UserError: no Java; an index that lacks passages, as on a full disk (Lucene only logs that).
@@ -48,7 +48,7 @@ def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: boo
 
 
 def index_fields(documents: Iterable[tuple[str, str, str]], folder: Path, threads: int = THREADS) -> None:
-    """Index ``(passage id, title, text)``, the title as a field of its own, for a search over :data:`FIELDS`.
+    """Index ``(passage id, title, text)``, the title as a separate field, for a search over :data:`FIELDS`.
 
     Raises:
         UserError: as :func:`index`.
@@ -74,13 +74,13 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
 
 
 def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str = "") -> None:
-    """Index passages below ``folder``, unless that was done. A second process waits for the first.
+    """Index passages below ``folder``, unless that is done already. A second process waits for the first.
 
     Args:
         passages: to index.
         folder: may hold an index with vectors and one without.
         vectors: as for :func:`index`.
-        key: of the passages; an index of other passages is replaced. Without it any finished index will do.
+        key: of the passages; an index of other passages is replaced. Without a key, any finished index will do.
     """
     _once(index_in(folder, vectors), key, lambda target: index(passages, target, vectors=vectors))
 
@@ -88,7 +88,7 @@ def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str
 def link_once(release: Release, folder: Path, key: str) -> None:
     """Do what :func:`index_once` does by linking to the files of the release's index in the user's cache.
 
-    Where links are impossible, as to another disk, they are copied.
+    Where links are impossible, as to another disk, the files are copied.
 
     Raises:
         UserError: as :func:`index_of`.
@@ -128,7 +128,7 @@ def key_of(folder: Path) -> str:
     """The key of the passages that :func:`index_once` has indexed below ``folder``.
 
     Raises:
-        UserError: it has not finished.
+        UserError: there is no finished index.
     """
     try:
         key: str = json.loads(index_in(folder).with_suffix(".json").read_text(encoding="utf-8"))
@@ -140,9 +140,9 @@ def key_of(folder: Path) -> str:
 
 
 def index_of(release: Release, cache: Path, threads: int = THREADS) -> Path:
-    """The folder of the index of a release's passages: in ``cache`` by the collection, made there if need be.
+    """The folder of the index of a release's passages: in ``cache``, named by the collection, made if need be.
 
-    Two processes that want it wait for each other; one that is killed leaves no half index under the name.
+    Only one process at a time makes it, while others wait; a killed one leaves no half index under the name.
 
     Raises:
         UserError: no passages, no Java, or a cache that cannot be written.
@@ -173,10 +173,10 @@ def search(
     """Search for ``(query id, text)`` pairs.
 
     Args:
-        queries: in any number.
+        queries: any number of them.
         folder: of an index; for ``rm3`` of one with vectors.
-        depth: passages a query.
-        threads: of Java; without influence on the result.
+        depth: passages per query.
+        threads: of Java; they do not affect the result.
         k1: of BM25.
         b: of BM25.
         rm3: whether to expand queries, with Anserini's defaults.
@@ -184,7 +184,7 @@ def search(
 
     Yields:
         Every query's id, in their order, and its ``(passage id, score)`` pairs, in Lucene's order: best first. A query
-        without a term that the index knows has none.
+        without any term in the index has no pairs.
     """
     lucene.start()
     from jnius import autoclass

@@ -1,4 +1,4 @@
-"""The folder where what is expensive to get or to make is kept for all releases and grids of a user."""
+"""The folder for whatever is expensive to get or make, shared by all of a user's releases and grids."""
 
 import os
 from pathlib import Path

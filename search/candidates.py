@@ -1,4 +1,4 @@
-"""What BM25 finds, which may be kept before a re-ranker, or a run of BM25 itself, asks for it.
+"""BM25's candidates, which can be kept before a re-ranker, or a run of BM25 itself, needs them.
 
 Beside an index (:func:`search.bm25.index_once`) lies, for each setting, ``candidates/<key>/``: parquet files of 1,000
 queries (``query_id``, ``text``, and best first ``passage_ids`` and ``scores``), each on the disk before the next one
@@ -30,7 +30,7 @@ ID, SCORE = itemgetter(0), itemgetter(1)
 
 @dataclass(frozen=True)
 class Settings:
-    """Passages a query, and BM25's parameters."""
+    """Passages per query, and BM25's parameters."""
 
     depth: int = 1000
     k1: float = bm25.K1
@@ -38,12 +38,12 @@ class Settings:
 
 
 def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
-    """Search for all ``query_id`` and ``text`` that were not searched for before, and keep what is found.
+    """Search for every ``query_id`` and ``text`` that was not searched for before, and keep what is found.
 
-    A call that is killed loses at most ``SHARD`` queries; the next one goes on to the same files.
+    A killed call loses at most ``SHARD`` queries; the next one continues, and ends with the same files.
 
     Args:
-        queries: some may have one id and different texts.
+        queries: several may have the same id and different texts.
         index: folder of :func:`search.bm25.index_once`.
         settings: of the search.
 
@@ -72,7 +72,7 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
 def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     """Each query's id and ``(passage id, score)`` pairs, best first, as :func:`search.bm25.search` yields them.
 
-    What :func:`find` kept is read; other queries are searched for. No two of the queries have one id.
+    What :func:`find` kept is read; other queries are searched for. No two of the queries may have the same id.
 
     Raises:
         UserError: the folder holds no finished index; no Java.
@@ -103,6 +103,6 @@ def _known(store: Path) -> pl.DataFrame:
 
 
 def _store(index: Path, settings: Settings) -> Path:
-    """Named by the passages, the settings, and what is kept."""
+    """The folder, named by the passages, the settings, and what is kept."""
     parts = json.dumps([bm25.key_of(index), *astuple(settings), *HITS])
     return index.parent / "candidates" / hashlib.sha256(parts.encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Search of dense vectors by inner product: exact, or by faiss's HNSW and IVF indexes.
 
-The exact search takes the vectors block by block: on a GPU as one matrix product a block in torch, from its memory
-where all fit there; else from the disk by ``faiss.knn``. The two faiss indexes hold all vectors in memory.
+The exact search takes the vectors block by block: on a GPU with one matrix product of torch per block, from its
+memory where all blocks fit; else from the disk with ``faiss.knn``. The two faiss indexes hold all vectors in memory.
 """
 
 import math
@@ -24,7 +24,7 @@ GROUP = 1_024
 """Queries whose scores are in memory at once."""
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 200, 256
 IVF_SAMPLE = 64
-"""Vectors a list on which the IVF centroids are learnt."""
+"""Vectors per list from which the IVF centroids are learnt."""
 IVF_PROBES = 32
 
 type Vectors = NDArray[np.float32]
@@ -95,7 +95,7 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     Args:
         queries: float32.
         shards: with the array ``vectors``.
-        depth: passages a query; all, where there are fewer.
+        depth: passages per query; all, where there are fewer.
         device: for the matrix products in torch; None takes the GPU where there is one, else ``faiss.knn``.
     """
     import torch
@@ -123,7 +123,7 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
 
 
 def knn(queries: Vectors, block: Vectors, depth: int) -> tuple[Vectors, NDArray[np.int64]]:
-    """``faiss.knn`` with at least ``depth`` columns: as many as hold every passage that shares the last score."""
+    """``faiss.knn`` with at least ``depth`` columns: enough for every passage that shares the last score."""
     import faiss
 
     width = min(depth + 1, len(block))

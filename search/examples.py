@@ -1,7 +1,7 @@
-"""What a model may train on, as examples of ids: a query, a relevant passage and its negatives, in a fixed order.
+"""Training examples as ids, in a fixed order: a query, a relevant passage and negatives.
 
-The order and the negatives depend on the release, the seed and the ids alone. So our own cells and the files that
-``builder triplets`` writes for other trainers hold the same examples, which :func:`line` lets two people compare.
+The order and the negatives depend only on the release, the seed and the ids. So our own cells and the files that
+``builder triplets`` writes for other trainers hold the same examples; a digest of their :func:`lines` confirms it.
 """
 
 import hashlib
@@ -36,11 +36,11 @@ def permitted(release: Release, shift: str, held_out: str, strict: bool = False,
     """The queries that a model without ``held_out`` may train on, by the rule of the shift.
 
     Args:
-        release: with training queries.
+        release: one with training queries.
         shift: a name of :data:`eval_kit.shifts.TRAINED_FOR`.
         held_out: the part.
         strict: as for :meth:`eval_kit.shifts.Shift.training`.
-        name: of what needs them, for messages.
+        name: of the option or run that needs them, for messages.
 
     Raises:
         UserError: the shift has no such part, or the release no training queries of it.
@@ -88,7 +88,7 @@ def judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
 
 
 class _Lists(Mapping[str, Sequence[str]]):
-    """Lists of strings by key, made of a column as they are read: 40 million Python strings would take 3 GB."""
+    """Lists of strings by key, made from a column when they are read: 40 million Python strings would take 3 GB."""
 
     def __init__(self, keys: Sequence[str], lists: pl.Series) -> None:
         self._rows = {key: row for row, key in enumerate(keys)}
@@ -119,12 +119,12 @@ def refuse_without_negatives(release: Release) -> None:
 
 
 def columns(width: int) -> list[str]:
-    """What trainers call the members of an :data:`Example` with so many negatives."""
+    """The names that trainers use for the members of an :data:`Example` with ``width`` negatives."""
     return ["query", "positive", *(f"negative_{number}" for number in range(width))]
 
 
 def lines(table: pl.DataFrame) -> bytes:
-    """One of the :func:`tables` for a digest: a line an example, the ids separated by tabs."""
+    """One of the :func:`tables` for a digest: one line per example, the ids separated by tabs."""
     return table.write_csv(include_header=False, separator="\t", quote_style="never").encode()
 
 
@@ -133,19 +133,19 @@ def tables(
 ) -> Iterator[pl.DataFrame]:
     """Every pair of a query and a relevant passage once, then again with other negatives.
 
-    A query's own negatives come in a random order, and again from the beginning when they are used up; one that has
-    fewer than ``width`` gets others, drawn from all passages that are not relevant to it.
+    A query's own negatives come in a random order, and again from the start when they are used up; a query with fewer
+    than ``width`` gets others too, drawn from all passages that are not relevant to it.
 
     Args:
         queries: at least one.
         passages: ``(passage id, text)`` of the collection; read only where a query has fewer negatives than ``width``.
         width: negatives of an example.
-        count: whole turns are made until there are so many examples, or the negatives are used up.
+        count: whole rounds are made until there are this many examples, or the negatives are used up.
         seed: of the draws.
         random: take the negatives from all passages instead of the query's own.
 
     Returns:
-        An example a row, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
+        One row per example, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
     """
     own: Mapping[str, Sequence[str]] = queries.negatives if width and not random else {}
     lengths = [len(own.get(query, ())) for query in queries.texts]
@@ -175,19 +175,19 @@ def tables(
 
 
 def generator(*parts: object) -> np.random.Generator:
-    """A generator of random numbers of its own for whatever is named."""
+    """A separate generator of random numbers for each choice of ``parts``."""
     digest = hashlib.sha256("\t".join(map(str, parts)).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 
 
 def _shuffled(own: Sequence[str], seed: int, query: str, count: int) -> list[str]:
-    """The first so many of a query's negatives in a random order."""
+    """The first ``count`` of a query's negatives in a random order."""
     order = generator(seed, query).permutation(len(own))[:count].tolist() if own else ()
     return [own[number] for number in order]
 
 
 def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, int]) -> pl.DataFrame:
-    """A part of the queries in which each has ``width`` negatives at least, those that it lacks drawn from ``ids``."""
+    """A part of the queries, each with at least ``width`` negatives; those that it lacks are drawn from ``ids``."""
 
     def negatives(query: str, relevant: Sequence[str], own: Sequence[str]) -> Sequence[str]:
         rng, drawn = generator(seed[0], query, seed[1]), list(own)

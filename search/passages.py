@@ -1,4 +1,4 @@
-"""The passages that a release's queries are asked of, whether it embeds them or names an ir_datasets collection."""
+"""The passages that a release's queries search, whether it embeds them or names an ir_datasets collection."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from search.retriever import Passages
 def passages(release: Release) -> Passages:
     """``(passage id, text)`` of the collection: the release's own, else those of its ir_datasets collection.
 
-    They know how many they are, where ir_datasets does.
+    They have a length where ir_datasets knows it.
 
     Raises:
-        UserError: while they are read: the ir_datasets collection cannot be obtained.
+        UserError: on reading them, where the ir_datasets collection cannot be obtained.
     """
     count = how_many(release)
     return _read(release) if count is None else Counted(partial(_read, release), count)
@@ -58,7 +58,7 @@ def how_many(release: Release) -> int | None:
 
 @dataclass(frozen=True)
 class Counted:
-    """Passages that know how many they are.
+    """Passages with a known length.
 
     Attributes:
         read: begins to read them.
@@ -92,7 +92,7 @@ def _read(release: Release) -> Iterator[tuple[str, str]]:
 
 
 def collection_key(release: Release) -> str:
-    """What caches call the collection: the digest of the embedded passages, else the ir_datasets id.
+    """The collection's name in caches: the digest of the embedded passages, else the ir_datasets id.
 
     The files behind an ir_datasets id are pinned by ir_datasets, by their checksums.
     """

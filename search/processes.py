@@ -1,4 +1,4 @@
-"""Calls shared out over processes, which end when the one that started them does, however that ends."""
+"""Calls shared among processes, which end when the process that started them does, however that ends."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def cores() -> int:
 
 @contextmanager
 def pool(processes: int, begin: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
-    """So many processes, each of which calls ``begin`` first; an error or a signal in the block ends them at once."""
+    """A pool of processes, each of which calls ``begin`` first; an error or a signal in the block ends them at once."""
     with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (begin, arguments)) as executor:
         try:
             yield executor
@@ -33,7 +33,7 @@ def pool(processes: int, begin: Callable[..., None] | None = None, *arguments: A
 
 
 def end_with_parent() -> None:
-    """End this process, whatever it is doing, when the one that started it has ended; Ctrl-C is for that one."""
+    """End this process, whatever it is doing, when the one that started it has ended; Ctrl-C is left to that one."""
     parent = parent_process()
     assert parent is not None
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -6,17 +6,17 @@ from typing import Any
 from search.shards import Arrays, Shards
 
 SHARE = 0.7
-"""Of the GPU's free memory that an index may take; the rest is for scores."""
+"""Share of the GPU's free memory that an index may take; the rest is for scores."""
 
 
 def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arrays], Any]) -> Iterator[tuple[int, Any]]:
-    """The row of the first of so many passages, and what ``to_device`` makes of their arrays.
+    """The passages in blocks: the row of the first, and what ``to_device`` makes of their arrays.
 
-    A GPU keeps the blocks where all fit into its memory, so that only the first search reads the disk.
+    If all blocks fit into a GPU's memory they stay there, so that only the first search reads the disk.
 
     Args:
         shards: of the index; they hold what is kept.
-        passages: of a block.
+        passages: in a block.
         device: of torch.
         to_device: makes tensors on the device, which take no more bytes than the arrays.
     """
@@ -36,7 +36,7 @@ def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arra
 
 
 def room(device: Any) -> float:
-    """Bytes that an index may take on a device; none on a CPU, where the files are memory maps."""
+    """Bytes that an index may take on a device; 0 on a CPU, where the files are memory maps."""
     import torch
 
     return SHARE * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0.0

@@ -1,4 +1,4 @@
-"""What every system can do once it has a model: index passages, and search them."""
+"""The interface of every system that has a model: index passages, and search them."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

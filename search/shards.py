@@ -1,13 +1,13 @@
-"""Passages encoded once per model: shard by shard, each on the disk before the next begins, then one file an array.
+"""Passages encoded once per model: shard by shard, each on the disk before the next begins, then one file per array.
 
 While passages are encoded a folder holds ``00000/``, ``00001/`` … A shard is a folder of ``ids.npy`` (the passage ids
 as UTF-8 bytes), the arrays that the model made of its passages (one ``.npy`` each) and ``shard.json`` with its key: the
 sha256 of what encoded them and of the ids and texts in their order. A shard whose key is the expected one is never
-encoded again, so a killed run goes on where it stopped, and any number of processes may write different shards of one
+encoded again, so a killed run resumes where it stopped, and any number of processes may write different shards of one
 folder.
 
 Once all are there they are joined: each array becomes one file, a shard is removed when its rows are on the disk, and
-``shards.json`` names the keys. An array has one row a passage, unless the shards hold ``lengths`` (rows of each
+``shards.json`` names the keys. An array has one row per passage, unless the shards hold ``lengths`` (rows of each
 passage): then passage ``i`` has the rows ``offsets[i]`` to ``offsets[i + 1]``, and ``offsets.npy`` stands for
 ``lengths``.
 """
@@ -40,13 +40,13 @@ from search.topk import rank_of
 
 LOG = logging.getLogger(__name__)
 MADE_OF_SHARDS = ("plaid", "lucene", "faiss.index")
-"""Indexes that stand beside the vectors that they were made of, and are searched in their stead."""
+"""Indexes that lie beside the vectors that they were made from, and are searched in their stead."""
 
 SHARD = 8_192
-"""Passages in a shard: what a killed encoding may lose, and what is in memory at once."""
+"""Passages in a shard: how many a killed encoding may lose, and how many are in memory at once."""
 MANIFEST = "shards.json"
 JOINING = "joining.json"
-"""What ``shards.json`` will say, while shards are being joined."""
+"""The future ``shards.json``, while shards are being joined."""
 
 type Arrays = Mapping[str, NDArray[Any]]
 type Content = str | NDArray[np.unsignedinteger[Any]]
@@ -64,15 +64,15 @@ def write(
     index_share: float = 0.0,
     executor: Executor | None = None,
 ) -> "Shards":
-    """Encode passages into ``folder``, as far as they are not there yet. A second process waits for the first.
+    """Encode into ``folder`` the passages that are not there yet. A second process waits for the first.
 
     Args:
-        passages: read once; nothing of them is kept but the shards in hand.
+        passages: read once; only the shards in hand are kept in memory.
         folder: created if need be; shards of other passages or another model are replaced.
         encode: called with at most ``SHARD`` texts at a time.
         identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
         doing: for the progress line.
-        index_share: bytes that an index of the arrays will need for each of theirs.
+        index_share: bytes that an index of the arrays will need for each byte of theirs.
         executor: of the processes that call ``encode``; None for this one.
 
     Raises:
@@ -137,7 +137,7 @@ def _written(
 def finish(folder: Path, count: int) -> "Shards":
     """Join the first ``count`` shards, which are all there are, and remove others.
 
-    A killed call is taken up by the next one; no shard is removed before its rows are on the disk.
+    The next call resumes a killed one; no shard is removed before its rows are on the disk.
 
     Raises:
         UserError: there are none, or one is missing.
@@ -196,11 +196,11 @@ class Shards:
         return sum(self.counts)
 
     def __iter__(self) -> Iterator[tuple[int, Arrays]]:
-        """The passages in blocks as small as those that they were encoded in."""
+        """The passages in blocks of the size that they were encoded in."""
         return self.blocks(SHARD)
 
     def blocks(self, passages: int) -> Iterator[tuple[int, Arrays]]:
-        """The row of the first of so many passages, and their arrays: read-only memory maps, and ``lengths``."""
+        """The passages in blocks: the row of the first, and their arrays: read-only memory maps, and ``lengths``."""
         for start in range(0, len(self), passages):
             end = min(start + passages, len(self))
             if "lengths" not in self.arrays:
@@ -228,12 +228,12 @@ class Shards:
         return self._maps[name]
 
     def remove(self, name: str) -> None:
-        """Remove one array, of which an index was made that does not need it any longer."""
+        """Remove an array that the index made from it no longer needs."""
         (self.folder / f"{name}.npy").unlink(missing_ok=True)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """(passages + 1,) where each passage's rows begin, and where the last end."""
+        """(passages + 1,): where each passage's rows begin, and where the last one's end."""
         return self.array("offsets")
 
     @cached_property
@@ -259,7 +259,7 @@ class Shards:
 
 @contextmanager
 def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
-    """Make an index of shards once, though two processes want it.
+    """Make an index of shards once, even if two processes want it.
 
     Args:
         folder: of the shards and the index.
@@ -287,17 +287,17 @@ def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
 
 
 def is_built(folder: Path, name: str, state: Any) -> bool:
-    """Whether the index of that name is complete, and is of these shards."""
+    """Whether the index of that name is complete, and was made of ``state``."""
     return bool(state_of(folder, name) == state)
 
 
 def state_of(folder: Path, name: str) -> Any:
-    """What the index of that name was made of; empty, where there is none, or one that is not complete."""
+    """What the index of that name was made of; empty if there is none, or an incomplete one."""
     return _read(folder / f"{name}.json")
 
 
 def _joined(folder: Path) -> Any:
-    """What is joined, or being joined; empty, where nothing is."""
+    """What is joined, or being joined; empty if nothing is."""
     return _read(folder / MANIFEST) or _read(folder / JOINING)
 
 
@@ -371,7 +371,7 @@ def _split(folder: Path) -> None:
 
 
 def _starts(manifest: Mapping[str, Any]) -> Iterator[dict[str, int]]:
-    """For each shard the row of each array where its own begin."""
+    """For each shard, the row of each array where its own rows begin."""
     starts = dict.fromkeys(manifest["shards"][0]["rows"], 0)
     for shard in manifest["shards"]:
         yield dict(starts)
@@ -380,7 +380,7 @@ def _starts(manifest: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def _rows_before(starts: Mapping[str, int]) -> int:
-    """Rows, before a shard, of the arrays that have as many rows a passage as ``lengths`` says."""
+    """Rows before a shard, of the arrays whose rows per passage are in ``lengths``."""
     return next(start for name, start in starts.items() if name not in ("ids", "lengths"))
 
 
@@ -393,7 +393,7 @@ def _write_folder(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
 
 
 def _check_space(folder: Path, passages: int, total: int, index_share: float) -> None:
-    """Refuse a disk that is too small, as the first shard of so many passages shows."""
+    """Refuse a disk that is too small, judging by the first shard, which has ``passages`` of ``total``."""
     first = sum(file.stat().st_size for file in (folder / f"{0:05d}").iterdir())
     need, free = first * (1 + index_share) * total / passages, first + shutil.disk_usage(folder).free
     expected = f"{total:,} passages take about {need / 1e9:,.1f} GB there"

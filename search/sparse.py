@@ -1,7 +1,7 @@
 """Search of sparse vectors by inner product, exact.
 
-The shards hold the terms of each passage as a CSR matrix (passages, terms): ``indices`` and ``values``, a row a weight,
-and ``lengths`` (weights of each passage). On a CPU scipy walks the postings of a query's terms, which are made of a
+The shards hold the terms of each passage as a CSR matrix (passages, terms): ``indices`` and ``values``, one row per
+weight, and ``lengths`` (weights of each passage). On a CPU scipy walks the postings of a query's terms, made for one
 block of passages at a time; on a GPU each block is one sparse product in torch, from its memory where all fit there.
 """
 
@@ -22,7 +22,7 @@ GROUP = 256
 
 
 def arrays_of(matrix: Any) -> Arrays:
-    """What a shard holds of its passages, from a scipy CSR matrix (passages, terms) of float32."""
+    """A shard's arrays from a scipy CSR matrix (passages, terms) of float32."""
     return {
         "indices": matrix.indices.astype(np.int32, copy=False),
         "values": matrix.data.astype(np.float32, copy=False),
@@ -36,7 +36,7 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     Args:
         queries: scipy CSR matrix (q, terms) of float32, without negative weights.
         shards: of such passages.
-        depth: passages a query.
+        depth: passages per query.
         device: for torch; None takes the GPU where there is one, else scipy.
     """
     import torch

@@ -98,7 +98,7 @@ class PassageTexts:
         return rows
 
     def __reduce__(self) -> tuple[type["PassageTexts"], tuple[Path]]:
-        """Another process opens the files again, instead of being sent what they hold."""
+        """Another process opens the files again, instead of receiving their content."""
         return PassageTexts, (self.folder,)
 
     @cached_property

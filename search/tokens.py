@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MANY = 100_000
-"""Passages from which on they are tokenised by a process for each core."""
+"""From this many passages on, they are tokenised by one process per core."""
 
 type Ids = NDArray[np.unsignedinteger[Any]]
 
 
 def write(texts: PassageTexts, tokenizer: Any, prompt: str = "") -> "PassageTokens":
-    """Tokenise passages, as far as that is not done. A second process waits for the first.
+    """Tokenise the passages that are not tokenised yet. A second process waits for the first.
 
     Args:
         texts: the passages; their tokens are kept in a folder within theirs.
-        tokenizer: of transformers, a fast one.
-        prompt: what stands before each text.
+        tokenizer: a fast one of transformers.
+        prompt: put before each text.
 
     Raises:
         UserError: a slow tokenizer, a full disk, a folder with the tokens of other passages or by another tokenizer.
@@ -95,7 +95,7 @@ class PassageTokens:
         return [tokens[first:last] for first, last in ends]
 
     def __reduce__(self) -> tuple[type["PassageTokens"], tuple[PassageTexts, Path]]:
-        """Another process opens the files again, instead of being sent what they hold."""
+        """Another process opens the files again, instead of receiving their content."""
         return PassageTokens, (self.texts, self.folder)
 
     @cached_property
@@ -104,7 +104,7 @@ class PassageTokens:
 
 
 def backend(tokenizer: Any) -> "Tokenizer":
-    """The tokenizer itself, which neither cuts nor fills up, whatever the last call of transformers' has set.
+    """The tokenizer itself, which neither truncates nor pads, whatever the last call of transformers' has set.
 
     Raises:
         UserError: it is not a fast one.
@@ -113,7 +113,7 @@ def backend(tokenizer: Any) -> "Tokenizer":
 
 
 def _described(tokenizer: Any) -> str:
-    """The JSON of a fast tokenizer without what its last call has set: where to cut, and how to fill up."""
+    """The JSON of a fast tokenizer without the truncation and padding that its last call has set."""
     if not getattr(tokenizer, "is_fast", False):
         raise UserError(f"{type(tokenizer).__name__}: is no fast tokenizer; passages are tokenised by fast ones only")
     described: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())

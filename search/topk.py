@@ -1,7 +1,7 @@
 """The best passages of each query over blocks of scores, exact also where scores are equal.
 
 Everywhere the order is trec_eval's: score descending, then passage id descending as a string. Where more passages than
-asked for share the last score, those with the greatest ids stay, whatever the order in which the blocks come.
+wanted share the last score, those with the greatest ids stay, in whatever order the blocks come.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class TopK:
     """The best ``depth`` of all that was added, for queries in groups.
 
     Attributes:
-        depth: passages a query.
+        depth: passages per query.
         rank: for each row the position of its passage id among all ids in ascending order; a tensor on the device that
             the scores are on.
         above: only passages with greater scores count.
@@ -67,7 +67,7 @@ class TopK:
 def best(scores: "Tensor", rows: "Tensor", rank: "Tensor", depth: int, above: float = -np.inf) -> Best:
     """The ``depth`` best columns of each line of ``scores`` (q, m), in any order; all, where there are fewer.
 
-    Which of the passages with scores up to ``above`` are among them is left open.
+    It is left open which passages with scores up to ``above`` are among them.
     """
     columns = scores.shape[1]
     if columns <= depth:

@@ -1,7 +1,7 @@
-"""Systems side by side on the same test sets: differences with paired tests and intervals, never without.
+"""Systems side by side on the same test sets: every difference has a paired test and an interval.
 
-Everything is against one *baseline*, the first system unless another is named. All significance is over queries, so
-what is compared are per-query values; means alone cannot be compared here.
+Every system is compared with one *baseline*, the first unless another is named. Significance is over queries, so
+per-query values are compared; means alone are not enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,9 +44,9 @@ class Comparison:
     Attributes:
         rows: one for each system, test set, figure and measure, as :data:`ROWS`. ``figure`` is empty for plain runs,
             and ``In`` or ``Out`` (for ReSTrain with its size) for grids. ``difference`` is the system's mean minus
-            the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), the paired t-test's ``p``,
-            ``p_equivalent`` of equivalence, both with ``_holm``, corrected over all systems and test sets of a
-            measure, and Cohen's ``d``; all null in the baseline's rows. ``trained_on`` is whether the system was
+            the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), ``p`` of the paired
+            t-test, ``p_equivalent`` of equivalence, both also with ``_holm``, corrected over all systems and test sets
+            of a measure, and Cohen's ``d``; all null in the baseline's rows. ``trained_on`` is whether the system was
             trained on queries of the test set.
         values: ``system``, ``test_set``, ``figure``, ``measure``, ``query_id``, ``value``, ``missing``, ``trained_on``.
         systems: in the order of the columns, the baseline first.
@@ -89,13 +89,13 @@ def compare(
 
     Args:
         sources: from :func:`eval_kit.exchange.sources.load`, each with one or more systems.
-        baseline: a system's name; the first one without it.
-        resamples: of the bootstrap over queries; all systems see the same resamples.
-        seed: of the bootstrap.
+        baseline: a system's name; by default the first system's.
+        resamples: of the bootstrap over queries; all systems share the same resamples.
+        seed: for the bootstrap.
 
     Raises:
-        UserError: fewer than two systems, or two of one name; sources that were not scored alike (another release
-            version or digest, tie rule, kit version, measures or queries); nothing that two systems share.
+        UserError: fewer than two systems, or two of one name; sources that were not scored alike (release version
+            or digest, tie rule, kit version, measures or queries differ); nothing that two systems share.
     """
     provenance = _shared_provenance(sources)
     values = pl.concat(source.values for source in sources)

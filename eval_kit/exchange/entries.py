@@ -1,4 +1,4 @@
-"""The figures of many submissions, scored, as rows of the leaderboard."""
+"""Many submissions, scored, as entries of the leaderboard."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -33,13 +33,13 @@ def entries(
 
     Args:
         folder: holds submissions, each a folder with ``submission.json`` or ``ir-metadata.yml``.
-        release: that all of them must have been made for.
+        release: the one that all of them must have been made for.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
 
     Warns:
-        UserWarning: a folder that is no submission; a submission with a fault, which is left out (``eval_kit validate``
-            lists all its faults).
+        UserWarning: a folder that is not a submission; a submission with a fault, which is left out (``eval_kit
+            validate`` lists all its faults).
 
     Raises:
         UserError: no submission there, or none without a fault.
@@ -132,7 +132,7 @@ def _entries(
 
 
 def _outs(values: pl.DataFrame, shift: str, release: Release) -> dict[tuple[str, str], pl.DataFrame]:
-    """Out of each query, the seeds' mean, by measure and part; ReSTTest's parts are taken together, as ''."""
+    """Each query's Out, averaged over seeds, by measure and part; ReSTTest's parts are pooled, as ''."""
     pairs = paired(values, shift, release).with_columns(part="part" if SHIFTS[shift].group else pl.lit(""))
     keys = ["part", "measure", "query_id"]
     outs = pairs.group_by(keys, maintain_order=True).agg(value=pl.col("out").mean())

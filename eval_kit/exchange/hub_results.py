@@ -41,13 +41,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """What is published of a system.
+    """What is published about a system.
 
     Attributes:
         system: its name, or its run's.
         version: of the release that was scored on.
         digest: of its content.
-        values: one a task.
+        values: one per task.
     """
 
     system: str
@@ -58,7 +58,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Publication:
-    """The file as it is or would be, and the commit that holds it (None: it is not written)."""
+    """The file as it is or would be, and the commit that holds it (None if it was not written)."""
 
     text: str
     commit: str | None
@@ -89,10 +89,10 @@ def read(path: Path, system: str | None = None) -> Results:
 
     Args:
         path: the file.
-        system: of the protocol's systems, or of the scored runs; the only one, if not given.
+        system: one of the protocol's systems or of the scored runs; needed only if there are several.
 
     Raises:
-        UserError: not such a file, or which systems there are.
+        UserError: the file is neither, or has no such system or several (the message names them).
     """
     document = strict_json.read(path)
     try:
@@ -112,7 +112,7 @@ def read(path: Path, system: str | None = None) -> Results:
 
 
 def _of_protocols(document: Any) -> Iterator[tuple[str, Result]]:
-    """For each system and shift the plain means over its parts, by the shift's main measure."""
+    """For each system and shift, the plain means over its parts, by the shift's main measure."""
     for shift, rows in document["protocols"].items():
         frame = pl.DataFrame(rows, infer_schema_length=None)
         measure = main_measure(frame)
@@ -127,7 +127,7 @@ def _of_protocols(document: Any) -> Iterator[tuple[str, Result]]:
 
 
 def _of_scores(document: Any) -> Iterator[tuple[str, Result]]:
-    """For each run and test set of a shift the first measure."""
+    """For each run and test set of a shift, the first measure."""
     seen = set()
     for figure in document["measures"]:
         run, test_set = figure["run"], figure["test_set"]
@@ -144,17 +144,17 @@ def _is_task(test_set: str) -> bool:
 def publish(
     results: Results, repo_id: str, dataset: str, source: str | None = None, dry_run: bool = False
 ) -> Publication:
-    """Put results into a model repository, in the place of earlier values of the same tasks.
+    """Put results into a model repository, replacing earlier values of the same tasks.
 
     Args:
         results: from :func:`read`.
-        repo_id: the model repository, ``namespace/name``; it exists.
-        dataset: the release's, on the Hub.
+        repo_id: an existing model repository, ``namespace/name``.
+        dataset: the release's dataset on the Hub.
         source: a page about the results.
         dry_run: change nothing.
 
     Raises:
-        UserError: why not; the dataset's version has other content than the release that was scored on.
+        UserError: the Hub refuses; the dataset's version has other content than the release that was scored on.
     """
     with hub.patience(TIMEOUT_SECONDS):
         return _publish(results, repo_id, dataset, source, dry_run)
@@ -191,7 +191,7 @@ def _commit_of(api: "HfApi", dataset: str, results: Results) -> str:
 
 
 def _file(api: "HfApi", repo_id: str, commit: str) -> str:
-    """The file as it is; empty where there is none."""
+    """The text of the file; empty if there is none."""
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
     try:
@@ -201,7 +201,7 @@ def _file(api: "HfApi", repo_id: str, commit: str) -> str:
 
 
 def _text(results: Results, before: str, dataset: str, revision: str, source: str | None) -> str:
-    """The new values, and those of other tasks that stand in the file, by dataset and task."""
+    """The new values, and those of other tasks already in the file, by dataset and task."""
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 

@@ -28,19 +28,19 @@ GAPS = (
     "their names), nor the licence, and knows no late interaction or cross-encoders (taken as other)"
 )
 PLACEHOLDER = "ENTER_VALUE_HERE"
-"""What LongEval's template holds where something is to be filled in."""
+"""Marks a field of LongEval's template that is still to be filled in."""
 
 _ARCHITECTURES = {"lexical": "lexical", "sparse_neural_model": "sparse", "dense_neural_model": "dense"}
 _NO_RUNS = (".yml", ".yaml", ".json", ".md")
 
 
 def read(folder: Path, release: Release, most: int) -> tuple[dict[str, Any], list[str]]:
-    """The submission that a folder's ir-metadata.yml describes, and which of the fields it needs are not there.
+    """The submission that a folder's ir-metadata.yml describes, and the required fields that it lacks.
 
     Args:
         folder: the submission.
-        release: that the runs are taken to be made for.
-        most: bytes of the document.
+        release: the one that the runs are assumed to be made for.
+        most: bytes that the document may have.
 
     Raises:
         UserError: it cannot be read, or is not YAML.

@@ -1,4 +1,4 @@
-"""Folders from strangers: nothing in them may lead outside, or grow beyond its bounds."""
+"""Folders from strangers: nothing in them may lead outside or exceed its size limit."""
 
 import os
 from pathlib import Path, PurePosixPath
@@ -11,7 +11,7 @@ MOST_BYTES = 64 << 30
 
 
 def folder_faults(folder: Path) -> list[str]:
-    """What makes a folder unsafe: links that lead out of it, what is neither file nor folder, its size."""
+    """What makes a folder unsafe: links that lead out of it, entries that are neither file nor folder, its size."""
     faults = []
     entries = total = 0
     for parent, folders, files in os.walk(folder):

@@ -1,4 +1,4 @@
-"""What can be compared: run files, submissions, and scores that ``eval_kit score`` wrote, all as per-query values.
+"""Sources of a comparison: run files, submissions, and scores that ``eval_kit score`` wrote, all as per-query values.
 
 Runs and submissions are scored here. A scores document holds means only; the values of its queries are taken from the
 table that ``--per-query`` wrote beside it (``x.tsv`` for ``x.json``), which must give exactly those means.
@@ -39,7 +39,7 @@ _PER_QUERY = {
     "value": pl.Float64(),
 }
 TRACKS = {"2019": "dl19", "2020": "dl20"}
-"""The test sets of years that runs of TREC DL are named for."""
+"""The test sets of the TREC DL years that runs may be named after."""
 _KEYS = ("test_set", "figure", "measure", "query_id")
 
 
@@ -71,9 +71,9 @@ def load(
 ) -> list[Source]:
     """Read everything that is to be compared, in order.
 
-    A folder is a submission, a ``.json`` file a scores document, anything else a run. Runs whose names differ in the
-    test set or track at their end alone, as ``ance.dl19`` and ``ance.dl20`` or ``ance.2019`` and ``ance.2020``, are one
-    system, unless they cover one test set.
+    A folder is a submission, a ``.json`` file a scores document, anything else a run. Runs whose names differ only
+    in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or ``ance.2019`` and ``ance.2020``, are one
+    system, unless they cover the same test set.
 
     Args:
         paths: two or more, or one document of several runs.
@@ -107,7 +107,7 @@ def load(
 
 
 def of_scores(name: str, scores: Scores) -> Source:
-    """Each run of some scores as a system of its own."""
+    """Each scored run as a separate system."""
     plain = scores.per_query_in_full().rename({"run": "system"}).with_columns(figure=pl.lit(""))
     systems = list(dict.fromkeys(figure.run for figure in scores.figures))
     return Source(name, systems, plain.select(list(_VALUES)), scores.provenance)
@@ -187,7 +187,7 @@ def of_document(path: Path) -> Source:
 
 
 def _by_measures(source: Source, measures: Collection[str]) -> Source:
-    """The source with these measures alone; as it is where none are named."""
+    """The source with these measures alone; unchanged if none are named."""
     scored = set(source.values["measure"])
     for name in measures:
         if name not in scored:

@@ -1,7 +1,7 @@
-"""Submissions: a folder of runs, with a ``submission.json`` or ``ir-metadata.yml`` that says what stands behind them.
+"""Submissions: a folder of runs, with a ``submission.json`` or ``ir-metadata.yml`` that describes them.
 
-:func:`validate` lists all that is wrong at once. What is in a submission comes from strangers: see
-:mod:`eval_kit.exchange.safety` for what keeps it inside its folder.
+:func:`validate` lists all faults at once. Submissions come from strangers: :mod:`eval_kit.exchange.safety` keeps them
+inside their folders.
 """
 
 import warnings
@@ -37,7 +37,7 @@ class Submission:
     """A submission whose document has no fault.
 
     Attributes:
-        folder: where it lies.
+        folder: the one that holds it.
         document: its content (submission.schema.json).
         runs: each run's file and, where it belongs to a grid, its cell.
     """
@@ -58,11 +58,11 @@ class Submission:
 
 
 def validate(folder: Path, release: Release, allow_missing: bool = False) -> list[str]:
-    """All that is wrong with a submission, one sentence each; an empty list if nothing is.
+    """All faults of a submission, one sentence each; an empty list if there are none.
 
-    All is found in one go: links that leave the folder, the document by its schema, the release it was made for,
-    files that are missing or not listed, faults of each run, cells that are missing from a grid, and runs that do
-    not cover the shift that they are listed for.
+    One call finds them all: links that leave the folder, faults by the document's schema, a wrong release, files that
+    are missing or not listed, faults of each run, cells that are missing from a grid, and runs that do not cover the
+    shift that they are listed for.
 
     Args:
         folder: the submission.
@@ -96,13 +96,13 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
 
 
 def document_of(folder: Path) -> str:
-    """The document that makes a folder a submission: its own, beside which ``ir-metadata.yml`` may lie, or that one."""
+    """The document that describes a submission: ``submission.json``, or ``ir-metadata.yml`` where that is alone."""
     described = is_file(folder / ir_metadata.DOCUMENT) and not is_file(folder / DOCUMENT)
     return ir_metadata.DOCUMENT if described else DOCUMENT
 
 
 def open_submission(folder: Path, release: Release) -> Submission:
-    """A submission to work with. The runs themselves are not read; whoever scores them finds their faults.
+    """Open a submission. The runs themselves are not read; scoring finds their faults.
 
     Warns:
         UserWarning: what an ``ir-metadata.yml`` does not say.
@@ -164,7 +164,7 @@ def _reason(fault: Any) -> str:
 
 
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Number, file and entry of each run that says its file; what the schema finds wrong is not looked at again."""
+    """Number, file and entry of each run that names its file; entries that the schema refuses are passed over."""
     runs = document.get("runs")
     for number, entry in enumerate(runs if isinstance(runs, list) else []):
         if isinstance(entry, dict) and isinstance(entry.get("file"), str) and not leaves(entry["file"]):
@@ -208,7 +208,7 @@ def _cell(entry: Mapping[str, Any], document: Mapping[str, Any]) -> Cell | None:
 
 
 def _same(cell: Cell, listed: Cell | None) -> bool:
-    """Whether two cells are one: a submission has one system, however its files are named."""
+    """Whether two cells are the same; a submission has one system, however its files are named."""
     return listed is not None and (cell.shift, cell.held_out, cell.seed) == (listed.shift, listed.held_out, listed.seed)
 
 
@@ -258,14 +258,14 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
 
 
 def second_run(first: str, second: str, test_set: str) -> str:
-    """What to say of two runs that belong to no grid and cover one test set."""
+    """The fault of two runs that belong to no grid and cover the same test set."""
     return f"{printable(first)} and {printable(second)} are both runs of {test_set}; a system has one, or a grid"
 
 
 def _run_faults(
     folder: Path, run: Path, cell: Cell | None, release: Release, allow_missing: bool, plain: dict[str, str]
 ) -> list[str]:
-    """A run's own faults, and those of the test sets it covers; ``plain`` has those of runs of no grid before it."""
+    """A run's own faults, and those of the test sets it covers; ``plain`` collects those of runs without a grid."""
     name = printable(str(run.relative_to(folder)))
     try:
         queries = rank_judged(run, _NOTHING).queries["query_id"]

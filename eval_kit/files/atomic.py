@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8 to ``path``, so that a reader sees the old content or the new, never a part.
 
-    A lone surrogate, which a file name that is not UTF-8 has, is written as JSON escapes it.
+    A lone surrogate, as in a file name that is not UTF-8, is written as JSON escapes it.
 
     Raises:
         UserError: the folder does not exist, cannot be written, or the disk is full.
@@ -54,7 +54,7 @@ def write_parquet(path: Path, frame: "pl.DataFrame") -> None:
     """Write a table to ``path``, whole or not at all.
 
     Raises:
-        OSError: the disk is full, of which polars makes an error of computation.
+        OSError: the disk is full, for which polars itself would raise an error of computation.
     """
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
@@ -64,11 +64,11 @@ def write_parquet(path: Path, frame: "pl.DataFrame") -> None:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """The name of a temporary file beside ``path``, which replaces it once the block has written it and ended.
+    """The name of a temporary file beside ``path``, for the block to write; it replaces ``path`` when the block ends.
 
-    A block that fails leaves ``path`` as it was, and nothing beside it; what a kill leaves there the next call removes.
-    Of two processes that write one file the last to end wins. Where ``path`` is a link, the file that it leads to is
-    replaced; a device or a pipe stays, and is written to.
+    A block that fails leaves ``path`` as it was, and nothing beside it; the next call removes what a kill has left
+    there. If two processes write one file, the last to end wins. Where ``path`` is a link, the file that it leads to is
+    replaced; a device or a pipe is not replaced, but written to.
     """
     kind = _kind(path)
     if stat.S_ISDIR(kind):
@@ -103,11 +103,11 @@ def clear_abandoned(folder: Path, name: str = "*") -> None:
 
 @contextmanager
 def folder(path: Path) -> Iterator[Path]:
-    """An empty folder beside ``path``, which replaces it once the block has filled it and ended.
+    """An empty folder beside ``path``, for the block to fill; it replaces ``path`` when the block ends.
 
-    A block that fails leaves ``path`` as it was. So does a kill, but between the two renames, where the old folder
+    A block that fails leaves ``path`` as it was. So does a kill, except between the two renames, when the old folder
     is left under another name: the next call for ``path``, or :func:`restore`, brings it back. Where two processes
-    may write one folder, both hold its :func:`lock`.
+    may write one folder, both must hold its :func:`lock`.
     """
     staging, aside = _staging(path), _aside(path)
     _bring_back(path)
@@ -132,7 +132,7 @@ def restore(path: Path) -> None:
 
 
 def lock(path: Path) -> "BaseFileLock":
-    """The lock of all who replace ``path``; a file beside it, which stays."""
+    """The lock to hold while replacing ``path``: a file beside it, which is never removed."""
     from filelock import FileLock
 
     path.parent.mkdir(parents=True, exist_ok=True)

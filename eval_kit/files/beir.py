@@ -27,7 +27,7 @@ def judged_queries(folder: Path, split: str = "test") -> pl.DataFrame:
     """``query_id`` and ``text`` of the queries that a split judges, in the order of ``queries.jsonl``.
 
     Raises:
-        UserError: a file that is not there or is not as BEIR's, with the lines.
+        UserError: a file that is missing or not in BEIR's format, with the lines.
     """
     queries = read_queries(folder / "queries.jsonl")
     qrels = read_qrels(folder / "qrels" / f"{split}.tsv", set(queries["query_id"]))
@@ -46,9 +46,8 @@ def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
     Passages without any text are kept, as some of BEIR's own datasets have them. Only the ids stay in memory.
 
     Raises:
-        UserError: a file that cannot be read or is empty; after the last line, what is wrong with lines of it: no
-            JSON object, no ``_id``, one with a blank, an id that is there twice. Nothing is yielded from the first of
-            them on.
+        UserError: a file that cannot be read or is empty; after the last line, the faults of its lines: no JSON
+            object, no ``_id``, one with a blank, or one that appears twice. Nothing is yielded from the first fault on.
     """
     faults = Faults(path)
     ids: set[str] = set()
@@ -131,7 +130,7 @@ def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
 
 
 def _object(line: str) -> tuple[dict[str, Any], str]:
-    """The JSON object of a line; an empty one for anything else, and where JSON is refused, why."""
+    """The JSON object of a line; an empty one for anything else, with the reason where it is refused as JSON."""
     try:
         entry = decode(line)
     except json.JSONDecodeError:

@@ -54,9 +54,9 @@ def release_digest(manifest: Mapping[str, Any]) -> str:
     """The identity of a release: sha256 over all that a figure, and what is printed beside it, depends on.
 
     That is, as canonical JSON: name, kind, version and collection; of each table its place, row count, columns and
-    content digest; the test sets with their measures; the variations; and what is missing. The columns count because
-    the files hold a label's number, so its names in the manifest are content. File digests do not: they differ between
-    library versions where the content does not.
+    content digest; the test sets with their measures; the variations; and what is missing. Columns count because the
+    files hold labels as numbers, which makes their names in the manifest content. File digests do not: they differ
+    between library versions where the content does not.
     """
     content = {
         **{field: manifest[field] for field in ("name", "schema_version", "kind", "version", "collection")},

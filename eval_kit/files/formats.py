@@ -37,7 +37,7 @@ def read_trec_qrels(path: Path) -> pl.DataFrame:
     """Read TREC judgements: query, an unused field, passage and grade, separated by blanks or tabs.
 
     Returns:
-        ``query-id``, ``corpus-id``, ``score``, one row a line (a pair may appear twice).
+        ``query-id``, ``corpus-id``, ``score``, one row per line (a pair may appear twice).
 
     Raises:
         UserError: a line without four fields, or a grade that is not a whole number.
@@ -69,7 +69,7 @@ def read_json_qrels(path: Path) -> pl.DataFrame:
 
 
 def by_id(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Sort rows by the given columns, ids as the numbers they are (other ids after them, as text)."""
+    """Sort rows by the given columns: ids that are numbers as numbers, others after them as text."""
     keys = [key for column in columns for key in _sort_keys(frame, column)]
     return frame.sort(keys, nulls_last=True, maintain_order=True)
 

@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: how long it is waited for, the one way of committing, and what went wrong, in plain words."""
+"""The Hugging Face Hub: limits on waiting, the one way to commit, and its errors in plain words."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 SILENCES = 3
-"""A Hub that answers no question for so many times the wait for one answer is asked no more."""
+"""Requests end once the Hub has answered none of them for this many times the wait for one answer."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 MARKS_OF_A_FULL_DISK = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
 XET_STATUS = re.compile(r"HTTP status \w+ error \((\d{3})")
@@ -37,10 +37,10 @@ REFUSALS = {
 
 @contextmanager
 def patience(seconds: float | None = None) -> Iterator[None]:
-    """Within the block, let the Hub's client wait so long for an answer, and not for minutes; its retries are silent.
+    """Within the block, limit how long the Hub's client waits for an answer, and keep its retries silent.
 
     Args:
-        seconds: without an answer after which a request is given up; ``HF_HUB_DOWNLOAD_TIMEOUT`` if None.
+        seconds: to wait for an answer before a request is given up; ``HF_HUB_DOWNLOAD_TIMEOUT`` if None.
     """
     from huggingface_hub import constants, get_session
     from huggingface_hub.utils import logging
@@ -52,7 +52,7 @@ def patience(seconds: float | None = None) -> Iterator[None]:
         nonlocal silent_since
         given = request.extensions["timeout"]
         request.extensions["timeout"] = {kind: min(value or most, most) for kind, value in given.items()}
-        if request.method in ("GET", "HEAD"):  # what is sent may take its time
+        if request.method in ("GET", "HEAD"):  # uploads may take their time
             now = time.monotonic()
             silent_since = silent_since or now
             if now - silent_since > SILENCES * most:
@@ -61,7 +61,7 @@ def patience(seconds: float | None = None) -> Iterator[None]:
     def hear(response: "httpx2.Response") -> None:
         nonlocal silent_since
         silent_since = None
-        for name in ("Retry-After", "RateLimit"):  # which may ask for any time
+        for name in ("Retry-After", "RateLimit"):  # which may demand any wait
             response.headers.pop(name, None)
 
     session, verbosity = get_session(), logging.get_verbosity()
@@ -76,10 +76,10 @@ def patience(seconds: float | None = None) -> Iterator[None]:
 
 
 def check_may_write(repo_id: str) -> None:
-    """Check what can be checked without the Hub: that there is a token, and that the name is one.
+    """Check what can be checked without the Hub: that there is a token, and that the name has the form of one.
 
     Raises:
-        UserError: there is none, or it is not.
+        UserError: there is no token, or the name has another form.
     """
     from huggingface_hub import get_token
 
@@ -108,7 +108,7 @@ def commit(
 
 @contextmanager
 def explained(repo_id: str, state: str) -> Iterator[None]:
-    """Turn what the Hub, the network or the disk did into one sentence, with the state that things are left in."""
+    """Turn an error of the Hub, the network or the disk into one sentence, with the state that it leaves behind."""
     try:
         yield
     except UserError:

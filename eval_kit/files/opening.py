@@ -1,4 +1,4 @@
-"""The one way to files from outside: regular files only, which end and can be read twice."""
+"""The one way to open files from outside: regular files only, which end and can be read twice."""
 
 import stat
 from io import BufferedReader
@@ -17,7 +17,7 @@ def open_file(path: Path, hint: str = "") -> BufferedReader:
 
     Args:
         path: the file.
-        hint: is added to the sentence about a file that cannot be read.
+        hint: added to the sentence about a file that cannot be read.
 
     Raises:
         UserError: nothing there, a loop of links, a folder, a pipe, a device, or a file that may not be read.
@@ -34,7 +34,7 @@ def open_file(path: Path, hint: str = "") -> BufferedReader:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file; no name is too odd to ask, as it is for ``Path.is_file``."""
+    """Whether there is a regular file; unlike ``Path.is_file``, raises no error on any name."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):

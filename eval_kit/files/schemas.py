@@ -66,7 +66,7 @@ def _validator(name: str) -> Any:
             yield ValidationError(f"{text!r} does not match {expression!r}")
 
     def integer(checker: Any, value: Any) -> bool:
-        """Numbers that Python counts with; 1.0 is none."""
+        """Python's integers alone; 1.0 is not one."""
         return isinstance(value, int) and not isinstance(value, bool)
 
     path = _folder() / f"{name}.schema.json"

@@ -1,4 +1,4 @@
-"""JSON from outside: bounded in size and depth, no key twice, and no number or text that the next step cannot hold."""
+"""JSON from outside: bounded in size and depth, no repeated keys, no number or text that the next step cannot hold."""
 
 import json
 import math
@@ -22,10 +22,10 @@ def read(path: Path, most: int = LARGEST_DOCUMENT) -> Any:
 
 
 def parse(text: str, where: str) -> Any:
-    """The value of a JSON text; ``where`` it comes from, for messages.
+    """The value of a JSON text; ``where`` says in messages where it comes from.
 
     Raises:
-        UserError: ``where`` (with the line, if there is one) and why it is not JSON as it is read here.
+        UserError: ``where`` (with the line, if there is one) and why the text is not JSON, or not accepted here.
     """
     try:
         return decode(text)
@@ -39,7 +39,7 @@ def decode(text: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: in one clause, why it is not JSON, or not as it is read here.
+        ValueError: in one clause, why it is not JSON, or not accepted here.
     """
     try:
         value = _DECODER.decode(text)

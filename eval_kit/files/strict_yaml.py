@@ -1,4 +1,4 @@
-"""YAML from outside: bounded in size and depth, without aliases, every scalar as the text that it is written as."""
+"""YAML from outside: bounded in size and depth, without aliases, every scalar as its text."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ def read(path: Path, most: int) -> Any:
     Lines ``ir_metadata.start`` and ``ir_metadata.end`` (ir-metadata.org) are left out.
 
     Raises:
-        UserError: the file cannot be read, or (with the line) is not YAML as it is read here.
+        UserError: the file cannot be read, or (with the line) is not YAML, or not accepted here.
     """
     import yaml
 
@@ -29,7 +29,7 @@ def read(path: Path, most: int) -> Any:
 
 
 def check(text: str, path: Path) -> None:
-    """Refuse what makes a small document a large value.
+    """Refuse what can turn a small document into a large value.
 
     Raises:
         UserError: an alias, or too deep a nesting, with the line.

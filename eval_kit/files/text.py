@@ -37,7 +37,7 @@ def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
 
     Args:
         path: the file.
-        hint: is added to the sentence about a file that cannot be read.
+        hint: added to the sentence about a file that cannot be read.
 
     Raises:
         UserError: the file cannot be read, or (with the line) a line is not UTF-8 or longer than any passage is.
@@ -55,6 +55,6 @@ def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that ASCII digits with or without a minus sign write, as grades are; None for anything else."""
+    """The whole number in ASCII digits, with or without a minus sign, as grades are written; None for anything else."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS else None

@@ -1,1 +1,1 @@
-"""What a measure is, and the scores of runs."""
+"""The definitions of measures, and the scores of runs."""

@@ -1,7 +1,7 @@
 """Runs on BEIR datasets (Thakur et al., NeurIPS Datasets and Benchmarks 2021): any folder in BEIR's format.
 
 nDCG@10 (§4), R@100 (Table 9), R_cap@100 (Appendix G) and hole@10 (§6, Table 4) over the queries that a split judges,
-the mean of CQADupStack's twelve folders, the paper's own figures beside, and the average against BM25 over datasets.
+the mean of CQADupStack's twelve folders, the paper's figures beside them, and the average against BM25 over datasets.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class Dataset:
     Attributes:
         folder: where it lies; its name is the dataset's.
         queries: ``query_id`` and ``text``.
-        qrels: ``query_id``, ``passage_id``, ``relevance``; a pair stands there once.
+        qrels: ``query_id``, ``passage_id``, ``relevance``; each pair once.
     """
 
     folder: Path
@@ -70,7 +70,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DatasetScores:
-    """A run's scores on one dataset, and for how many queries the run's own query id was left out."""
+    """A run's scores on one dataset, and for how many queries a passage with the query's own id was left out."""
 
     dataset: str
     scores: Scores
@@ -153,7 +153,7 @@ class Report:
         return rows
 
     def print(self, console: Console) -> None:
-        """One row a dataset, in the order given, and the average against BM25 below."""
+        """One row per dataset, in the order given, and the average against BM25 below."""
         columns = [Column(name, wrap="anywhere") for name in ("dataset", "run")]
         columns += [Column(name, "number") for name in ("queries", *MEASURES, HOLE)]
         lines = []
@@ -176,7 +176,7 @@ class Report:
             console.print(Text(note))
 
     def notes(self) -> list[str]:
-        """Queries that a run lacks, and those whose own id was left out, counted."""
+        """How many queries a run lacks, and for how many their own id was left out."""
         notes = []
         for entry in (*self.system, *self.bm25):
             first = entry.scores.figures[0]
@@ -213,7 +213,7 @@ def _shown(values: Mapping[str, float], measure: str) -> str:
 
 
 def _suite_dataset(name: str) -> str:
-    """The dataset of BEIR that a folder belongs to: one of CQADupStack's is part of it."""
+    """The dataset of BEIR that a folder belongs to: CQADupStack for each of its folders."""
     return CQADUPSTACK if name.startswith(f"{CQADUPSTACK}.") else name
 
 
@@ -235,7 +235,7 @@ def open(folder: Path) -> Dataset:
     """Read a dataset: ``queries.jsonl`` and its test judgements; its corpus is not looked at.
 
     Raises:
-        UserError: a file that is not there; ``file:line`` of the first lines that are not as BEIR's, or that judge a
+        UserError: a missing file; ``file:line`` of the first lines that are not in BEIR's format, or that judge a
             query without a text, and how many more there are.
     """
     queries = read_queries(folder / "queries.jsonl")
@@ -247,8 +247,8 @@ def score(run: Path, dataset: Dataset) -> DatasetScores:
     """Score a run on a dataset.
 
     As in BEIR's own evaluator, a passage with the query's own id (ArguAna's queries are passages of its corpus) is
-    left out of the ranking; unlike there, it stays where it is judged. A query that the run lacks, as one that BM25
-    finds nothing for, has the value 0 and is counted.
+    left out of the ranking; unlike there, it stays where it is judged. A query that the run lacks, such as one for
+    which BM25 finds nothing, has the value 0 and is counted.
 
     Raises:
         UserError: a run that cannot be read, with a query the dataset does not have, or with none that it judges.
@@ -303,7 +303,7 @@ def report(
     bm25: Sequence[Path] = (),
     on_run: Callable[[Path], object] = lambda run: None,
 ) -> Report:
-    """Score a system's runs, one a dataset, and BM25's.
+    """Score a system's runs, one per dataset, and BM25's.
 
     CQADupStack's twelve folders (``cqadupstack/android`` …) count as one dataset: their mean.
 
@@ -314,8 +314,7 @@ def report(
         on_run: called with each run before it is read.
 
     Raises:
-        UserError: as many runs as datasets were not given; a dataset given twice; what :func:`open` and
-            :func:`score` refuse.
+        UserError: not as many runs as datasets; a dataset given twice; what :func:`open` and :func:`score` refuse.
     """
     for name, given in (("--dataset", datasets), ("--bm25", bm25)):
         if len(given) != len(runs) and (given or name == "--dataset"):
@@ -332,7 +331,7 @@ def dataset_name(folder: Path) -> str:
 
 
 def split_of(folder: Path) -> str:
-    """The split that Table 2 is of: ``test``, and ``dev`` for MS MARCO."""
+    """The split that Table 2 reports: ``test``, and ``dev`` for MS MARCO."""
     known = beir_suite.datasets().get(folder.resolve().name)
     return known.split if known else "test"
 

@@ -1,8 +1,8 @@
-"""The measures, each from nothing but the ranks and grades of a query's judged passages.
+"""The measures, each computed from nothing but the ranks and grades of a query's judged passages.
 
 Names follow ir_measures: ``RR@10``, ``nDCG@10``, ``R@1000``, ``AP``; ``(rel=2)`` sets the lowest grade that counts
 as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers, ``R_cap@100``
-BEIR's capped recall. Hole@k has a function of its own, :func:`holes`, as its empty result differs from ``Judged@k``'s.
+BEIR's capped recall. Hole@k has a separate function, :func:`holes`, as its empty result differs from ``Judged@k``'s.
 """
 
 import re
@@ -40,14 +40,14 @@ class Kind:
         name: as ir_measures writes it.
         values: ``query_id`` and ``value`` from :func:`per_query`'s judged passages; a query without a row gets the
             value of an empty result.
-        lowest_grade: that counts; ``(rel=2)`` raises it.
+        lowest_grade: the lowest grade that counts; ``(rel=2)`` raises it.
         takes_grade: whether a name may say ``(rel=2)``; nDCG and Judged take every grade.
         needs_retrieved: its values depend on how many passages the run has for a query.
         unit: of the values.
         lower_is_better: a negative relative loss is harm then.
-        needs_cutoff: there is no such measure of the whole run.
-        bounded_by_cutoff: the cutoff is the worst value, which an empty result has; otherwise it is a rank, so that
-            ties across it leave a best and a worst value, and an empty result has 0.
+        needs_cutoff: the measure does not exist without one.
+        bounded_by_cutoff: the cutoff is the worst value, which an empty result gets; otherwise it is a rank, so ties
+            across it leave a best and a worst value, and an empty result gets 0.
         ranks_from_value: 1 / value is a rank.
         ecir_percent: ECIR 2023 prints the values times 100.
         unknown_elsewhere: ir_measures, which other tools score with, has no such measure.
@@ -136,7 +136,7 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
 
     Args:
         measure: from :func:`parse`.
-        judged: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row a judged
+        judged: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row per judged
             passage; all judged passages of the queries, whether the run has them or not. For a measure that
             ``needs_retrieved``, also ``retrieved``: how many passages the run has for the query.
         queries: the query ids wanted; one without a row in ``judged`` gets the value of an empty result.

@@ -60,7 +60,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Scores:
-    """What was scored: figures in the order of the runs, and what they were computed from."""
+    """The figures in the order of the runs, and what they were computed from."""
 
     figures: list[Figure]
     provenance: dict[str, Any]
@@ -70,7 +70,7 @@ class Scores:
         return {"measures": [figure.as_json() for figure in self.figures], "provenance": self.provenance}
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a figure, with the fields of :class:`Figure`.
+        """One row per figure, with the fields of :class:`Figure`.
 
         ``worst`` and ``best`` are null where no tie crosses the cutoff.
         """
@@ -82,7 +82,7 @@ class Scores:
         return to_pandas(self.to_polars())
 
     def per_query(self) -> pl.DataFrame:
-        """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row a query and measure."""
+        """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""
         return self.per_query_in_full().drop("missing", "trained_on")
 
     def per_query_in_full(self) -> pl.DataFrame:
@@ -119,8 +119,8 @@ def score(
         release: from :func:`eval_kit.release.open_release`.
         allow_missing: score test sets that a run covers only in part.
         on_run: called with each run before it is read.
-        test_sets: to score on in place of the release's own, for other measures or queries of it.
-        declared: what the model that made a run was trained on; None where that is unknown.
+        test_sets: scored in place of the release's own, for other measures or other queries of the release.
+        declared: says what the model behind a run was trained on; None where that is unknown.
 
     Raises:
         UserError: a run that cannot be used; nothing is scored then.
@@ -134,10 +134,10 @@ def score(
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
-    """The test sets, scored with the measures of these names; with their own where there are none.
+    """The test sets, scored by the named measures, or by their own if none are named.
 
     Raises:
-        UserError: a name that is no measure's.
+        UserError: an unknown measure.
     """
     measures = tuple(parse(name).name for name in dict.fromkeys(names))
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
@@ -152,8 +152,8 @@ def score_on(
     """Score each run on the test sets given for it, and on no others.
 
     Args:
-        test_sets: of each run file; with judgements of the release, but not necessarily in it.
-        release: that holds the judgements.
+        test_sets: for each run file; judged in the release, but not necessarily among its test sets.
+        release: the one that holds the judgements.
         allow_missing: as for :func:`score`.
         on_run: called with each run before it is read.
 
@@ -226,10 +226,10 @@ def _figures(
 
 
 def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
-    """``members`` with the columns of :attr:`RankedRun.queries` and one a measure, named for it.
+    """``members`` with the columns of :attr:`RankedRun.queries`, and one per measure, named after it.
 
-    A measure whose cutoff cuts ties has two more, ``<measure> worst`` and ``<measure> best``. A query that nobody
-    judged has the value of an empty result.
+    A measure whose cutoff cuts ties has two more, ``<measure> worst`` and ``<measure> best``. A query without
+    judgements has the value of an empty result.
     """
     judged = qrels.join(ranked.judged, on=["query_id", "passage_id"], how="left")
     if any(measure.kind.needs_retrieved for measure in measures):

@@ -14,7 +14,7 @@ from eval_kit.tables.html import to_html
 
 
 def write_page(results: Alignment, out: Path) -> None:
-    """Write the table and two pictures a dataset, as the paper draws TREC-COVID's.
+    """Write the table and two pictures per dataset, as the paper draws TREC-COVID's.
 
     Raises:
         UserError: the file cannot be written.

@@ -16,7 +16,7 @@ from eval_kit.tables.chameleons import tables
 from eval_kit.tables.html import to_html
 
 DRAWN_QUERIES = 200
-"""Points of a curve of Figure 1: more are not told apart."""
+"""Points of a curve of Figure 1: more would not be visible."""
 PAIRS = 10
 """Pairs of runs that Figures 2 and 4 draw; the tables and the JSON have all."""
 
@@ -41,7 +41,7 @@ class Section:
 
 
 def section(results: Chameleons) -> Section:
-    """The figures (none of all queries where no run covers them) and the tables."""
+    """The figures (those of all queries only where a run covers them) and the tables."""
     drawn = []
     if results.precision.height:
         drawn += [_figure_1(results), *([_figure_2(results)] if results.agreement.height else []), _figure_3(results)]
@@ -51,7 +51,7 @@ def section(results: Chameleons) -> Section:
 
 
 def write_page(results: Chameleons, out: Path) -> None:
-    """Write a page of its own.
+    """Write the figures and tables as a separate page.
 
     Raises:
         UserError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""Queries with two values each, In and Out for one, as data that the page's script sorts, searches and shows."""
+"""Queries with two values each, such as In and Out, as data that the page's script sorts, searches and shows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 
 MAX_ROWS = 4_000
-"""Rows of the per-query explorer; of a larger grid those with the greatest difference, either way."""
+"""Rows of the per-query explorer; a larger grid shows those with the greatest difference, either way."""
 
 
 def explorer(
@@ -100,5 +100,5 @@ def _position(column: str, names: Sequence[str] | pl.Series) -> pl.Expr:
 
 
 def _rounded(value: float) -> float:
-    """To four decimals; polars rounds 0.58125 down, which is stored as a little more than that."""
+    """Rounded to four decimals; polars rounds 0.58125 down, although it is stored as slightly more."""
     return round(value, 4)

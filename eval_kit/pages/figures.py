@@ -25,7 +25,7 @@ from eval_kit.tables.table import Column, Table
 class Figures:
     """The figures as SVG. Those about R have panels, by their titles, and are empty without vectors.
 
-    ``compared`` names the splits that the similarity of Figure 3 was taken of.
+    ``compared`` names the splits whose similarity Figure 3 shows.
     """
 
     measure: str
@@ -108,7 +108,7 @@ def _figure_5(grid: Protocols, near: Mapping[str, pl.DataFrame], systems: Sequen
 def _figure_6(
     grid: Protocols, near: Mapping[str, pl.DataFrame], systems: Sequence[str]
 ) -> dict[str, dict[str, Markup]]:
-    """By system, the main measure of each shift and its first of which lower is better."""
+    """By system: the main measure of each shift, and its first measure of which lower is better."""
     spreads: dict[str, dict[str, Markup]] = {system: {} for system in systems}
     for shift, pairs in near.items():
         results = grid.results[shift]

@@ -1,4 +1,4 @@
-"""A static page over many submissions, beside the figures that the papers published of their own systems."""
+"""A static page of many submissions, beside the figures that the papers published for their own systems."""
 
 import math
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ from eval_kit.stats.ranks import Rank, ranking
 
 FIGURES = ("avg_in", "out", "rel_loss", "value")
 ALL = "mean of all"
-"""The test set of a row that averages over all those of its shift."""
+"""The test set named in a row of means over all test sets of its shift."""
 NESTED = ("chameleons",)
 """Shifts whose test sets contain one another: a mean would count queries several times."""
 
@@ -116,7 +116,7 @@ def published_entries() -> list[Entry]:
 
 
 _identity = attrgetter("system", "team", "shift", "measure", "release_digest", "published", "source")
-"""What the rows of one system on one shift, by one measure, share."""
+"""What all rows of one system, shift and measure share."""
 
 
 @dataclass
@@ -135,10 +135,10 @@ class _Row:
 def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     """Write the page; the same entries give the same bytes.
 
-    Figures of different releases never stand in one view: where there are several, the reader chooses one. Where a
-    system has figures on all test sets of a shift, a row of their plain means is added. The page opens on a shift that
-    somebody submitted figures of. Submitted systems are ranked (:mod:`eval_kit.stats.ranks`) by Out, or by their value
-    where nothing was held out from them, unless they were trained on the test set's queries.
+    Figures of different releases never stand in one view: of several releases, the reader chooses one. Where a system
+    has figures on all test sets of a shift, a row of their plain means is added. The page opens on a shift with
+    submitted figures. Submitted systems are ranked (:mod:`eval_kit.stats.ranks`) by Out, or by their value where
+    nothing was held out from them, unless they were trained on the test set's queries.
 
     Args:
         entries: of all submissions, and of the papers' tables.
@@ -194,7 +194,7 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
 def _means(rows: Sequence[_Row]) -> list[_Row]:
     """One row for each system that has figures on all test sets of a shift, where there are several.
 
-    It is ranked if all of them have the figure that it is ranked by.
+    The row is ranked if the system has the figure to rank by on all of them.
     """
     sets, groups = defaultdict(set), defaultdict(list)
     for row in rows:
@@ -218,7 +218,7 @@ def _means(rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _rank(rows: Sequence[_Row]) -> None:
-    """Rank the systems of each view: those with values of every query, but those trained on the queries."""
+    """Rank the systems of each view that have per-query values and were not trained on the queries."""
     views: defaultdict[tuple[str, ...], list[_Row]] = defaultdict(list)
     for row in rows:
         if row.values and row.trained_on != TrainedOn.YES:

@@ -46,11 +46,11 @@ class Frame:
     bottom: float = 44
 
     def x(self, value: float) -> float:
-        """Where a value stands from the left."""
+        """The horizontal position of a value, from the left."""
         return _scaled(value, self.x_range, self.left, self.width - self.right)
 
     def y(self, value: float) -> float:
-        """Where a value stands from the top."""
+        """The vertical position of a value, from the top."""
         return _scaled(value, self.y_range, self.height - self.bottom, self.top)
 
     def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
@@ -223,7 +223,7 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
     """ECIR 2023, Figure 6: the spread of single queries' relative losses in each interval of R.
 
     Args:
-        table: one row an interval: ``low``, ``high``, ``n``, and ``p5``, ``q1``, ``median``, ``q3``, ``p95`` of the
+        table: one row per interval: ``low``, ``high``, ``n``, and ``p5``, ``q1``, ``median``, ``q3``, ``p95`` of the
             losses (null where no query has one).
         measure: of the losses.
         system: whose.
@@ -249,7 +249,7 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
 
 
 def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str) -> Markup:
-    """How single queries change when they are worded otherwise: a box for each method and system.
+    """How single queries change when they are worded differently: a box for each method and system.
 
     Args:
         spread: ``method``, ``system``, ``n``, and of the changes ``mean``, ``p5``, ``q1``, ``median``, ``q3``, ``p95``.
@@ -349,7 +349,7 @@ def heatmap(names: Sequence[str], values: Mapping[tuple[str, str], float], title
 
 
 def _interval_axis(frame: Frame, table: pl.DataFrame) -> Markup:
-    """The edges of the intervals of R, as many as have room, evenly spaced."""
+    """The edges of the intervals of R, as many as fit, evenly spaced."""
     edges = [*table["low"], table["high"][-1]]
     step = math.ceil(len(edges) / 6)
     ticks = [(number, _short(edge)) for number, edge in enumerate(edges) if number % step == 0]
@@ -402,7 +402,7 @@ def _percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tu
 
 
 def _ticks(low: float, high: float, wider: bool = False) -> list[float]:
-    """Some five round numbers in a range, or just around it."""
+    """About five round numbers in a range, or just around it."""
     rough = (high - low) / 5 or 1.0
     unit = 10 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)

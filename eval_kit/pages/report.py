@@ -43,15 +43,15 @@ def results_of(
     """Score the runs that a report is about.
 
     Args:
-        runs: of a grid, of query variations, or both, as their names tell; with cells, all are of a grid.
-        release: whose test sets.
+        runs: of a grid, of query variations, or both, told apart by name; with cells, all are of a grid.
+        release: the one whose test sets are scored.
         untrained: runs of systems that nothing was held out from.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
 
     Returns:
-        What :func:`write_report` takes: the grid and the changes, or None for what no run is of.
+        What :func:`write_report` takes: the grid and the changes, or None for either that has no runs.
 
     Raises:
         UserError: as :func:`eval_kit.protocols.grid_results.protocols` and
@@ -80,7 +80,7 @@ def write_report(
 
     Args:
         grid: from :func:`eval_kit.protocols.grid_results.protocols`; None for a report on query variations alone.
-        release: that was scored on.
+        release: the one that was scored on.
         out: the file to write.
         vectors: of the queries, for the figures about R; see :func:`eval_kit.protocols.nearness.nearness`. If not
             given, those that stand beside the runs.

@@ -1,4 +1,4 @@
-"""What a report shows of a grid: In and Out of each query, and one loss a system and shift."""
+"""The data of a report on a grid: In and Out of each query, and one loss per system and shift."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     Args:
         values: of grid runs, as ``Protocols.values`` holds them.
         shift: its name.
-        release: that was scored on.
+        release: the one that was scored on.
 
     Returns:
         ``system``, ``measure``, ``part`` (cluster, bucket or size), ``seed``, ``query_id``, ``inside``, ``out``, and
@@ -66,8 +66,8 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
 def standings(grid: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standing]:
     """One loss for each system (and ReSTrain size) of a shift, of its main measure.
 
-    For topic, wh and length it is the loss over the queries of all clusters together, each extrapolated to once:
-    what ReSTTest's protocol does with its buckets.
+    For topic, wh and length it is the loss over the queries of all clusters together, each extrapolated to once, as in
+    ReSTTest's protocol with its buckets.
     """
     results = grid.results[shift]
     measure = main_measure(results)

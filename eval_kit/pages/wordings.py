@@ -1,4 +1,4 @@
-"""What a report shows of query variations: tables, the change of each query by method, and queries in both wordings."""
+"""A report's section on query variations: tables, the change of each query by method, and queries in both wordings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Wordings:
 
     Attributes:
         systems: in the order of their markers.
-        tables: by test set, one a measure, the main measure first; and the paper's table, if ours stand beside it.
+        tables: by test set, one per measure, the main measure first; and the paper's table, if ours stand beside it.
         figures: by test set and main measure.
         explorer: what explorer.js reads.
         notes: on the tables.

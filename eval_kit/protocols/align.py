@@ -1,8 +1,8 @@
-"""Does interpolation or extrapolation performance tell how models do out of distribution? (CIKM 2022 §4.2, Table 5).
+"""Does interpolation or extrapolation performance predict how models do out of distribution? (CIKM 2022 §4.2, Table 5).
 
 Each trained model has one score on the test set in question (the paper's: nDCG@10 on TREC DL 2019 and 2020) and one
-on each BEIR dataset. The models trained for interpolation are correlated with each dataset on their own, so are those
-trained for extrapolation: the paper has 24 of each. A system that was not trained twice, such as one evaluated by
+on each BEIR dataset. The models trained for interpolation and those trained for extrapolation are correlated
+with each dataset separately: the paper has 24 of each. A system that was not trained twice, such as one evaluated by
 ReSTTest, has two rows that differ in ``training`` and ``score`` alone.
 """
 
@@ -73,7 +73,7 @@ class Alignment:
     provenance: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values, one row a correlation."""
+        """Plain JSON values, one row per correlation."""
         return {"alignment": self.correlations.to_dicts(), "provenance": self.provenance}
 
     def print(self, console: Console) -> None:
@@ -88,10 +88,10 @@ def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:
     Args:
         paths: one file as :func:`read` takes it, or results as
             :func:`eval_kit.protocols.align_results.read_results` does.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
 
     Raises:
-        UserError: what these refuse.
+        UserError: files that these refuse.
     """
     models = read(paths[0]) if len(paths) == 1 else pl.DataFrame(read_results(paths), _MODELS, orient="row")
     provenance = {
@@ -110,11 +110,11 @@ def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl
         models: ``system``, ``training`` (interpolation or extrapolation), ``score``, ``dataset``, ``value``; a row
             for each model and dataset.
         resamples: of the bootstrap over models.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
 
     Returns:
         ``dataset``, ``training``, ``kind``, ``n`` (models), ``value``, ``low``, ``high`` (95 %), ``p`` (against no
-        correlation); values are null for fewer than three models, or where all have one score.
+        correlation); values are null for fewer than three models, or where all have the same score.
     """
     rows = []
     for dataset in models["dataset"].unique(maintain_order=True):
@@ -132,7 +132,7 @@ def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl
 
 
 def layout(table: pl.DataFrame) -> Table:
-    """Table 5: a row a dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals.
+    """Table 5: one row per dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals.
 
     Args:
         table: from :func:`align`.
@@ -169,8 +169,8 @@ def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Cell]:
 def read(path: Path) -> pl.DataFrame:
     """Read models' scores from CSV or JSON, told apart by the file's ending.
 
-    CSV: the header ``system,training,score`` and then one column a dataset. JSON: a list of objects with ``system``,
-    ``training``, ``score`` and ``beir``, an object of dataset → score. Every model has every dataset.
+    CSV: the header ``system,training,score`` and then one column per dataset. JSON: a list of objects with ``system``,
+    ``training``, ``score`` and ``beir``, an object of dataset → score. Every model needs all datasets.
 
     Returns:
         As :func:`align` takes it.
@@ -225,7 +225,7 @@ def _fault_of_fields(fields: Sequence[str], columns: int) -> str:
 
 
 def _fault_of_model(system: str, training: str, seen: set[tuple[str, str]]) -> str:
-    """What is wrong with a model's name; otherwise it is noted as seen."""
+    """What is wrong with a model's name, which is noted as seen if nothing is."""
     if not system.strip():
         return "the system has no name"
     if training not in TRAININGS:

@@ -16,18 +16,18 @@ from eval_kit.release.beir_suite import CQADUPSTACK, datasets
 from eval_kit.shifts import REGIMES
 
 MEASURES = {"restrain": "nDCG@10", "resttest": "RR@10"}
-"""What interpolation and extrapolation are measured by; the first shift that the results have is taken."""
+"""The measure of interpolation and extrapolation by shift; the first shift in the results is taken."""
 
 type Model = tuple[str, str, float, str, float]
 """``system``, ``training``, ``score``, ``dataset``, ``value``: a row of :func:`eval_kit.protocols.align.align`."""
 
 
 def read_results(paths: Sequence[Path]) -> list[Model]:
-    """The models of one protocol's results that BEIR results, of any number of files, score too.
+    """The models in one file of protocol results, with their scores from any number of files of BEIR results.
 
     Raises:
-        UserError: not one file of ``eval_kit protocol --json``; one that no such command has written; a model that a
-            dataset lacks, with the run's name expected; one scored twice on a dataset.
+        UserError: not exactly one file of ``eval_kit protocol --json``; a file that no such command has written; a
+            model without a score on some dataset, with the run's name expected; one scored twice on a dataset.
     """
     protocols: dict[Path, Any] = {}
     values: dict[str, dict[str, float]] = {}

@@ -1,4 +1,4 @@
-"""What the figures of MS MARCO Chameleons draw (CIKM 2021, Figures 1, 3 and 4; Figure 2 is equation 1)."""
+"""The data of the figures of MS MARCO Chameleons (CIKM 2021, Figures 1, 3 and 4; Figure 2 is equation 1)."""
 
 from itertools import combinations
 

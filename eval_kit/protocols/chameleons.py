@@ -23,7 +23,7 @@ REFERENCE_LEVEL = 50
 
 @dataclass(frozen=True)
 class Chameleons:
-    """What the runs show; the tables about all dev queries are empty where no run covers these.
+    """Results of the runs; the tables about all dev queries are empty where no run covers them.
 
     Attributes:
         averages: Table 1, from :func:`averages`.
@@ -59,11 +59,11 @@ class Chameleons:
 
 
 def results(runs: Sequence[Path], release: Release, allow_missing: bool = False) -> Chameleons:
-    """Every table of the paper that runs of dev-small give.
+    """Every table of the paper that runs of dev-small can give.
 
     Args:
         runs: run files of the dev queries, or of the Chameleons sets alone.
-        release: that holds the Chameleons.
+        release: the one that holds the Chameleons.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
@@ -89,11 +89,11 @@ def _parted(release: Release) -> set[str]:
 
 
 def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any]) -> Chameleons | None:
-    """The same of grids whose runs cover dev: each system's mean over all its models that search it, as one run.
+    """The same for grids whose runs cover dev: the mean over all of a system's models that search it counts as one run.
 
     Args:
         values: of the test sets of :func:`with_average_precision`; columns as in :mod:`eval_kit.protocols.in_out`.
-        release: that was scored on.
+        release: the one that was scored on.
         provenance: of the scores.
 
     Returns:
@@ -140,7 +140,7 @@ def all_queries(release: Release) -> TestSet:
 
 
 def averages(values: pl.DataFrame) -> pl.DataFrame:
-    """Table 1: mean and median of each measure, which are far apart as most queries do badly.
+    """Table 1: mean and median of each measure, which are far apart as most queries score low.
 
     Args:
         values: per-query values of one test set, as :meth:`eval_kit.measures.score.Scores.per_query`.
@@ -181,9 +181,9 @@ def chameleons(values: pl.DataFrame) -> pl.DataFrame:
 def properties(release: Release) -> pl.DataFrame:
     """Tables 3, 5 and 6: how many queries each set has, and their relevant passages and words.
 
-    Words are what white space separates: every cell of the paper's Table 6 then comes out within 0.01 (most are cut
-    to two digits, some rounded: 5.9246 is printed 5.92, 6.4566 as 6.45). Splitting at single spaces, as the length
-    shift does, gives up to 0.02 more than the table.
+    Words are separated by white space, which gives every cell of the paper's Table 6 within 0.01 (most are cut to
+    two digits, some rounded: 5.9246 is printed 5.92, 6.4566 as 6.45). Splitting at single spaces, as the length shift
+    does, gives up to 0.02 more than the table.
 
     Returns:
         ``test_set``, ``queries``, ``relevant`` and ``words`` (means over the queries): all dev queries, then each set.

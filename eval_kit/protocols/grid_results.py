@@ -116,20 +116,20 @@ def protocols(
     on_run: Callable[[Path], object] = lambda run: None,
     declared: Declared = contamination.declared_beside,
 ) -> Protocols:
-    """Every protocol that the given grid runs make complete.
+    """The results of every protocol that the given grid runs belong to.
 
     Args:
         runs: files named ``<system>.<shift>.<held-out>.trec``, or files with their cells.
-        release: whose test sets.
-        untrained: runs of systems that nothing was held out from, for a row of their own.
-        seed: of the bootstrap.
+        release: the one whose test sets are scored.
+        untrained: runs of systems that nothing was held out from, for separate rows.
+        seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
         declared: what the model that made a run was trained on, as for :func:`eval_kit.measures.score.score`.
 
     Raises:
-        UserError: a name that is no cell's, a missing cell (with the file name expected), cells of a system that were
-            trained in different batches, or a run that does not cover the test sets of its shift.
+        UserError: a name that is not a cell's, a missing cell (with the file name expected), cells of a system that
+            were trained in different batches, or a run that does not cover the test sets of its shift.
     """
     cells = dict(runs) if isinstance(runs, Mapping) else named(runs)
     grid(cells.values(), release)
@@ -173,7 +173,7 @@ def values_of(scores: Scores, cells: Mapping[Path, Cell]) -> pl.DataFrame:
 def _by_run(cells: Mapping[Path, Cell]) -> pl.DataFrame:
     """The cell of each run, by the run's name and by its path: ``run``, ``system``, ``shift``, ``held_out``, ``seed``.
 
-    Two runs of one name are known by their paths, so that the rest match nothing.
+    Scores call runs that share a name by their paths, so their rows by name match nothing.
     """
     by_name = {run_name(run): cell for run, cell in cells.items()}
     by_name |= {str(run): cell for run, cell in cells.items()}
@@ -185,7 +185,7 @@ def _by_run(cells: Mapping[Path, Cell]) -> pl.DataFrame:
 
 
 def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataFrame, release: Release) -> None:
-    """A run that covers no test set of the shift in its name was made on something else."""
+    """Refuse a run that covers no test set of the shift in its name."""
     compared = shift.roles(values, release).select("system", "held_out", "seed").unique()
     covering = {Cell(system, shift.name, held_out, seed) for system, held_out, seed in compared.iter_rows()}
     for run, cell in cells.items():
@@ -194,7 +194,7 @@ def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataF
 
 
 def _refuse_unequal_batches(cells: Mapping[Path, Cell]) -> None:
-    """Models that are averaged or compared were trained in equal batches, as far as the files beside the runs say."""
+    """Refuse to average or compare models trained in unequal batches, as far as the files beside the runs say."""
     batches: dict[tuple[str, str], dict[int, Path]] = {}
     for run, cell in cells.items():
         if (size := contamination.training_beside(run).get("batch_size")) is not None:

@@ -1,6 +1,6 @@
 """The papers' protocols: what is compared with what. Plain dataframes in and out.
 
-Functions take per-query values of grid runs, one row a value: ``system``, ``held_out``, ``seed``, ``test_set``,
+Functions take per-query values of grid runs, one row per value: ``system``, ``held_out``, ``seed``, ``test_set``,
 ``measure``, ``query_id``, ``value``.
 """
 
@@ -34,15 +34,15 @@ def matrix(values: pl.DataFrame) -> pl.DataFrame:
 def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) -> pl.DataFrame:
     """What every system loses on a shift: In, Out and Rel Loss = (In − Out) / In.
 
-    Which model is In and which Out for a query is the shift's rule (:meth:`eval_kit.shifts.Shift.roles`). For each
-    query In is the mean over its In models; the rest is over queries: ECIR 2023 §3.2, Tables 2 and 3 (by cluster),
+    The shift's rule says which model is In and which Out for a query (:meth:`eval_kit.shifts.Shift.roles`). For each
+    query, In is the mean over its In models; all else is over queries: ECIR 2023 §3.2, Tables 2 and 3 (by cluster),
     CIKM 2022 §4.1.2, Table 6 (by size, DL19 and DL20 pooled) and §4.1.3, Table 7 (all of dev-small).
 
     Args:
         values: of complete grids of this shift; rows of test sets that the shift is not evaluated on are left out.
-        shift: that the grids are of.
-        release: that was scored on.
-        seed: of the bootstrap.
+        shift: that of the grids.
+        release: the one that was scored on.
+        seed: for the bootstrap.
 
     Returns:
         One row for each part that the shift reports (column ``cluster`` or ``size``; ReSTTest has none), system and
@@ -76,13 +76,13 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
 
 
 def main_measure(results: pl.DataFrame) -> str:
-    """The measure that a shift is summed up by: its first of which higher is better."""
+    """The measure that sums up a shift: its first for which higher is better."""
     measures = results["measure"].unique(maintain_order=True).to_list()
     return next((str(measure) for measure in measures if not parse(measure).lower_is_better), str(measures[0]))
 
 
 def _by_part(values: pl.DataFrame, shift: Shift, release: Release) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
-    """The rows of each part that results are reported for, with the part as a column of theirs."""
+    """Each part that results are reported for, as column → value, with its rows."""
     if not shift.group:
         yield {}, values
         return

@@ -1,4 +1,4 @@
-"""How near each test query is to what the model that never saw its cluster was trained on (ECIR 2023 §5.2)."""
+"""Nearness of each test query to the training queries of the model that never saw its cluster (ECIR 2023 §5.2)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,9 +18,9 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     """R(q, train) of every test query of the topic, wh and length shifts of a grid (ECIR 2023 §5.2).
 
     Args:
-        grid: whose shifts.
+        grid: the one whose shifts are taken.
         release: for the queries; it must hold the shifts' train splits.
-        vectors: of one model for all; or by test set, as ``topic.c0``, of the model trained without that cluster.
+        vectors: from one model for all; or by test set, as ``topic.c0``, from the model trained without that cluster.
 
     Returns:
         ``shift``, ``part`` (the cluster), ``query_id``, ``r``.
@@ -57,14 +57,14 @@ def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
 
 
 def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
-    """The query vectors that stand beside the runs of a grid, as the baselines' grid keeps those of its bi-encoders.
+    """The query vectors beside the runs of a grid, where the baselines' grid keeps those of its bi-encoders.
 
     They are ``<run>.npy`` and ``<run>.ids.txt`` beside ``<run>.trec`` (see :mod:`eval_kit.stats.vectors`), of the first
     system and seed that has them for every topic, wh and length cluster of the grid.
 
     Args:
         grid: from :func:`eval_kit.protocols.grid_results.protocols`.
-        release: that was scored on.
+        release: the one that was scored on.
 
     Returns:
         By test set, as ``topic.c0``, the vectors of the model trained without that cluster; empty if there are none.

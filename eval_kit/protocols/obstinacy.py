@@ -14,7 +14,7 @@ from eval_kit.errors import UserError
 from eval_kit.stats.vectors import check_ids
 
 LEVELS = (10, 20, 30, 40, 50)
-"""The paper's, in percent."""
+"""The paper's levels, in percent."""
 
 
 def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
@@ -87,9 +87,9 @@ def agreement(values: pl.DataFrame, levels: Sequence[int] = LEVELS) -> pl.DataFr
 def strictly_more_obstinate(first: Mapping[str, float], second: Mapping[str, float], same_ranker: bool = False) -> bool:
     """Definition 1: whether every ranker does worse on the first set of queries than any ranker on the second.
 
-    As it is written, the definition compares all pairs: P(R_i(Q1)) < P(R_j(Q2)) for all R_i, R_j. The paper's own sets
-    don't meet it so (Table 4: ANCE's MAP on Lesser, 0.0286, is above BM25's on Pygmy, 0.0215), though they do if each
-    ranker is compared with itself.
+    As written, the definition compares all pairs: P(R_i(Q1)) < P(R_j(Q2)) for all R_i, R_j. The paper's own sets
+    don't meet it in that form (Table 4: ANCE's MAP on Lesser, 0.0286, is above BM25's on Pygmy, 0.0215), though they
+    do if each ranker is compared with itself.
 
     Args:
         first: ranker -> performance on Q1.
@@ -107,7 +107,7 @@ def strictly_more_obstinate(first: Mapping[str, float], second: Mapping[str, flo
 
 
 def rankers(values: pl.DataFrame) -> list[str]:
-    """The columns of values, each complete.
+    """The rankers with a column in ``values``, after a check that these are complete.
 
     Raises:
         UserError: no rankers, no queries, ids that appear twice, a ranker that lacks queries.

@@ -1,8 +1,8 @@
-"""How alike datasets in BEIR's format are in their words, and whether systems lose more on the unlike ones.
+"""Similarity of the words of datasets in BEIR's format, and whether systems lose more on dissimilar ones.
 
 BEIR (Thakur et al. 2021), Figure 2 and Appendix F, compares the datasets' passages. ECIR 2023 §5.2 finds that systems
-lose more on clusters of queries unlike those of the training; here the same is asked of datasets: MS MARCO's training
-queries are compared with each dataset's, beside what each system loses there of its nDCG@10 on MS MARCO.
+lose more on clusters of queries unlike those of the training. Here the same question is put to datasets: MS MARCO's
+training queries are compared with each dataset's, beside each system's loss of nDCG@10 there against MS MARCO.
 """
 
 import tempfile
@@ -30,7 +30,7 @@ from eval_kit.stats.words_on_disk import Words
 from eval_kit.tables.table import Cell, Column, Table, loss
 
 PUBLISHED = " (BEIR)"
-"""Behind the name of a system whose losses are those of the paper's Table 2."""
+"""Added to the name of a system whose losses are from the paper's Table 2."""
 _LOSSES = {"system": pl.String, "dataset": pl.String, "jaccard": pl.Float64, "rel_loss": pl.Float64}
 
 
@@ -76,7 +76,7 @@ class Overlap:
         return Table(columns, [rows], "Weighted Jaccard similarity of passages (BEIR, Figure 2)")
 
     def beside_losses(self) -> Table:
-        """A row a dataset: its queries' similarity to the training queries, and each system's loss."""
+        """One row per dataset: its queries' similarity to the training queries, and each system's loss."""
         losses = {(row["system"], row["dataset"]): row["rel_loss"] for row in self.losses.iter_rows(named=True)}
         columns = [Column("dataset", "heading"), Column("queries", "number"), Column("Jaccard", "number", wrap="never")]
         columns += [Column(system, "number", group="Rel Loss of nDCG@10", wrap="never") for system in self.correlations]
@@ -87,7 +87,7 @@ class Overlap:
         return Table(columns, [rows], "Queries beside MS MARCO's training queries, and loss to MS MARCO")
 
     def correlated(self) -> Table:
-        """A row a system: how its losses go with the similarity of the queries."""
+        """One row per system: how its losses correlate with the similarity of the queries."""
         columns = [Column("system", "heading"), Column("n", "number")]
         columns += [Column(kind.capitalize(), "number", wrap="never") for kind in KINDS]
         rows: list[list[Cell | str | None]] = []
@@ -99,7 +99,7 @@ class Overlap:
         )
 
     def print(self, console: Console) -> None:
-        """The similarities, the losses beside them, and how both go together."""
+        """The similarities, the losses beside them, and their correlations."""
         if len(self.passages):
             console.print(self.matrix())
         if self.correlations:
@@ -117,9 +117,9 @@ def _shown(estimate: Estimate) -> Cell:
 def overlap(
     folders: Sequence[Path], results: Sequence[Path] = (), training: Path | None = None, seed: int = 0
 ) -> Overlap:
-    """Compare datasets, and set systems' losses beside.
+    """Compare datasets, and set systems' losses beside the similarities.
 
-    Words are counted on the disk, in the folder for temporary files: of memory, only the ids of one corpus grow.
+    Words are counted on the disk, in the folder for temporary files: memory grows only with the ids of one corpus.
 
     Args:
         folders: in BEIR's format; CQADupStack's twelve count as one dataset.
@@ -127,7 +127,7 @@ def overlap(
             systems need none.
         training: queries that systems were trained on, ``id<TAB>text``; by default the ``train`` split of the folder
             ``msmarco``, if that is among the folders. Without any, only passages are compared.
-        seed: of the bootstrap over datasets.
+        seed: for the bootstrap over datasets.
 
     Raises:
         UserError: a dataset given twice, a folder or file that is not as it should be, or one without words.
@@ -167,7 +167,7 @@ def _with_published(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Mapp
 def _losses(
     scores: Mapping[str, Mapping[str, float]], similarity: Mapping[str, float]
 ) -> Iterator[tuple[str, str, float, float]]:
-    """Of the systems that have a score on MS MARCO."""
+    """System, dataset, similarity and loss, for the systems that have a score on MS MARCO."""
     for system, values in scores.items():
         in_domain = values.get(MS_MARCO)
         for dataset in similarity:

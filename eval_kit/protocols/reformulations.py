@@ -1,4 +1,4 @@
-"""MS MARCO Chameleons, Table 7: what reformulations do to rankers on the Veiled set at 50 %, beside our systems."""
+"""MS MARCO Chameleons, Table 7: rankers on reformulations of the Veiled set at 50 %, with our systems beside them."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,11 @@ ORIGINAL = "original"
 
 
 def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.DataFrame:
-    """The published cells that the results have a counterpart of.
+    """The published cells that have a counterpart in the results.
 
     Args:
         results: from :func:`eval_kit.protocols.variations.changes`.
-        rankers: the ranker that a system is set beside, by system; a system of a ranker's name needs none.
+        rankers: system → the ranker to set it beside; a system with the name of a ranker needs no entry.
 
     Returns:
         ``method`` (``original`` for the queries as they were), ``ranker``, ``published``, ``system``, ``value``,

@@ -46,7 +46,7 @@ class Figure3:
         return {"measure": self.measure, "points": self.points.to_dicts(), "correlations": correlations}
 
     def print(self, console: Console) -> None:
-        """For each system, how its losses go with the similarity."""
+        """For each system, how its losses correlate with the similarity."""
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         for system, kinds in self.correlations.items():
             for kind, correlation in kinds.items():
@@ -61,7 +61,7 @@ class Figure3:
 
 @dataclass(frozen=True)
 class Similarities:
-    """Similarity by cluster; with grid runs also how each system's losses go with it.
+    """Similarity by cluster; with grid runs also how each system's losses correlate with it.
 
     Attributes:
         clusters: ``shift``, ``cluster``, ``queries`` (the splits compared), ``n``, ``others``, ``jaccard`` and, with
@@ -76,7 +76,7 @@ class Similarities:
     release: str
 
     def to_polars(self) -> pl.DataFrame:
-        """One row a cluster: ``clusters``."""
+        """One row per cluster: ``clusters``."""
         return self.clusters
 
     def to_pandas(self) -> Any:
@@ -145,7 +145,7 @@ def _shown(value: Any) -> str:
 
 
 def whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:
-    """Similarity of whole clusters, train and test queries together, as ECIR 2023 §5.2 has it.
+    """Similarity of whole clusters, train and test queries together, as in ECIR 2023 §5.2.
 
     A shift without training queries in the release is compared by its test queries; the column ``queries`` says so.
 

@@ -16,7 +16,7 @@ from eval_kit.tables.table import Column, Table
 
 
 class Label(NamedTuple):
-    """What the queries of a test set can be sliced by: the table and column that name each query's slice."""
+    """A way to slice the queries of a test set: the table and column that name each query's slice."""
 
     test_set: str
     config: str
@@ -76,8 +76,8 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
 
     Args:
         values: ``run``, ``test_set``, ``measure``, ``query_id``, ``value``, as from
-            :meth:`eval_kit.measures.score.Scores.per_query`; rows of the sliced test set count.
-        release: that was scored.
+            :meth:`eval_kit.measures.score.Scores.per_query`; only rows of the sliced test set count.
+        release: the one that was scored.
         by: one or more names of :data:`LABELS`.
 
     Returns:
@@ -99,7 +99,7 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
 
 
 def layout(slices: pl.DataFrame, by: Sequence[str]) -> Table:
-    """One row for each run and combination of labels, one column a measure."""
+    """One row for each run and combination of labels, one column per measure."""
     measures = slices["measure"].unique(maintain_order=True).to_list()
     columns = [*map(Column, ("run", *by)), *(Column(name, "number") for name in ("queries", *measures))]
     wide = slices.pivot("measure", index=["run", *by, "queries"], values="value", maintain_order=True)

@@ -1,4 +1,4 @@
-"""Query variations: what a system loses when the same need is worded otherwise. Plain dataframes in and out.
+"""Query variations: what a system loses when the same need is worded differently. Plain dataframes in and out.
 
 Each query is compared with itself: the value of the original wording (*clean*) and that of the other one (*varied*),
 of one system, measure and test set. A method that was applied several times, such as ten draws of typos, has several
@@ -33,7 +33,7 @@ def changes(
             ``query_id``, ``value``. Queries of a variation without a clean value are left out.
         variations: those in ``values``.
         pivot: the system that LongEval's effect ratio and ΔRI compare with, usually BM25.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
 
     Returns:
         One row for each test set, method, system and measure, in the order of ``values``, and a second one where

@@ -1,4 +1,4 @@
-"""From run files to what systems lose by query variations: score each run on the queries that it searched."""
+"""Losses by query variations, from run files: score each run on the queries that it searched."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ from eval_kit.runs.names import WordedRun, original_of, run_name, worded
 
 @dataclass(frozen=True)
 class Changes:
-    """What :func:`eval_kit.protocols.variations.changes` says of some runs, and what it rests on.
+    """The results of :func:`eval_kit.protocols.variations.changes` for some runs, and what they rest on.
 
-    ``values`` and ``variations`` are what it was given; ``published`` is from
+    ``values`` and ``variations`` are its arguments; ``published`` is from
     :func:`eval_kit.protocols.reformulations.beside_published`.
     """
 
@@ -50,11 +50,11 @@ def changes_of(
 
     Args:
         runs: files named as :func:`eval_kit.runs.names.worded` says.
-        release: whose variations and judgements.
+        release: the one that holds the variations and judgements.
         test_set: compare on the queries of this test set only, a part of the bases; else on the bases.
         pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
-        rankers: the ranker of CIKM 2021 that a system is set beside, by system, where it is not the one of that name.
-        seed: of the bootstrap.
+        rankers: system → the ranker of CIKM 2021 to set it beside, where that is not the one of the same name.
+        seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
 
@@ -74,7 +74,7 @@ def changes_of(
 
 
 def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
-    """The variations that some runs are of, each once."""
+    """The variations of some runs, each once."""
     return list(dict.fromkeys(run.variation for run in worded_runs if run.variation))
 
 
@@ -111,7 +111,7 @@ def scored(
 
 
 def _varied(test_set: TestSet, variation: Variation, release: Release) -> TestSet:
-    """The queries of the test set that the variation words otherwise.
+    """The queries of the test set that the variation rewords.
 
     Raises:
         UserError: the test set is no part of the variation's base.

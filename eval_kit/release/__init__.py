@@ -1,4 +1,4 @@
-"""A release: opened and verified, its ir_datasets ids, and the published tables beside which its figures stand."""
+"""A release, opened and verified; BEIR's datasets; and the published tables to set its figures beside."""
 
 from eval_kit.release.manifest import (
     MANIFEST,

@@ -20,18 +20,18 @@ class BeirDataset:
     """One dataset.
 
     Attributes:
-        name: BEIR's own, which its folder has.
+        name: BEIR's own, and its folder's.
         title: as in the paper.
         published_as: its name in the kit's reference tables, ``beir.<published_as>``.
         domain: as in Table 1.
         licence: as in Appendix E.
         url: of the zip; None where BEIR does not distribute it.
         md5: of the zip; None without a download.
-        split: the one that Table 2 is of.
+        split: the one that Table 2 reports.
         folders: of datasets within the dataset, whose mean is its figure; empty for most.
         passages: number of passages (Table 1).
         queries: number of queries of the split (Table 1).
-        relevant_per_query: mean number of relevant passages a query (Table 1).
+        relevant_per_query: mean number of relevant passages per query (Table 1).
         remarks: oddities.
     """
 

@@ -1,9 +1,9 @@
 """The manifest of a release, and its tables as the manifest describes them.
 
-What is proven when: whatever opens a release checks that the release digest is that of the manifest, and that every
-file is, byte for byte or row for row, the one that the manifest lists. Whatever reads a table recomputes its content
-digest, which is part of the release digest: no figure rests on rows that the digest beside it does not cover, whatever
-else of the manifest was edited to fit. The sizes of a table are compared with the manifest's before it is in memory.
+Opening a release checks that the release digest is that of the manifest's content, and that every file is, byte for
+byte or row for row, the one that the manifest lists. Reading a table recomputes its content digest, which is part of
+the release digest: no figure rests on rows that the digest beside it does not cover, whatever else in the manifest was
+edited to fit. The sizes of a table are compared with the manifest's before it is in memory.
 """
 
 import re
@@ -31,11 +31,11 @@ _DAMAGE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 class ReleaseError(UserError):
-    """A release that cannot be found, is damaged, or does not hold what is asked of it."""
+    """A release that cannot be found, is damaged, or lacks what was requested."""
 
 
 def verified_manifest(folder: Path) -> dict[str, Any]:
-    """Read ``manifest.json`` and check it, and every file it names, as on every open.
+    """Read ``manifest.json``, and check it and every file that it names.
 
     Raises:
         ReleaseError: naming the first table, in the manifest's order, that is not what the manifest says.
@@ -66,7 +66,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def title(manifest: Mapping[str, Any]) -> str:
-    """What the dataset is called: ``ms-marco-shift``, or after the collection that it was rebuilt from."""
+    """The dataset's name: ``ms-marco-shift``, or one after the collection that it was rebuilt from."""
     if manifest["collection"] == MS_MARCO or not manifest.get("built_from"):
         return NAME
     return re.sub(r"[^\w.-]+", "-", manifest["built_from"].rpartition("/")[2]) + "-shift"
@@ -132,7 +132,7 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
     """Refuse a manifest that names what it does not list, or lists something twice.
 
     Raises:
-        UserError: a table or test set that is there twice; a test set or variation of a table that is not listed, or
+        UserError: a table or test set that is listed twice; a test set or variation of a table that is not listed, or
             lacks the columns that scoring reads; a measure that the kit does not know.
     """
     columns: dict[tuple[str, str], dict[str, str]] = {}

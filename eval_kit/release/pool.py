@@ -1,4 +1,4 @@
-"""What trainers' evaluators and MTEB search: a shift's test queries, in the passages that a small release embeds."""
+"""The search task of trainers' evaluators and MTEB: a shift's test queries in a small release's own passages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Pool:
     """The test sets of one shift and all that a search of them reads.
 
     Attributes:
-        release: that holds them.
+        release: the one that holds them.
         test_sets: in the release's order.
         queries: ``query_id`` and ``text``, each query of the test sets once.
         passages: ``passage_id`` and ``text``, all that the release embeds.
@@ -32,7 +32,7 @@ def pool(release: Release, shift: str) -> Pool:
     """The pool of a shift.
 
     Args:
-        release: with embedded passages: mini, lite, or rebuilt from another collection.
+        release: one with embedded passages: mini, lite, or rebuilt from another collection.
         shift: of its test sets, such as ``topic``; see :attr:`eval_kit.release.TestSet.shift`.
 
     Raises:

@@ -1,6 +1,6 @@
 """Published tables as data: one JSON file a paper, every figure as printed, to compare your own figures with.
 
-Each table follows ``schemas/reference.schema.json``; its ``remarks`` name the slips of the paper itself.
+Each table follows ``schemas/reference.schema.json``; its ``remarks`` name the paper's own errors.
 """
 
 import json

@@ -24,7 +24,7 @@ FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
 
 
 class PartialRelease(UserWarning):
-    """The opened release lacks parts that could not be had when it was built."""
+    """The opened release lacks parts that could not be obtained when it was built."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Variation:
     Attributes:
         base: the test set, whose query ids and judgements hold.
         family: ``typo``, ``reformulation``, ``wording`` or ``spelling``.
-        method: within the family, or None where it has one only.
-        replica: which of several applications of the method, from 1; None where there is one.
+        method: within the family; None if the family has only one.
+        replica: which of several applications of the method, from 1; None if there is only one.
         split: of the config ``variations``.
         invalid: ids of the queries whose wording people judged to ask something else; None where nobody judged.
         source: repository or module that the wordings come from.
@@ -83,7 +83,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class Release:
-    """A verified release folder; tables are read when they are asked for."""
+    """A verified release folder; tables are read on demand."""
 
     folder: Path
     manifest: Mapping[str, Any]
@@ -118,7 +118,7 @@ class Release:
         return configs
 
     def table(self, config: str, split: str) -> pl.DataFrame:
-        """One table, label columns as their names; read once, and then kept.
+        """One table, label columns as their names; read once, then kept in memory.
 
         Raises:
             ReleaseError: the release has no such config or split.
@@ -196,7 +196,7 @@ class Release:
 
     @cached_property
     def known_queries(self) -> pl.Series:
-        """Ids of every query of the release that may stand in a run, judged or not, in the order of its tables."""
+        """Ids of every query of the release that may appear in a run, judged or not, in the order of its tables."""
         used = {(entry["config"], entry["split"]) for entry in self.manifest["test_sets"]}
         used |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
         used |= {("validation", split) for split in self.configs.get("validation", [])}
@@ -205,7 +205,7 @@ class Release:
 
 
 def has_default() -> bool:
-    """Whether there is a release for :func:`open_release` to open without being given one."""
+    """Whether :func:`open_release` has a release to open when none is given."""
     return bool(os.environ.get(ENVIRONMENT_VARIABLE)) or Path(DEFAULT, MANIFEST).is_file()
 
 
@@ -242,10 +242,10 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
 
 
 def _download(repository: str, revision: str | None) -> Path:
-    """The folder of one commit of a dataset on the Hub, from the cache where it is whole there.
+    """The folder of one commit of a dataset on the Hub, from the cache where that is complete.
 
     Without the Hub, only a revision that cannot have changed (a version's tag or a commit) is taken from the cache:
-    for anything else the cache may hold another state than the one asked for.
+    for anything else the cache may hold another state than the one requested.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
@@ -260,7 +260,7 @@ def _download(repository: str, revision: str | None) -> Path:
             folder = _snapshot(repository, fixed or commit)
     except ReleaseError:
         raise
-    except Exception as error:  # on an answer that is none, the client library raises errors of every kind
+    except Exception as error:  # on an invalid answer, the client library raises errors of every kind
         cached = None if fixed is None or isinstance(error, RevisionNotFoundError) else _cached(repository, fixed)
         if cached is None:
             raise ReleaseError(f"{named}: cannot be downloaded from the Hub: {_why(error, fixed)}") from error

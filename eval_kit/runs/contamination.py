@@ -26,7 +26,7 @@ from eval_kit.shifts import CONTROL, SHIFTS
 MARK = "†"
 TRAINING_QUERIES = "train"
 NAMES_OF_SPLITS = {"dev": r"dev", "dl19": r"dl(20)?19(?!\d)", "dl20": r"dl(20)?20(?!\d)"}
-"""What the name of a source holds, without punctuation, if it means these queries and not the training queries."""
+"""Patterns, without punctuation, of names of sources that mean these queries and not the training queries."""
 
 
 class TrainedOn(StrEnum):
@@ -51,7 +51,7 @@ def trained_on(training_data: Sequence[str] | None, test_set: TestSet, release: 
     Args:
         training_data: every source that the model was trained on, as declared; None where nobody declared it.
         test_set: of the release.
-        release: that was scored on.
+        release: the one that was scored on.
     """
     if training_data is None:
         return TrainedOn.UNKNOWN
@@ -60,7 +60,7 @@ def trained_on(training_data: Sequence[str] | None, test_set: TestSet, release: 
 
 
 def worst(verdicts: Iterable[str]) -> TrainedOn:
-    """Of several figures, whether any is of a model that was trained on its queries, or may have been."""
+    """The worst of several verdicts: whether any model was, or may have been, trained on the queries."""
     return max(map(TrainedOn, verdicts), key=list(TrainedOn).index)
 
 
@@ -91,8 +91,8 @@ def declare(run: Path, training_data: list[str] | None, batch_size: int | None =
     """Declare beside a run how its model was trained; what an older run of that name declared is replaced or removed.
 
     Args:
-        run: need not be there.
-        training_data: sources; None where nobody knows.
+        run: need not exist.
+        training_data: sources; None where unknown.
         batch_size: queries of a training step, if it was trained here.
 
     Raises:
@@ -121,7 +121,7 @@ def training_set_id(release: Release, shift: str, held_out: str) -> str:
 
 
 def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
-    """What a table must say below it of the systems whose figures it shows: of those marked, and of the unknown."""
+    """The notes that a table needs on the systems it shows: those marked, and those with unknown training data."""
     by_verdict: dict[TrainedOn, dict[str, None]] = {}
     for system, verdict in systems:
         by_verdict.setdefault(TrainedOn(verdict), {})[system] = None
@@ -133,7 +133,7 @@ def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
 
 
 def mark(verdict: str) -> str:
-    """What stands behind the figures of such a model."""
+    """The mark to put after the figures of such a model."""
     return MARK if verdict == TrainedOn.YES else ""
 
 

@@ -1,6 +1,6 @@
-"""Which test sets a run is scored on, from nothing but the query ids it holds.
+"""The test sets that a run is scored on, from nothing but the query ids it holds.
 
-A system that retrieves nothing for a query leaves no line, as a run that was cut short leaves none. The two differ in
+A query has no lines where the system retrieves nothing for it, and also where the run was cut short. The two differ in
 where the missing queries are: empty results are few and scattered, a cut takes the end.
 """
 
@@ -19,7 +19,7 @@ MOST_MISSING = 0.01
 MOST_SCATTERED = 0.08
 """The share that it may lack where they are scattered: BM25 retrieves nothing for 6.2 % of NFCorpus's dev queries."""
 TOGETHER = 4
-"""Missing queries that are scattered do not make up the first or the last four (8 % to the fourth: 1 in 24,000)."""
+"""Scattered missing queries do not make up the first or the last four (8 % to the fourth power: 1 in 24,000)."""
 DL19_UNJUDGED = 157
 """Topics of TREC DL 2019 that NIST did not judge: runs hold all 200, the published topic file only the other 43."""
 
@@ -45,18 +45,18 @@ def covered(
     """Find the test sets that a run covers.
 
     A test set is covered if the run lacks at most 1 % of its queries, or at most 8 % that are scattered over it; so
-    are all sets that are part of a covered one. Missing queries are not scattered if, in any order in which queries
-    are listed (the test set's, the release's, that of the ids as text or as numbers), all of them, or four or more,
-    are at one end; such a set is left out where covered sets have all of its queries that the run has, and refused
-    elsewhere. Every query of the run must belong to a covered set, or be known to the release without being in
-    any set (the unjudged TREC DL topics). With ``allow_missing``, queries that no covered set explains bring in the
-    sets that explain most of them.
+    are all sets that are part of a covered one. Missing queries are not scattered if all of them, or four or more, are
+    at one end of any order in which queries are listed (the test set's, the release's, that of the ids as text or as
+    numbers); such a set is left out where covered sets hold all of its queries in the run, and refused elsewhere. Every
+    query of the run must belong to a covered set, or be known to the release without being in any set (the unjudged
+    TREC DL topics). With ``allow_missing``, queries that no covered set explains bring in the sets that explain most of
+    them.
 
     Args:
         run: the file, for messages.
         queries: the run's distinct query ids.
         test_sets: the release's.
-        known: all query ids that may stand in a run, in the release's order.
+        known: all query ids that may appear in a run, in the release's order.
         allow_missing: score a test set that the run covers in part.
 
     Raises:
@@ -102,9 +102,9 @@ def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_
 
     Args:
         run: the file, for messages.
-        queries: the run's distinct query ids; others than those of the test sets are left out.
-        test_sets: that the run is to be scored on.
-        allow_missing: score a query that is missing as 0, however many are.
+        queries: the run's distinct query ids; those outside the test sets are ignored.
+        test_sets: those that the run is to be scored on.
+        allow_missing: score missing queries as 0, however many there are.
 
     Raises:
         RunError: a test set that the run does not cover.
@@ -141,7 +141,7 @@ def _too_many(run: Path, missing: int, test_set: TestSet) -> RunError:
 
 
 def _explaining_most(left: set[str], members: Mapping[str, frozenset[str]], share: Mapping[str, float]) -> str:
-    """The set that best fits the queries left over: holds many of them, and is itself covered far."""
+    """The set that best fits the queries left over: it holds many of them, and is itself largely covered."""
     return max(members, key=lambda name: len(left & members[name]) * share[name])
 
 

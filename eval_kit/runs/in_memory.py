@@ -28,7 +28,7 @@ COLUMNS = (
 
 @contextmanager
 def as_files(runs: Runs) -> Iterator[dict[Path, str]]:
-    """Write the runs that are no files to a temporary folder.
+    """Write the runs that are not files to a temporary folder.
 
     Yields:
         The file of each run, and what it is called in messages: its path, or its name (``run``, or ``run1`` and so on
@@ -36,7 +36,7 @@ def as_files(runs: Runs) -> Iterator[dict[Path, str]]:
 
     Raises:
         UserError: what is neither a path, a dictionary nor a dataframe with the columns of a run; a name with a slash.
-            Errors from within name the runs as their caller does.
+            Errors raised in the block name the runs as the caller does.
     """
     with tempfile.TemporaryDirectory() as folder:
         files = dict(_file(name, run, Path(folder)) for name, run in _named(runs))
@@ -59,7 +59,7 @@ def _named(runs: Runs) -> list[tuple[str | None, Run]]:
 
 
 def _is_scores(runs: Mapping[str, Any]) -> bool:
-    """Whether a mapping is one run, its values' values being numbers, rather than names and runs."""
+    """Whether a mapping is one run, with numbers inside its values, rather than names and runs."""
     passages = [value for value in runs.values() if isinstance(value, Mapping)]
     return len(passages) == len(runs) and not any(
         isinstance(score, Mapping) for scores in passages for score in scores.values()
@@ -100,7 +100,7 @@ def _from_frame(name: str, run: Any) -> pl.DataFrame:
 
 
 def _lines(queries: pl.Series, passages: pl.Series, scores: pl.Series, ranks: pl.Series | None = None) -> pl.DataFrame:
-    """The lines of a TREC run; what is no number stays as it is, for the reader to refuse."""
+    """The lines of a TREC run; what is not a number stays as it is, for the reader to refuse."""
     number = scores.cast(pl.Float64) if scores.dtype.is_numeric() else scores.cast(pl.String)
     rank = pl.zeros(len(scores), pl.Int64, eager=True) if ranks is None else ranks
     columns = {"query_id": queries.cast(pl.String), "passage_id": passages.cast(pl.String), "score": number}

@@ -38,7 +38,7 @@ def run_name(run: Path) -> str:
 
 
 def cell_of(run: Path) -> Cell | None:
-    """The cell that a run's file name says, or None for a run outside a grid."""
+    """The cell that a run's file name gives, or None for a run outside a grid."""
     match = _NAME.fullmatch(run_name(run))
     return Cell(match["system"], match["shift"], match["held_out"], int(match["seed"] or 0)) if match else None
 
@@ -78,16 +78,16 @@ def named(
     shifts: Sequence[str] = (),
     held_outs: Sequence[str] = (),
 ) -> dict[Path, Cell]:
-    """The cell of each run: as the three lists say, else from its file name.
+    """The cell of each run: from the three lists if given, else from its file name.
 
     Args:
         runs: run files.
         systems: of each run, in the order of the runs, or one for all of them.
         shifts: likewise.
-        held_outs: likewise; the three come together, or none of them.
+        held_outs: likewise; give all three lists or none.
 
     Raises:
-        UserError: lists that do not fit the runs; a file name that is no cell's; two runs of one cell.
+        UserError: lists that do not fit the runs; a file name that is not a cell's; two runs of one cell.
     """
     given = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
     cells_of_runs = _told(len(runs), given) if any(given.values()) else map(_of_name, runs)
@@ -109,7 +109,7 @@ class WordedRun:
 
 
 def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
-    """The wording that each run searched, as its file name says.
+    """The wording that each run searched, from its file name.
 
     Runs of a variation are named ``<system>.<base>.<variation>.trec``, such as ``bm25.dl19.typo.3.trec``; runs of the
     original queries ``<system>.trec`` or ``<system>.<base>.trec``.
@@ -120,7 +120,7 @@ def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
     Raises:
         UserError: the release has no variations; two runs of one system and wording; a run whose name could mean two
             systems; a run of the original queries of a system without any run of a variation, as its file name may
-            have been meant to tell one.
+            have been meant to name one.
     """
     if not release.variations:
         raise UserError(f"{release.folder}: has no query variations")
@@ -178,7 +178,7 @@ def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
 
 
 def _varied_run(run: Path, release: Release) -> WordedRun | None:
-    """The run as its name says, or None for a run that is of no variation."""
+    """The run of a variation that a file name gives, or None for any other run."""
     name = run_name(run)
     named_for = [full_name for full_name in release.variations if name.endswith(f".{full_name}")]
     if not named_for:
@@ -188,7 +188,7 @@ def _varied_run(run: Path, release: Release) -> WordedRun | None:
 
 
 def _original_names(worded_run: WordedRun) -> list[str]:
-    """What the run of the same system on the original queries may be called, the more special name first."""
+    """The possible names of the same system's run on the original queries, the more specific first."""
     assert worded_run.variation
     return [f"{worded_run.system}.{worded_run.variation.base}", worded_run.system]
 

@@ -1,4 +1,4 @@
-"""Where a run ranks the judged passages: all that any measure needs, in one pass over the run.
+"""The ranks of judged passages in a run: all that any measure needs, in one pass over the run.
 
 The order is trec_eval's: score descending, then passage id descending, compared as bytes. No sort of the whole run
 is needed for it: a passage's rank is one more than the number of passages before it.
@@ -18,7 +18,7 @@ from eval_kit.runs.reader import HIGHEST_RANK, MOST_FAULTS, MS_MARCO, TREC, Faul
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
 
 LINES_AT_ONCE = 2_000_000
-"""Lines of a run in no order that are sorted together."""
+"""Lines of an unordered run that are sorted together."""
 
 QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32()}
 JUDGED_SCHEMA = {
@@ -38,10 +38,10 @@ class RankedRun:
         path: the file.
         sha256: of the file's bytes as they are.
         lines: how many lines it has.
-        queries: one row a query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
-            ``tied_across_k`` (whether passages at ranks k and k + 1 have one score).
-        contradictions: queries in which a passage has a better rank, as the run states it, than one of higher score.
-        judged: one row a judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
+        queries: one row per query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
+            ``tied_across_k`` (whether passages at ranks k and k + 1 share a score).
+        contradictions: queries in which the run states a better rank for a passage than for one of higher score.
+        judged: one row per judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
             and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
     """
 
@@ -78,7 +78,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
 
 
 class _Sha256:
-    """A sha256 that is computed beside the reading, in a thread of its own."""
+    """A sha256 that is computed in a separate thread during the reading."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -139,7 +139,7 @@ class _Ranker:
         return pl.concat(queries), pl.concat(hits), lines
 
     def _queries(self, blocks: pl.DataFrame, tied: pl.Series) -> pl.DataFrame:
-        """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, what is there is another's."""
+        """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, the line there is another's."""
         after = {k: pl.min_horizontal(pl.col("start") + k, len(tied) - 1) for k in self.cutoffs}
         return blocks.select(
             "query_id",
@@ -178,7 +178,7 @@ class _Ranker:
 
 
 def _blocks(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row a query of ``frame``, whose lines stand together: its first row, ``start``, and how many it has."""
+    """One row per query of ``frame``, whose lines stand together: its first row, ``start``, and how many it has."""
     return (
         frame["query_id"]
         .rle()
@@ -197,7 +197,7 @@ def _by_score(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _contradictions(frame: pl.DataFrame) -> int:
-    """The queries in which the stated ranks, read by falling score, fall somewhere; ties may have any order."""
+    """How many queries have stated ranks that fall somewhere as scores descend; ties may have any order."""
     same = pl.col("block") == pl.col("block").shift()
     falls = pl.col("stated_rank") < pl.col("stated_rank").shift()
     contradicted = frame.lazy().filter(same & falls & ~pl.col("tied")).select(pl.col("block").unique())
@@ -205,7 +205,7 @@ def _contradictions(frame: pl.DataFrame) -> int:
 
 
 def _ranks_by_query(frame: pl.DataFrame) -> pl.DataFrame:
-    """For each query its best ``rank``, and whether its ranks have no ``gap`` and ``fall`` from line to line."""
+    """Each query's best ``rank``, and whether its ranks have a ``gap``, ``fall`` line by line, are ``several``."""
     rank = pl.col("rank")
     return frame.group_by("block").agg(
         rank.min(),
@@ -222,7 +222,7 @@ def _look_like_scores(ranks: pl.DataFrame) -> bool:
 
 
 def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[int, str]]:
-    """Each line whose value in ``column`` an earlier line of its query has, and what to say of it."""
+    """Each line that repeats a value in ``column`` of an earlier line of its query, and what to say of it."""
     distinct = frame.lazy().group_by("block").agg(pl.col(column).hash().n_unique()).select(pl.col(column).sum())
     if distinct.collect().item() == frame.height:  # equal hashes of unequal values only cost a second look
         return []
@@ -236,7 +236,7 @@ def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[
 
 
 def _grouped(scattered: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The lines of each query together, and some of the queries at a time, so that only a part is copied."""
+    """The lines grouped by query, some of the queries at a time, so that only a part is copied."""
     lines = scattered.with_row_index("line", offset=1)
     parts = lines.height // LINES_AT_ONCE + 1
     part_of = (lines["query_id"].hash() % parts).cast(pl.UInt16)
@@ -247,7 +247,7 @@ def _grouped(scattered: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Cut frames anew, so that the last query of each is complete.
+    """Divide frames anew, so that the last query of each is complete.
 
     Raises:
         RunError: a query with more lines than a run has ranks.

@@ -25,13 +25,13 @@ from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 PIECE_BYTES = 16 << 20
 ZSTD_BYTES = 4 << 10
 LONGEST_FIELD = 8 << 10
-"""Bytes; the longest ids, addresses of pages, have two thousand."""
+"""Bytes; the longest ids, web addresses, have two thousand."""
 LONGEST_LINE = 64 << 10
 THREADS = 2
 HIGHEST_RANK = 10_000_000
 SHOWN_FAULTS = 5
 MOST_FAULTS = 10_000
-"""What is wrong with more lines than these is wrong with the file; nobody reads on to count them."""
+"""With this many, the fault is the file's rather than a line's, and the rest are not counted."""
 
 TREC = "query Q0 passage rank score tag"
 MS_MARCO = "query passage rank"
@@ -61,7 +61,7 @@ class RunError(UserError):
 class Faults:
     """The faults found so far in one file; raised together, the first few in words, the rest as a count.
 
-    With :data:`MOST_FAULTS` of them they are raised at once.
+    On reaching :data:`MOST_FAULTS` they are raised at once.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,7 +85,7 @@ class Faults:
 
 
 class Digest(Protocol):
-    """What hashlib's objects are."""
+    """The part of hashlib's objects that the reader uses."""
 
     def update(self, data: bytes, /) -> None:
         """Take in more bytes."""
@@ -97,15 +97,15 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | Non
     Args:
         path: the file.
         piece_bytes: about how much text to parse at once.
-        digest: is fed the file's bytes as they are, compressed or not.
+        digest: to feed with the file's bytes as they are, compressed or not.
 
     Yields:
         ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank) and
         the rank column (int64), called ``rank`` where it decides (MS MARCO runs) and ``stated_rank`` where the score
-        does; one row a line, up to the first piece with a fault.
+        does; one row per line, up to the first piece with a fault.
 
     Raises:
-        RunError: after the whole file was looked at, with its first faults and how many more there are.
+        RunError: after the whole file was read, with its first faults and how many more there are.
     """
     faults = Faults(path)
     columns = 0
@@ -147,11 +147,11 @@ def _ahead[Item, Result](function: Callable[[Item], Result], items: Iterable[Ite
 
 
 def _parse(piece: bytes, columns: int) -> pl.DataFrame | None:
-    """The rows of a piece, or None if a single one of them is in doubt."""
+    """The rows of a piece, or None if any of them is in doubt."""
     if b"\r" in piece or b"\0" in piece or (_BYTE_ORDER_MARK[:1] in piece and _BYTE_ORDER_MARK in piece):
-        return None  # the first byte alone is sought first: that is many times faster
+        return None  # searching for the first byte alone comes first: it is many times faster
     if not piece.endswith(b"\n") and not piece[piece.rfind(b"\n") + 1 :].strip(b" \t"):
-        return None  # blanks at the end of the file are a line too, which the parser would pass over
+        return None  # blanks at the end of the file are a line too, which the parser would skip
     tabs, spaces = b"\t" in piece, b" " in piece
     if not (tabs and spaces) and (frame := _parse_separated(piece, "\t" if tabs else " ", columns)) is not None:
         return frame
@@ -188,7 +188,7 @@ def _columns(piece: bytes, faults: Faults) -> int:
 
 
 def _find_faults(piece: bytes, columns: int, first_line: int, faults: Faults) -> bool:
-    """Note what is wrong with each line of a piece; whether anything is."""
+    """Note what is wrong with each line of a piece; returns whether anything is."""
     before = faults.count
     for number, line in enumerate(piece.removesuffix(b"\n").split(b"\n"), first_line):
         if what := _fault(line, columns):
@@ -251,7 +251,7 @@ def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
     """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd.
 
     Raises:
-        RunError: a compressed file unpacks further than any run does.
+        RunError: a compressed file that grows more in unpacking than any run does.
     """
     with open_file(path) as file:
         magic = file.read(4)
@@ -277,7 +277,7 @@ def _unpacked(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Raw:
-    """A file's bytes as they are, shown to a digest on their way."""
+    """A file's bytes as they are, fed to a digest on their way."""
 
     def __init__(self, file: IO[bytes], digest: Digest | None) -> None:
         self._file = file
@@ -299,7 +299,7 @@ class _Raw:
 
 
 def _zstd_blocks(raw: _Raw, size: int) -> Iterator[bytes]:
-    """A little at a time is unpacked: zstd may make 32,000 bytes of one."""
+    """Unpack a little at a time: zstd may make 32,000 bytes out of one."""
     frame = None
     unpacked, ready = [], 0
     while packed := raw.read(ZSTD_BYTES):
@@ -318,7 +318,7 @@ def _zstd_blocks(raw: _Raw, size: int) -> Iterator[bytes]:
 
 
 def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut blocks of bytes anew, so that each piece ends with a line; what follows one that is too long is left out."""
+    """Divide bytes anew, so that each piece ends with a line; whatever follows an overlong line is left out."""
     rest = b""
     for block in blocks:
         end = block.rfind(b"\n") + 1

@@ -13,7 +13,7 @@ BINS = 10
 
 
 def edges(r: ArrayLike) -> Floats:
-    """Cut the range of ``r`` into ten intervals of equal counts; fewer come out where many values are equal.
+    """Cut the range of ``r`` into ten intervals of equal counts; into fewer where many values are equal.
 
     Args:
         r: (n,) similarities, of all the systems or clusters that are to share the intervals.
@@ -66,10 +66,10 @@ def loss_by_interval(r: ArrayLike, inside: ArrayLike, out: ArrayLike, cuts: Floa
         inside: In of the same queries, (n,) or (seeds, n), of one measure and system.
         out: Out, in the same shape.
         cuts: from :func:`edges`.
-        seed: of the bootstrap (see :func:`eval_kit.stats.losses.relative_losses`).
+        seed: for the bootstrap (see :func:`eval_kit.stats.losses.relative_losses`).
 
     Returns:
-        One row an interval: ``low`` and ``high`` (of the similarity), ``n`` (Figure 4); ``inside``, ``out`` and
+        One row per interval: ``low`` and ``high`` (of the similarity), ``n`` (Figure 4); ``inside``, ``out`` and
         ``rel_loss`` (of the means, with ``rel_loss_low`` and ``rel_loss_high``; Figure 5). Null where an interval is
         empty or In is 0.
 

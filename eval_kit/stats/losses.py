@@ -1,4 +1,4 @@
-"""How sure a figure is: paired tests, bootstrap intervals of losses and of correlations, correction for many tests.
+"""Uncertainty of figures: paired tests, bootstrap intervals of losses and of correlations, correction for many tests.
 
 Arrays in, plain values out; every result says how many pairs (``n``) it rests on. What has no value, such as a
 relative loss where In is 0, is None, never infinity or NaN. Equal arguments give equal results: whatever is random
@@ -24,7 +24,7 @@ type Draws = NDArray[np.int32]
 RESAMPLES = 10_000
 LEVEL = 0.95
 MARGIN = 0.05
-"""Of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
+"""Share of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
 KINDS = ("pearson", "spearman", "kendall")
 
 _DRAWS_AT_ONCE = 1 << 20
@@ -100,7 +100,7 @@ class Correlation:
 def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
     """The papers' test of a loss (ECIR 2023, Tables 2 and 3), over queries, and one of equivalence.
 
-    A loss that is not significant is not thereby small. Equivalence is shown by two one-sided t-tests (Schuirmann
+    A loss that is not significant need not be small. Equivalence is shown by two one-sided t-tests (Schuirmann
     1987), of (1 − m) In < Out and of Out < (1 + m) In, as for a ratio of means (Berger and Hsu 1996): the margin
     m is a share of the mean In, whose own uncertainty counts. ``p_equivalent`` is the greater of the two p-values.
 
@@ -180,14 +180,14 @@ def relative_losses[Key: Hashable](
     Each resample draws as many queries as there are, with replacement, and takes In and Out of the same ones. All
     entries see the same resamples, each the ones it would see alone. Where an entry has several seeds, each resample
     also draws as many of them, with replacement and independently of the queries (the pigeonhole bootstrap, Owen
-    2007, for two crossed factors). A few seeds show too little of their spread (the variance due to S of them comes
-    out (S − 1) / S of what it is): where seeds matter more than queries, simulated 95 % intervals held the truth in
+    2007, for two crossed factors). A few seeds show too little of their spread (S seeds show (S − 1) / S of the
+    variance due to them): where seeds matter more than queries, simulated 95 % intervals held the truth in
     69, 78, 89 and 91 % of cases with 2, 3, 5 and 10 seeds, and in a third when seeds were averaged instead.
 
     Args:
         pairs: In and Out of each entry, both (n,) or both (seeds, n), the queries in one order for all entries.
         resamples: how many to draw.
-        seed: of the random numbers.
+        seed: for the random numbers.
         level: of the intervals (percentile).
 
     Raises:
@@ -236,14 +236,14 @@ def correlations(
 
     Pairs are resampled together. A resample in which one side is constant has no correlation: it is counted and left
     out. With a handful of pairs (five clusters) an interval is a rough guide at best. Kendall's is tau-b. All three
-    of 300 pairs take a second; Kendall's needs the memory of a few (n, n) matrices.
+    take a second for 300 pairs; Kendall's needs the memory of a few (n, n) matrices.
 
     Args:
         x: (n,).
         y: (n,), of the same things.
         kinds: which of ``pearson``, ``spearman`` and ``kendall``.
         resamples: how many to draw.
-        seed: of the random numbers.
+        seed: for the random numbers.
         level: of the intervals (percentile).
 
     Returns:

@@ -1,4 +1,4 @@
-"""P-values of Student's t and of correlation coefficients, without scipy, which is a third of an install."""
+"""P-values of Student's t and of correlation coefficients, without scipy, which would be a third of an installation."""
 
 import math
 from itertools import count
@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _EXACT_KENDALL = 33
-"""scipy's choice: the exact distribution of Kendall's tau up to so many pairs, if none are tied."""
+"""Pairs up to which Kendall's tau has its exact distribution, if none are tied, as in scipy."""
 
 
 def of_t(t: float, degrees: int) -> float:
-    """The chance that Student's t with so many degrees of freedom is as far from 0.
+    """The two-sided p-value: the chance that Student's t with these degrees of freedom is at least as far from 0.
 
     It is the regularised incomplete beta function at degrees / (degrees + t²) with a = degrees / 2 and b = 1 / 2
     (Abramowitz and Stegun 26.5.27), whose continued fraction (26.5.8) converges fast on one side of its mean.
@@ -28,7 +28,7 @@ def of_t(t: float, degrees: int) -> float:
 
 
 def above_t(t: float, degrees: int) -> float:
-    """The one-sided p-value: the chance that Student's t with so many degrees of freedom is greater."""
+    """The one-sided p-value: the chance that Student's t with these degrees of freedom is greater."""
     return of_t(t, degrees) / 2 if t > 0 else 1 - of_t(t, degrees) / 2
 
 
@@ -61,7 +61,7 @@ def of_tau(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _chance_of_inversions(n: int, most: int) -> float:
-    """The chance that a random order of n has at most so many inversions, or as few pairs in order."""
+    """The chance that a random order of n has at most ``most`` inversions, or at most as many pairs in order."""
     chances = np.ones(1)
     for size in range(2, n + 1):
         chances = np.convolve(chances, np.full(min(size, most + 1), 1 / size))[: most + 1]

@@ -1,4 +1,4 @@
-"""How near the queries of a test are to those of the training: by their words, or by their vectors.
+"""Similarity of test queries to training queries, by their words or by their vectors.
 
 Means over all pairs of two sets are taken as one product with a mean vector, since the mean of dot products is the
 dot product with the mean: no work or memory ever grows with the product of two sizes.
@@ -17,7 +17,7 @@ from eval_kit.stats.vectors import Matrix, Vectors, blocks
 type Floats = NDArray[np.float64]
 
 _WORD = r"[^\s\x1c-\x1f]+"
-"""What stands between blanks, as Python's ``str.split()`` sees them."""
+"""A word: what is between blanks, as Python's ``str.split()`` sees them."""
 
 
 def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
@@ -102,7 +102,7 @@ def by_cluster(
 ) -> pl.DataFrame:
     """Similarity of each cluster of a shift to all its other clusters together.
 
-    A query counts once in each cluster that it belongs to; of the wh clusters, which overlap a little, one may stand
+    A query counts once in each cluster that it belongs to; as wh clusters overlap a little, one of theirs may be
     on both sides. The papers give the figures of whole clusters: :func:`cluster_splits`.
 
     Args:
@@ -113,7 +113,7 @@ def by_cluster(
 
     Returns:
         ``cluster``, ``n`` (its queries), ``others`` (those of the other clusters), ``jaccard``, and with vectors
-        ``cosine``; one row a cluster, in the release's order.
+        ``cosine``; one row per cluster, in the release's order.
 
     Raises:
         UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.

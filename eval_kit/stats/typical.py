@@ -1,4 +1,4 @@
-"""What clusters of queries are about: the words that are typical of each, and queries full of them."""
+"""Clusters of queries, described by the words that are typical of each and by queries full of them."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ EXAMPLES = 3
 
 _WORD = r"[\p{L}\p{N}][\p{L}\p{N}'’-]*"
 _FEWEST_WORDS = 4
-"""Of an example: a shorter query says less, and one word can make it typical."""
+"""In an example: a shorter query says less, and a single word can make it typical."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Topic:
         cluster: its name.
         queries: how many it has.
         terms: its most typical words, the most typical first.
-        examples: texts of the queries whose words are most typical of it, each with another most typical word.
+        examples: texts of the queries whose words are most typical of it, each with a different most typical word.
     """
 
     cluster: str
@@ -33,8 +33,8 @@ def topics(queries: pl.DataFrame, label: str = "cluster") -> list[Topic]:
     """Say in words what each cluster is about.
 
     A word is typical by the z-score of its log-odds in the cluster's queries against all others', with all queries as
-    the prior (Monroe, Colaresi and Quinn, "Fightin' Words", Political Analysis 2008, §3.5.1): frequent words that are
-    everywhere have no score, and rare ones little. A query counts a word once.
+    the prior (Monroe, Colaresi and Quinn, "Fightin' Words", Political Analysis 2008, §3.5.1): words that are frequent
+    everywhere score nothing, and rare ones little. A query counts a word once.
 
     Args:
         queries: ``query_id``, ``text`` and the cluster; a query of several clusters counts in each.

@@ -1,6 +1,6 @@
-"""Query vectors, from a file or from a sentence-transformers model, checked once where they come in.
+"""Query vectors, from a file or from a sentence-transformers model, checked once on the way in.
 
-Files are ``NAME.npy``, a (queries, dimensions) array whose query ids stand one a line in ``NAME.ids.txt`` beside it,
+Files are ``NAME.npy``, a (queries, dimensions) array, with its query ids in ``NAME.ids.txt`` beside it, one per line,
 or a ``.parquet`` table with the columns ``query_id`` and ``vector`` (a list of numbers).
 """
 
@@ -36,7 +36,7 @@ class Vectors:
 
     Attributes:
         source: the file or model, for messages and provenance.
-        query_ids: strings, one a row of ``values``.
+        query_ids: strings, one per row of ``values``.
         values: (queries, dimensions), floating point.
     """
 
@@ -128,7 +128,7 @@ def read(path: Path) -> Vectors:
 def encode(model: str, queries: pl.DataFrame) -> Vectors:
     """Encode queries with a sentence-transformers model, as queries (with the model's query prompt, if it has one).
 
-    The papers take the [CLS] vector. A model that comes without a pooling of its own (a bare ``bert-base-uncased``)
+    The papers take the [CLS] vector. A model that comes without its own pooling (a bare ``bert-base-uncased``)
     gets mean pooling from sentence-transformers; give it a folder with a [CLS] pooling module, or a file of vectors.
 
     Args:
@@ -147,7 +147,7 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
     try:
         with hub.patience():
             encoder = SentenceTransformer(model)
-    except Exception as error:  # transformers, safetensors, tokenizers and pickle each have their own
+    except Exception as error:  # transformers, safetensors, tokenizers and pickle each raise their own
         why = hub.reason(error) or in_one_sentence(error)
         raise VectorsError(f"{model}: not a sentence-transformers model that can be obtained: {why}") from error
     once = queries.unique("query_id", keep="first", maintain_order=True)

@@ -11,7 +11,7 @@ from eval_kit.stats.similarity import jaccard_of_counts, word_counts
 
 PARTS = 64
 CHARACTERS = 8 << 20
-"""Of the texts that are counted at once."""
+"""In the texts that are counted at once."""
 MOST_WORDS = 2_000_000
 """Counted words in memory."""
 

@@ -28,7 +28,7 @@ def tables(results: Chameleons) -> Iterator[Table]:
 
 
 def averages(results: Chameleons) -> Table:
-    """Table 1: one row a ranker, mean and median of each measure over all dev queries."""
+    """Table 1: one row per ranker, mean and median of each measure over all dev queries."""
     by_cell = {}
     for run, measure, mean, median in results.averages.drop("queries").iter_rows():
         by_cell[run, measure] = {"mean": mean, "median": median}
@@ -49,7 +49,7 @@ def averages(results: Chameleons) -> Table:
 
 
 def worst(results: Chameleons) -> Table:
-    """Table 2: one row a ranker, one column a share of its own worst queries."""
+    """Table 2: one row per ranker, one column per share of its own worst queries."""
     by_cell = {(run, level): value for run, level, value in results.worst.iter_rows()}
     levels = [*LEVELS, 100]
     columns = [Column("run", wrap="anywhere"), *(Column(f"{level} %", "number", group="AP") for level in levels)]
@@ -64,7 +64,7 @@ def worst(results: Chameleons) -> Table:
 
 
 def agreement(shared: pl.DataFrame) -> Table:
-    """Equation 1: one row a pair of runs, one column a share of each one's worst queries."""
+    """Equation 1: one row per pair of runs, one column per share of each one's worst queries."""
     by_cell = {(first, second, level): value for first, second, level, value in shared.iter_rows()}
     columns = [Column("run", wrap="anywhere"), Column("and run", wrap="anywhere")]
     columns += [Column(f"{level} %", "number") for level in LEVELS]
@@ -74,7 +74,7 @@ def agreement(shared: pl.DataFrame) -> Table:
 
 
 def performance(results: Chameleons) -> Table:
-    """Table 4 at every level: each measure on each set and level, one column a run; and Definition 1 below."""
+    """Table 4 at every level: each measure on each set and level, one column per run; and Definition 1 below."""
     frame = results.performance
     runs = frame["run"].unique(maintain_order=True).to_list()
     paper = _published(REFERENCE) if results.published else {}
@@ -99,7 +99,7 @@ def performance(results: Chameleons) -> Table:
 
 
 def sets(results: Chameleons) -> Table:
-    """Tables 3, 5 and 6: queries, relevant passages a query and words a query of each set."""
+    """Tables 3, 5 and 6: queries, relevant passages per query and words per query of each set."""
     columns = [Column("set"), Column("queries", "number")]
     columns += [Column(name, "number") for name in ("relevant", "words")]
     papers = [_published(id) for id in (RELEVANT, WORDS)] if results.published else []

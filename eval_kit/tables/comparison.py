@@ -17,7 +17,7 @@ from eval_kit.tables.table import Cell, Column, Table, significance
 
 
 def table(comparison: Comparison) -> Table:
-    """One row a test set and measure: n, the baseline's value, and value and difference of every other system."""
+    """One row per test set and measure: n, the baseline's value, and value and difference of every other system."""
     base, *compared = comparison.systems
     columns = [Column(name, wrap="never") for name in ("test set", "measure")]
     columns += [Column(name, "number", wrap="anywhere") for name in ("n", base)]

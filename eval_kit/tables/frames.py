@@ -8,7 +8,7 @@ from eval_kit.errors import UserError, printable
 
 
 def to_pandas(frame: pl.DataFrame) -> Any:
-    """The same columns and values as a ``pandas.DataFrame``; needs neither pyarrow nor, until here, pandas.
+    """The same columns and values as a ``pandas.DataFrame``; imports pandas only here, and pyarrow nowhere.
 
     Raises:
         UserError: pandas is not installed.

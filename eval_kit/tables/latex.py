@@ -35,7 +35,7 @@ def to_latex(table: Table) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX sets as it is; on one line."""
+    """Text on one line, escaped so that LaTeX sets it as it is."""
     return printable(text).translate(_ESCAPES)
 
 

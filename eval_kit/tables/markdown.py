@@ -18,7 +18,7 @@ def to_markdown(table: Table) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown, and the HTML made of it, shows as it is; on one line."""
+    """Text on one line, escaped so that Markdown, and the HTML made from it, shows it as it is."""
     return printable(text).translate(_ESCAPES)
 
 

@@ -17,14 +17,14 @@ def ms_shift(
     untrained: Mapping[str, Mapping[str, float]],
     best_in_bold: bool = False,
 ) -> Table:
-    """ECIR 2023, Tables 2 and 3: three rows a system, one column a cluster.
+    """ECIR 2023, Tables 2 and 3: three rows per system, one column per cluster.
 
     Args:
         losses: from :func:`eval_kit.protocols.in_out.losses`.
         clusters: the columns.
         measure: the one to show.
         untrained: system → cluster → value, for systems without a training set (BM25): one row each.
-        best_in_bold: whether to show the best of several systems so; of losses it is the one with the least harm.
+        best_in_bold: whether to print the best of several systems in bold; the best loss is the least harmful.
     """
     rows = losses.filter(pl.col("measure") == measure)
     shown = parse(measure)
@@ -66,7 +66,7 @@ def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
 
 
 def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system: str) -> Table:
-    """arXiv 2205.02870v1, Table 2: one row a model, one column a test set; the held-out cell of each row is shaded.
+    """arXiv 2205.02870v1, Table 2: one row per model, one column per test set; the held-out cell of each row is shaded.
 
     Args:
         values: from :func:`eval_kit.protocols.in_out.matrix`.
@@ -134,7 +134,7 @@ def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
 
 
 def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
-    """One row a system: Inter., Extra. and Δ of every measure."""
+    """One row per system: Inter., Extra. and Δ of every measure."""
     lines: list[Row] = []
     for _, rows in results.group_by("system", maintain_order=True):
         cells: list[Cell | str] = [_system(rows.to_dicts())]
@@ -146,7 +146,7 @@ def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
 
 
 def _delta(row: Mapping[str, Any], marks: bool) -> Cell:
-    """Δ is the loss with its sign turned, and so is its interval."""
+    """Δ and its interval are those of the loss with the sign reversed."""
     low, high = (None if row[name] is None else -row[name] for name in ("rel_loss_high", "rel_loss_low"))
     delta = row["delta"]
     return Cell(
@@ -162,7 +162,7 @@ def _mark(row: Mapping[str, Any]) -> str:
 
 
 def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], float]:
-    """(cluster, figure) → the best value where the systems differ; of losses the one with the least harm."""
+    """(cluster, figure) → the best value where the systems differ; the best loss is the least harmful."""
     best: dict[tuple[str, str], float] = {}
     for (cluster,), rows in losses.group_by("cluster"):
         for figure in ("avg_in", "out", "rel_loss"):

@@ -10,7 +10,7 @@ from eval_kit.tables.table import Cell, Column, Row, Table
 
 
 def print_scores(scores: Scores, console: Console) -> None:
-    """Print every figure; below the tables what a reader must know of missing queries and ties."""
+    """Print every figure, and below the tables what readers must know about missing queries and ties."""
     rows: dict[tuple[str, ...], dict[tuple[str, str], list[Figure]]] = {}
     by_row: dict[tuple[str, str], list[Figure]] = {}
     for figure in scores.figures:

@@ -1,6 +1,6 @@
-"""One table, before it is known whether it goes to a terminal, a page, Markdown or LaTeX.
+"""A table that can go to a terminal, a page, Markdown or LaTeX.
 
-Texts are as they are: each renderer escapes them, so that names from elsewhere can break no format. Numbers have an
+Texts are unescaped: each renderer escapes them, so that names from elsewhere cannot break a format. Numbers have an
 ASCII minus sign, and ``-`` alone stands for a number that does not exist.
 """
 
@@ -24,7 +24,7 @@ class LossBar:
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in one column of one row.
+    """The content of one column of one row.
 
     Attributes:
         text: on one line.
@@ -60,7 +60,7 @@ class Column:
         wrap: where a terminal may break its lines.
         min_width: in a terminal.
         style: in a terminal, as rich names it.
-        beside_last: never parted from the column before it, as a value's interval.
+        beside_last: never parted from the column before it; for a value's interval.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Column:
 
     @property
     def header(self) -> str:
-        """The name behind its group's, where there is only one line for both."""
+        """The name after its group's, for where both share one line."""
         return f"{self.group} {self.name}" if self.group else self.name
 
 
@@ -99,7 +99,7 @@ class Table:
             yield [as_cell(cell) for cell in row]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What rich prints in its place: the table without its notes, in as many parts as its width needs."""
+        """What rich prints: the table without its notes, in as many parts as its width needs."""
         from eval_kit.tables.terminal import drawn
 
         for number, part in enumerate(drawn(self, options.max_width)):
@@ -108,7 +108,7 @@ class Table:
 
 
 def as_cell(cell: Cell | str | None) -> Cell:
-    """The cell itself, of a plain text, or an empty one."""
+    """The cell itself, or one of plain text, or an empty one."""
     return cell if isinstance(cell, Cell) else Cell(cell or "")
 
 
@@ -124,5 +124,5 @@ def significance(tested: Mapping[str, Any]) -> str:
 
 
 def interval(low: float | None, high: float | None, queries: int) -> str:
-    """What is behind a relative loss."""
+    """The uncertainty of a relative loss, in words."""
     return f"95% interval {loss(low)} to {loss(high)}, n = {queries:,}"

@@ -25,7 +25,7 @@ def show(table: Table, console: Console) -> None:
 def drawn(table: Table, width: int) -> list[rich.table.Table]:
     """The table for rich, without its notes; a group's name stands above its first column.
 
-    One that is too wide comes in several parts, each with the columns that name the rows. Nothing breaks a number.
+    A table that is too wide comes in several parts, each with the columns that name the rows. No number is broken.
     """
     cells = [list(map(_text, row)) for row in table.rows()]
     spans = []

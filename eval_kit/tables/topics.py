@@ -1,4 +1,4 @@
-"""What the topics and buckets of a release are about, as tables: they are found by k-means and have no names."""
+"""Tables that say what a release's topics and buckets are about: they are found by k-means and have no names."""
 
 from eval_kit.release import Release
 from eval_kit.stats.typical import topics

@@ -1,4 +1,4 @@
-"""What systems lose by query variations, as tables: one for each test set and measure."""
+"""Tables of what systems lose through query variations: one for each test set and measure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -93,7 +93,7 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
 
 
 def _beside_published(published: pl.DataFrame) -> Table:
-    """CIKM 2021, Table 7: one row a method; our system's figure behind that of the ranker that it stands for."""
+    """CIKM 2021, Table 7: one row per method; our system's figure after that of the ranker it stands for."""
     systems = list(published.select("ranker", "system").unique(maintain_order=True).iter_rows())
     rows = {(row["method"], row["ranker"], row["system"]): row for row in published.iter_rows(named=True)}
     columns = [Column("method", "heading")]
