@@ -112,7 +112,7 @@ def check(system: str, folder: Path) -> None:
     """Check that a system can search a dataset.
 
     Raises:
-        UserError: its name is unknown, or it is a prebuilt index of MS MARCO's passages.
+        UserError: its name is unknown, or it is a prebuilt index of MS MARCO's passages and the dataset has others.
     """
     known = checkpoints.load()
     if system in LEXICAL:
@@ -170,7 +170,7 @@ class MultifieldBm25:
     most: int | None = None
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Index the corpus (its first ``most`` documents), whose titles ``passages`` no longer tell apart."""
+        """Index the corpus (its first ``most`` documents), as titles and texts are already joined in ``passages``."""
         documents = counted(islice(read_documents(self.corpus), self.most), "indexing passages", "passages")
         bm25.index_fields(documents, folder)
 

@@ -1,4 +1,4 @@
-"""What leaving a part out of training costs on ordinary benchmarks (arXiv:2205.02870v1 §4.3, Table 5)."""
+"""The cost on ordinary benchmarks of leaving a part out of training (arXiv:2205.02870v1 §4.3, Table 5)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

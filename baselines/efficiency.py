@@ -31,7 +31,7 @@ _WHERE = ("gpu", "cpu")
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What was measured of each system: ``passages``, ``index_bytes``, ``latency_ms`` (median) and ``device``."""
+    """Each system's measurements: ``passages``, ``index_bytes``, ``latency_ms`` (median) and ``device``."""
 
     dataset: str
     measured: dict[str, dict[str, Any]]

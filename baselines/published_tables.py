@@ -1,4 +1,4 @@
-"""Which command gives each published table and figure of the five papers, or why none does.
+"""The command for each published table and figure of the five papers, or why there is none.
 
 ``python -m baselines.published_tables > docs/published-tables.md`` writes the list as Markdown.
 """

@@ -43,7 +43,7 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 @dataclass
 class Model:
-    """What searches: BM25, a model, or a published checkpoint."""
+    """The searcher: BM25, a model, or a published checkpoint."""
 
     system: Annotated[str | None, typer.Argument(help="bm25, or with --beir bm25-multifield.")] = None
     model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None

@@ -40,7 +40,7 @@ class Clock:
         self._at: dict[int, tuple[float, float]] = {}
 
     def __call__(self, step: int) -> None:
-        """Take the time, if this is one of the two steps."""
+        """Record the time, if this is one of the two steps."""
         import torch
 
         if step in (self.first, self.steps):

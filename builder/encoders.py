@@ -37,7 +37,7 @@ class Encoder(Protocol):
 
     @property
     def revision(self) -> str:
-        """What else its vectors depend on: weights, parameters."""
+        """Identifies what else its vectors depend on: weights, parameters."""
 
     def load(self, texts: Sequence[str]) -> Compute:
         """Prepare to encode ``texts``, or any part of them: a function from texts to (n, d) float32."""

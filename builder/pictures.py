@@ -42,7 +42,7 @@ def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) 
         The files.
 
     Raises:
-        UserError: there are no such queries, or the encoder cannot be obtained or the folder not written.
+        UserError: there are no such queries, the encoder cannot be obtained, or the folder cannot be written.
     """
     queries = _queries(release)
     chosen = by_name(encoder)

@@ -49,7 +49,7 @@ class Bare:
 
     @property
     def device(self) -> Any:
-        """Where it computes."""
+        """The device that it computes on."""
         return self._model.device
 
     def encode(self, texts: Sequence[str], role: str, batch_size: int, length: int | None = None) -> "Tensor":

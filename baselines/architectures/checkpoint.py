@@ -1,4 +1,4 @@
-"""What a checkpoint is, before it is loaded: its architecture, and the digest of its weights.
+"""Identify a checkpoint before it is loaded: its architecture, and the digest of its weights.
 
 sentence-transformers silently turns a model of one architecture into another and draws missing weights at random; here
 that is refused.

@@ -42,7 +42,7 @@ class Sparta:
 
     @property
     def device(self) -> Any:
-        """Where it computes."""
+        """The device that it computes on."""
         return self._model.device
 
     def encode_query(self, texts: Sequence[str], **_: Any) -> "Tensor":

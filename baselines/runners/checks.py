@@ -16,7 +16,7 @@ from search.passages import how_many
 from search.shards import bytes_below
 
 LINE_BYTES = 45
-"""Of a line of a run."""
+"""Of one line of a run."""
 SHARED_BYTES = 1_100
 """Per passage, for all cells of a grid: text, token ids, and BM25's index."""
 WIDTH = 768

@@ -96,7 +96,7 @@ def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
 
 
 def train_cell(cell: Cell, processes: int) -> Outcome:
-    """The part of a cell that needs GPUs of its own."""
+    """Train the cell: the stage that needs its own GPUs."""
     return attempt(cell, partial(train, processes=processes))
 
 

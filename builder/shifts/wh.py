@@ -56,7 +56,7 @@ def member(texts: pl.Series, cluster: str, rule: WhRule = "substring") -> pl.Ser
 def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.DataFrame:
     """Clusters and split of the queries that are in a cluster.
 
-    A test query is one in each of its clusters, so that no model is trained on it.
+    A test query is a test query in each of its clusters, so that no model is trained on it.
 
     Args:
         queries: ``query_id``, ``text`` of the training set.
