@@ -56,13 +56,13 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 demo: $(READY)  ## mini release -> five systems -> the papers' table and a report, on the embedded data
 	@$(BIN)/python -m demo
 
-test: $(READY)  ## run the tests but the slow ones (T=tests/eval_kit: a part)
+test: $(READY)  ## run all but the slow tests (T=tests/eval_kit: only a part)
 	@$(PYTEST) -m "not slow" $(T)
 
 test-slow: $(READY)  ## run the slow tests: kills, Ray, torchrun, publishing's faults
 	@$(PYTEST) -m slow $(T)
 
-fuzz: $(READY)  ## hostile inputs by chance, against the contract of docs/security.md, for MINUTES=n
+fuzz: $(READY)  ## random hostile inputs, against the contract of docs/security.md, for MINUTES=n
 	@end=$$(( $$(date +%s) + $(MINUTES) * 60 )); while test "$$(date +%s)" -lt "$$end"; do \
 		FUZZ_EXAMPLES=100 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz || exit; done
 
@@ -95,14 +95,14 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on
 		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
 	@test -e "$(RELEASE)" || test -z "$(NFCORPUS)" || { $(BIN)/python -m builder beir download $(NFCORPUS) --out "$(BEIR)" && \
 		$(BIN)/python -m builder build --from rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
-	@# of all passages monoBERT takes less room than the whole grid does of a million
+	@# monoBERT on all passages takes less room than the whole grid does on a million
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || { $(GRID_RUN) --check --system monobert --release ms-marco-shift && \
 		$(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"; }
 	@test -d "$(RELEASE)/data/negatives" || { $(GRID_RUN) --check && $(BIN)/python -m builder negatives "$(RELEASE)"; }
 	@$(GRID_RUN)
 	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
-beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); goes on where it was stopped
+beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); resumes where it stopped
 	@$(BIN)/python -m builder beir download $(DATASETS) --out "$(BEIR)"
 	@$(BIN)/python -m baselines beir $(SYSTEMS) $(DATASETS:%=--dataset %) --folder "$(BEIR)" --out beir-runs --json beir-runs/suite.json $(FLAGS)
 
@@ -119,19 +119,19 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 		{ echo "make publish: CHANGELOG.md has no section '### Data $(patsubst v%,%,$(TAG))'" >&2; exit 2; }
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
-bench: $(READY)  ## what is timed, beside its peers: BENCH="scoring variations shifts baselines"
+bench: $(READY)  ## time the kit beside its peers: BENCH="scoring variations shifts baselines"
 	@for name in $(BENCH); do $(BIN)/python -m "bench.$$name" || exit; done
 
-rehearsal: $(READY)  ## every stage at SCALE of MS MARCO's size, on made-up passages (SCALE=0.01, WORK=DIR for all it makes)
+rehearsal: $(READY)  ## every stage at SCALE of MS MARCO's size, on synthetic passages (SCALE=0.01; WORK=DIR for its files)
 	@$(BIN)/python -m bench.rehearsal --scale "$(SCALE)" --folder "$(WORK)"
 
-gpu-check: $(READY)  ## what one GPU takes for each part of the paper's grid, on data drawn at random (ten minutes)
+gpu-check: $(READY)  ## what each part of the paper's grid takes on one GPU, on random data (ten minutes)
 	@$(BIN)/python -m bench.gpu_check
 
 lock: $(UV)  ## compile requirements.lock again
 	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock
 
-dist: $(UV)  ## the packages for PyPI in dist/, with all that can be checked of a code release (docs/packages.md)
+dist: $(UV)  ## the packages for PyPI in dist/, with all checks of a code release (docs/packages.md)
 	@version="$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' eval_kit/__init__.py)"; \
 		grep -qx "version: $$version" CITATION.cff || { echo "make dist: CITATION.cff is not of version $$version" >&2; exit 2; }; \
 		grep -qxF "### Code $$version" CHANGELOG.md || { echo "make dist: CHANGELOG.md has no section '### Code $$version'" >&2; exit 2; }

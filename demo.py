@@ -25,7 +25,7 @@ from eval_kit.tables import variations as tables
 from search.passages import passages
 
 QUERIES = 2_500
-"""A quarter of the mini release's usual size: what a laptop trains on in minutes."""
+"""A quarter of the mini release's usual size: small enough to train on a laptop in minutes."""
 SHIFT = "topic"
 
 
@@ -38,14 +38,14 @@ def demo(
 ) -> None:
     """Build a mini release, train systems without each part of a shift in turn, and compare them; then mistype queries.
 
-    A demo that was killed goes on where it stopped.
+    A killed demo resumes where it stopped.
 
     Args:
         folder: for the release, the grid and the report.
         console: for the results.
         queries: of the release.
         shift: to train on.
-        options: of each system; the five of the config ``mini``, if not given.
+        options: of each system; by default the five of the config ``mini``.
 
     Raises:
         UserError: a cell failed, or ``folder`` cannot be written.

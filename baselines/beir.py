@@ -34,10 +34,10 @@ _INSTEAD = {"doct5query": "; python -m baselines generate --expand makes a folde
 
 
 def folders(parent: Path, names: Sequence[str]) -> list[Path]:
-    """The folders of datasets below ``parent``, twelve for CQADupStack; of all of BEIR's that are there by default.
+    """The dataset folders below ``parent``, twelve for CQADupStack; by default those of every BEIR dataset found there.
 
     Raises:
-        UserError: one of them is not there, or none is.
+        UserError: one of them is missing, or there is none.
     """
     chosen = names or [name for name in beir_suite.datasets() if (parent / name).is_dir()]
     if not chosen:
@@ -56,21 +56,20 @@ def search(
     progress: Console,
     runner: Runner = Runner.local,
 ) -> dict[str, list[Path]]:
-    """Each system's runs, one a dataset: ``<system>.<dataset>.trec`` in ``out``; those that are there stay.
+    """Each system's runs, one per dataset: ``<system>.<dataset>.trec`` in ``out``; existing runs are kept.
 
-    Beside each run lies what was measured, ``<system>.<dataset>.json``; its index is removed.
+    The measurements of a run are written beside it as ``<system>.<dataset>.json``; its index is removed.
 
     Args:
-        systems: ``bm25``, ``bm25-multifield``, names of checkpoints, or any name whose runs are all there.
+        systems: ``bm25``, ``bm25-multifield``, names of checkpoints, or any name whose runs all exist.
         datasets: folders in BEIR's format.
         out: the runs' folder.
-        depth: passages a query.
-        progress: where to say what is being done.
-        runner: of the encoding of passages, where a system encodes them.
+        depth: passages per query.
+        progress: where progress is reported.
+        runner: where passages are encoded, if a system encodes them.
 
     Raises:
-        UserError: a system of no known name that lacks a run; a folder that is not as BEIR's; a GPU that torch cannot
-            use.
+        UserError: an unknown system that lacks a run; a folder not in BEIR's format; a GPU that torch cannot use.
     """
     runs = {system: [out / f"{system}.{dataset_name(folder)}.trec" for folder in datasets] for system in systems}
     missing = [
@@ -87,14 +86,14 @@ def search(
     if any(system not in LEXICAL for system, _, _ in missing):
         refuse_unusable_gpus()
     for system, run, folder in missing:
-        with atomic.lock(run):  # another process may be making it, and removes the index in the end
+        with atomic.lock(run):  # another process may be making it, and will remove the index
             if not run.is_file():
                 _search(system, folder, run, depth, progress, runner)
     return runs
 
 
 def measured(runs: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
-    """What was measured when a run was searched, by the run's name; nothing of runs from elsewhere."""
+    """The measurements taken when each run was made, by the run's name; runs from elsewhere have none."""
     files = [run.with_suffix(".json") for of_system in runs.values() for run in of_system]
     return {file.stem: strict_json.read(file) for file in files if file.is_file()}
 
@@ -113,7 +112,7 @@ def check(system: str, folder: Path) -> None:
     """Check that a system can search a dataset.
 
     Raises:
-        UserError: it has no known name; or it is an index that somebody built, of MS MARCO's passages.
+        UserError: its name is unknown, or it is a prebuilt index of MS MARCO's passages and the dataset has others.
     """
     known = checkpoints.load()
     if system in LEXICAL:
@@ -127,7 +126,7 @@ def check(system: str, folder: Path) -> None:
 
 
 def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:
-    """What searches a dataset with a system that :func:`check` accepts; ``most`` as for :func:`passages`."""
+    """The retriever of a system that :func:`check` accepts; ``most`` as for :func:`passages`."""
     if system == BM25:
         return Bm25()
     if system == MULTIFIELD:
@@ -147,7 +146,7 @@ def passages(folder: Path, most: int | None = None) -> Counted:
 
 
 def _search(system: str, folder: Path, run: Path, depth: int, progress: Console, runner: Runner) -> None:
-    """Make a run, which appears when all that lies beside it is there."""
+    """Make a run; its file appears last, once those beside it are complete."""
     searcher, working = retriever(system, folder), run.with_suffix(".searching")
     index, made = working / "index", working / run.name
     if runner is Runner.ray and hasattr(searcher, "encode_passages"):
@@ -165,18 +164,18 @@ def _search(system: str, folder: Path, run: Path, depth: int, progress: Console,
 
 @dataclass(frozen=True)
 class MultifieldBm25:
-    """BM25 over title and text as two fields, as Anserini's multifield runs and BEIR's own BM25."""
+    """BM25 over title and text as two fields, as in Anserini's multifield runs and BEIR's own BM25."""
 
     corpus: Path
     most: int | None = None
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Index the corpus (its first ``most`` documents), whose titles ``passages`` no longer tell apart."""
+        """Index the corpus (its first ``most`` documents), as titles and texts are already joined in ``passages``."""
         documents = counted(islice(read_documents(self.corpus), self.most), "indexing passages", "passages")
         bm25.index_fields(documents, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages of the greatest sum of both fields' scores."""
+        """The passages with the greatest sum of both fields' scores."""
         pairs = queries.select("query_id", "text").iter_rows()
         for query, hits in bm25.search(pairs, folder, depth, fields=bm25.FIELDS):
             yield query, best_first(hits)

@@ -26,18 +26,18 @@ class Suite:
 
     Attributes:
         reports: by system.
-        published_as: the paper's name of a system, where it is another.
+        published_as: the paper's name of a system, where it differs.
     """
 
     reports: Mapping[str, Report]
     published_as: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values: a report a system."""
+        """Plain JSON values: one report per system."""
         return {"systems": {system: report.as_json() for system, report in self.reports.items()}}
 
     def print(self, console: Console) -> None:
-        """A table a measure, and remarks."""
+        """One table per measure, and remarks."""
         for measure in TITLES:
             console.print(self.table(measure))
         for report in self.reports.values():
@@ -45,7 +45,7 @@ class Suite:
                 console.print(Text(note))
 
     def table(self, measure: str) -> Table:
-        """A row a dataset; for each system ours and, where the paper has any, its figures."""
+        """One row per dataset; for each system our figure and, where there is one, the paper's."""
         columns = [Column("dataset", wrap="anywhere")]
         for system in self.reports:
             columns.append(Column("ours", "number", group=system, wrap="never"))
@@ -92,9 +92,9 @@ def suite(
     """Score systems on the same datasets.
 
     Args:
-        runs: of each system, one a dataset, in the order of ``folders``.
+        runs: of each system, one per dataset, in the order of ``folders``.
         folders: in BEIR's format.
-        published_as: the paper's name of a system, where it is another.
+        published_as: the paper's name of a system, where it differs.
         on_run: called with each run before it is read.
 
     Raises:

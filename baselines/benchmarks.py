@@ -1,4 +1,4 @@
-"""What leaving a part out of training costs on ordinary benchmarks (arXiv:2205.02870v1 §4.3, Table 5)."""
+"""The cost on ordinary benchmarks of leaving a part out of training (arXiv:2205.02870v1 §4.3, Table 5)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from eval_kit.stats.losses import holm, paired_t_test, relative_losses
 from eval_kit.tables.table import Cell, Column, Row, Table, loss, significance
 
 SHOWN = {"dev": ("RR@10", "R@1000"), **dict.fromkeys(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000"))}
-"""The measures of the paper's table, which does not say what grades of TREC DL count as relevant to recall."""
+"""The measures of the paper's table, which does not say which grades of TREC DL count as relevant for recall."""
 _SCHEMA = {
     **dict.fromkeys(("test_set", "measure", "system", "training"), pl.String()),
     **dict.fromkeys(("models", "queries"), pl.Int64()),
@@ -20,23 +20,23 @@ _SCHEMA = {
 
 
 def benchmarks(values: pl.DataFrame, control: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
-    """The mean over each shift's models on dev and TREC DL, beside the model that was trained on everything.
+    """The mean over each shift's models on dev and TREC DL, beside the model trained on everything.
 
-    ReSTrain is left out, as its models are trained on sets of several sizes; so is a shift whose models do not all
-    cover a test set.
+    ReSTrain is left out because its training sets differ in size; so is a shift whose models do not all cover a test
+    set.
 
     Args:
         values: per query, of complete grids: ``system``, ``shift``, ``held_out``, ``seed``, ``test_set``, ``measure``,
             ``query_id``, ``value``.
-        control: the same of models trained on everything; a system may be missing.
+        control: the same for models trained on everything; a system may be missing.
         seed: of the bootstrap.
 
     Returns:
         One row for each test set, measure, system and ``training`` (a shift, or ``all``): ``models`` (seeds counted),
-        ``queries``, ``value``; and against the control of that system ``rel_loss`` = (all − shift) / all with
+        ``queries``, ``value``; and against that system's control ``rel_loss`` = (all − shift) / all with
         ``rel_loss_low`` and ``rel_loss_high`` (95 % paired bootstrap over queries), ``p`` of the paired t-test,
-        ``p_holm``, corrected over the systems and shifts of a test set and measure, and ``d`` (Cohen's d_z); each null
-        without a control.
+        ``p_holm``, corrected over the systems and shifts of a test set and measure, and ``d`` (Cohen's d_z). Without
+        a control these are null.
     """
     trained = pl.concat([values, control.select(values.columns)])
     models = trained.group_by("system", "shift").agg(all_models=pl.struct("held_out", "seed").n_unique())
@@ -55,7 +55,7 @@ def benchmarks(values: pl.DataFrame, control: pl.DataFrame, seed: int = 0) -> pl
 
 
 def layout(results: pl.DataFrame) -> Table:
-    """arXiv:2205.02870v1, Table 5: one row for each system and training, one column a measure, and its loss.
+    """arXiv:2205.02870v1, Table 5: one row for each system and training; each measure and its loss as columns.
 
     Args:
         results: from :func:`benchmarks`.
@@ -86,7 +86,7 @@ def layout(results: pl.DataFrame) -> Table:
 
 
 def _of_measure(means: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
-    """A row for each system and training; ``means`` are of one test set and measure."""
+    """One row for each system and training; ``means`` are of one test set and measure."""
     by_model = {
         (str(system), str(shift)): part.sort("query_id")
         for (system, shift), part in means.group_by("system", "shift", maintain_order=True)

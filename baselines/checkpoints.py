@@ -1,4 +1,4 @@
-"""Published checkpoints by name: what each is, how to search with it, and the rows of the papers it belongs to."""
+"""Published checkpoints by name: what each is, how to search with it, and its rows in the papers' tables."""
 
 import json
 from dataclasses import dataclass
@@ -46,5 +46,5 @@ def named(name: str) -> Checkpoint:
 
 
 def training_data(model: str) -> list[str] | None:
-    """What the registered model of that Hub id or index name was trained on; None if it is not registered."""
+    """The training data of a registered model, by Hub id or index name; None if it is not registered."""
     return next((entry.training_data for entry in load().values() if entry.model == model), None)

@@ -1,4 +1,4 @@
-"""Configs: how every system of a grid is trained and searched, as data."""
+"""Configs: data that say how every system of a grid is trained and searched."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ BM25_OPTIONS = {"k1", "b", "tune"}
 
 
 def names() -> list[str]:
-    """Names of the configs that come with the kit."""
+    """Names of the kit's configs."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def load(config: str | Path) -> dict[str, dict[str, Any]]:
-    """The options of each system, from a config of the kit by its name, or from a JSON file.
+    """The options of each system, from one of the kit's configs by name, or from a JSON file.
 
     Returns:
-        System → its options, those that all neural systems share among them.
+        System → its options, including those that all neural systems share.
 
     Raises:
-        UserError: no such config; not JSON; an unknown, missing or wrong option.
+        UserError: there is no such config; it is not JSON; an option is unknown, missing or wrong.
     """
     return checked(*_document(config))
 
@@ -39,7 +39,7 @@ def load(config: str | Path) -> dict[str, dict[str, Any]]:
 def chosen(
     config: str | Path, systems: Sequence[str] | None = None, backbone: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The options of these systems, or of all; with another backbone for those that are trained, if one is named.
+    """The options of these systems, or of all; ``backbone`` replaces that of the trained ones.
 
     Raises:
         UserError: as :func:`load`, or the config lacks a system.
@@ -55,7 +55,7 @@ def chosen(
 
 @dataclass(frozen=True)
 class Plan:
-    """What a config is for, besides its systems: arguments of :func:`baselines.grid.grid.cells`."""
+    """A config's settings beyond its systems: arguments of :func:`baselines.grid.grid.cells`."""
 
     shifts: Sequence[str] | None
     control: bool
@@ -63,7 +63,7 @@ class Plan:
 
 
 def plan(config: str | Path) -> Plan:
-    """What such a config is for; any shifts (None) and no variations if it does not say.
+    """A config's plan; by default all shifts (None) and no variations.
 
     Raises:
         UserError: as :func:`load`.
@@ -99,10 +99,10 @@ def _document(config: str | Path) -> tuple[Any, str]:
 def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
     """The options of each system in a parsed config; ``origin`` names it in messages.
 
-    A re-ranker's candidates are from the BM25 of the same config, unless its own options say from which.
+    A re-ranker's candidates come from the config's BM25 unless its own options set BM25's parameters.
 
     Raises:
-        UserError: it does not follow ``schemas/config.schema.json``; the first fault, and how many more there are.
+        UserError: it does not follow ``schemas/config.schema.json``; names the first fault and counts the rest.
     """
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
         shared = document.get("neural", {})
@@ -127,7 +127,7 @@ def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
 
 
 def _sentence(fault: "ValidationError") -> str:
-    """The fault in words; of a rule about several options, those of the schema, as jsonschema prints them all."""
+    """The fault in words: the schema's own for a rule about several options, where jsonschema would print them all."""
     if fault.validator in ("oneOf", "not"):
         return str(fault.schema["description"])
     return str(fault.message)

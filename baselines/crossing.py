@@ -1,6 +1,6 @@
-"""Shift and variation crossed: is a model that never saw the like of a query hurt more by another wording of it?
+"""Shift and variation crossed: does another wording of a query hurt a model more if it never saw queries of that kind?
 
-Each query is compared with itself twice: its original wording with the other one, and the model for which the query is
+Each query is compared with itself twice: its original wording with the variation, and the model for which it is
 out of domain (*Out*) with those for which it is in domain (*In*).
 """
 
@@ -24,22 +24,22 @@ _KEYS = ("shift", "part", "system", "method", "measure")
 def crossing(
     values: pl.DataFrame, variations: Sequence[Variation], release: Release, seed: int = 0
 ) -> pl.DataFrame | None:
-    """What variations cost In and Out, over the queries of a shift's test sets that are worded otherwise.
+    """What variations cost In and Out, over the queries of a shift's test sets whose wording they change.
 
     Args:
         values: of grid runs and their variations, as :func:`eval_kit.protocols.wordings.scored` gives them; ``system``
             is the run's name, ``<system>.<shift>.<held-out>``. Other runs are left out.
         variations: those in ``values``.
-        release: that was scored on.
+        release: the one scored on.
         seed: of the bootstrap.
 
     Returns:
         One row for each shift, part (of ReSTrain the size, else empty), system, method and measure: ``queries``;
         ``in_clean``, ``in_varied`` and ``in_loss`` = (clean − varied) / clean, means over models and replicas, and
         over queries; ``out_…`` likewise; each loss with ``_low`` and ``_high`` (95 % paired bootstrap over queries);
-        ``difference``, what Out drops more than In, in the measure's unit; ``p`` of the paired t-test of the two drops
-        over queries, ``p_holm`` corrected over the rows of a shift and measure, ``d`` (Cohen's d_z). None where no
-        query of a shift is worded otherwise.
+        ``difference``, how much more Out drops than In, in the measure's unit; ``p`` of the paired t-test of the two
+        drops over queries, ``p_holm`` corrected over the rows of a shift and measure, ``d`` (Cohen's d_z). None if no
+        query of a shift has another wording.
     """
     rows: list[dict[str, Any]] = []
     methods = {variation.full_name: variation.group for variation in variations}
@@ -52,7 +52,7 @@ def crossing(
 
 
 def layout(results: pl.DataFrame) -> Table:
-    """One row for each shift, system and method, of the shift's first measure of which higher is better.
+    """One row for each shift, system and method, for the shift's first measure where higher is better.
 
     Args:
         results: from :func:`crossing`.

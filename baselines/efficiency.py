@@ -1,6 +1,6 @@
 """Latency and index size of systems over some passages of a dataset, beside BEIR's Table 3 (Thakur et al. 2021, §5.1).
 
-The paper has a random million of DBPedia's passages; its public benchmark takes the first million, as "it doesn't
+The paper takes a random million of DBPedia's passages; its public benchmark takes the first million, as "it doesn't
 matter" which, and so do we.
 """
 
@@ -25,19 +25,19 @@ from search import shards
 from search.gpus import refuse_unusable_gpus
 
 DEPTH = 10
-"""Passages a query, as in BEIR's benchmark."""
+"""Passages per query, as in BEIR's benchmark."""
 _WHERE = ("gpu", "cpu")
 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What was measured of each system: ``passages``, ``index_bytes``, ``latency_ms`` (median) and ``device``."""
+    """Each system's measurements: ``passages``, ``index_bytes``, ``latency_ms`` (median) and ``device``."""
 
     dataset: str
     measured: dict[str, dict[str, Any]]
 
     def table(self) -> Table:
-        """Table 3: a row a system; latency on the kind of device that it used, and the index's size."""
+        """Table 3: one row per system; latency on the kind of device that it used, and the index's size."""
         names = beir.published_as()
         cells = {(cell["system"], cell["measure"]): printed(cell) for cell in published("beir2021-table3")}
         columns = [Column("system", "heading"), Column("passages", "number", wrap="never")]
@@ -56,17 +56,17 @@ class Efficiency:
 
 
 def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path, progress: Console) -> Efficiency:
-    """Index and search the first passages of a dataset with each system; what is measured already stays.
+    """Index and search the first passages of a dataset with each system; earlier measurements are kept.
 
     Args:
-        systems: as for :func:`baselines.beir.search`, but for names of foreign runs.
+        systems: as for :func:`baselines.beir.search`, without names of foreign runs.
         folder: in BEIR's format.
         passages: how many.
         out: for ``<system>.<dataset>.<passages>.json``; the index lies there until its system is measured.
-        progress: where to say what is being done.
+        progress: where progress is reported.
 
     Raises:
-        UserError: a system of no known name; a folder that is not as BEIR's; a GPU that torch cannot use.
+        UserError: an unknown system; a folder not in BEIR's format; a GPU that torch cannot use.
     """
     for system in systems:
         beir.check(system, folder)

@@ -1,7 +1,7 @@
 """Queries that a T5 writes for the passages of a dataset: for GenQ and docT5query (Thakur et al. 2021, §4).
 
-Each query is drawn by top-k and nucleus sampling, as by BEIR's own generator. Every shard of passages has a seed of its
-own and is kept on the disk, so that a generation that was stopped goes on to the same queries.
+Each query is drawn by top-k and nucleus sampling, as by BEIR's own generator. Every shard of passages has its own seed
+and is kept on disk, so that a generation that was stopped resumes and gives the same queries.
 """
 
 import json
@@ -24,12 +24,12 @@ from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import HEADER, read_documents
 
 SHARD = 256
-"""Passages whose queries are on the disk before the next ones are generated."""
+"""Passages whose queries are written to disk before the next ones are generated."""
 BATCH = 32
 LONGEST_QUERY = 64
 """Tokens, as in BEIR's generator."""
 HELD_OUT = 0.01
-"""Share of the passages whose queries are not for training, but the split ``dev``."""
+"""Share of the passages whose queries form the split ``dev`` instead of ``train``."""
 
 type Document = tuple[str, str, str]
 
@@ -50,19 +50,19 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
     """Write a folder in BEIR's format: the passages, drawn at random if there are too many, with their queries.
 
     ``train`` has the queries with their passages, ``dev`` those of a hundredth of the passages. With ``expand`` queries
-    are appended to the texts of their passages instead, beside the dataset's own queries and judgements.
+    are instead appended to the texts of their passages, and the dataset's own queries and judgements are kept.
 
     Args:
         source: a dataset in BEIR's format.
         out: appears whole or not at all.
-        recipe: the model, and how it is drawn from.
-        seed: of the passages' and the queries' draws.
+        recipe: the model, and how queries are drawn from it.
+        seed: for drawing passages and queries.
 
     Returns:
-        How many queries were generated; of a passage, equal ones count once.
+        How many queries were generated; equal queries of a passage count once.
 
     Raises:
-        UserError: there is ``out`` already; a folder that is not as BEIR's; a model that cannot be loaded.
+        UserError: ``out`` exists already; a folder not in BEIR's format; a model that cannot be loaded.
     """
     generator = Generator(recipe)
     decides = [asdict(recipe), generator.identity, seed, source.resolve().name]
@@ -142,7 +142,7 @@ class Generator:
 
 
 def _shard(path: Path, documents: Iterable[Document], generator: Generator, seed: list[int]) -> Path:
-    """The file with the queries of each document, which is generated unless it is there."""
+    """The file with the queries of each document, generated unless it exists."""
     if not path.is_file():
         texts = [f"{title} {text}".strip() for _, title, text in documents]
         atomic.write_text(path, json.dumps(generator.queries(texts, seed)))

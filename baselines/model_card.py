@@ -74,7 +74,7 @@ def _card_data(facts: Mapping[str, Any]) -> Any:
 
 
 def _by_test_set(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """One row a test set, in the order given: its name, side (In, Out or neither), queries and figures by measure."""
+    """One row per test set, in the order given: its name, side (In, Out or neither), queries and figures by measure."""
     rows: dict[str, dict[str, Any]] = {}
     for figure in facts["figures"]:
         test_set = figure["test_set"]
@@ -95,5 +95,5 @@ def _name(facts: Mapping[str, Any]) -> str:
 
 
 def _is_hub_id(backbone: str | None) -> bool:
-    """Whether it can be linked to: neither random weights, nor a folder of somebody's machine."""
+    """Whether the backbone can be linked to: neither random weights nor a local folder."""
     return backbone is not None and not backbone.startswith((".", "/", "~")) and backbone.count("/") <= 1

@@ -1,4 +1,4 @@
-"""A published table as it is printed, with your own figures below those of its cells that there are any for."""
+"""A published table as printed, with your own figures, where there are any, below those of its cells."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from eval_kit.tables.table import Cell, Column, Table
 
 
 class Key(NamedTuple):
-    """What a published cell is the figure of; ``system`` is ``none`` where a table describes queries or datasets."""
+    """Identifies a published cell; ``system`` is ``none`` where a table describes queries or datasets."""
 
     system: str
     training: str
@@ -19,7 +19,7 @@ class Key(NamedTuple):
 
 MOST_COLUMNS = 8
 IMPLIED = ("", "none", "value")
-"""What needs no words where it is the same in all cells."""
+"""Not mentioned where all cells share it."""
 
 
 def key(cell: Mapping[str, Any]) -> Key:
@@ -28,11 +28,11 @@ def key(cell: Mapping[str, Any]) -> Key:
 
 
 def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
-    """One row a system, one column a figure; turned where that is too wide. What all cells share stands in the title.
+    """One row per system, one column per figure; transposed if too wide. What all cells share is in the title.
 
     Args:
         reference: from :func:`eval_kit.release.reference.load`.
-        own: your own figures, as they are to be shown.
+        own: your own figures, formatted.
     """
     cells = {key(cell): printed(cell) for cell in reference["cells"]}
     varying = [name for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True) if len(set(values)) > 1]

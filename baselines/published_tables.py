@@ -1,6 +1,6 @@
-"""Which command gives each published table and figure of the five papers, or why none does.
+"""The command for each published table and figure of the five papers, or why there is none.
 
-``python -m baselines.published_tables > docs/published-tables.md`` writes the list for people.
+``python -m baselines.published_tables > docs/published-tables.md`` writes the list as Markdown.
 """
 
 import json
@@ -27,7 +27,7 @@ class PublishedTable:
         paper: venue and year.
         table: its number there.
         shows: in a few words.
-        id: as :func:`eval_kit.release.reference.load` takes it; empty where it is not data.
+        id: as :func:`eval_kit.release.reference.load` takes it; empty if the table is not kept as data.
         own: the command for your own figures; empty where there is none.
         why: what is missing or different.
     """
@@ -58,7 +58,7 @@ def own_figures(id: str) -> str:
 
 
 def markdown() -> str:
-    """The list for people."""
+    """The list as Markdown."""
     lines = [HEAD]
     for paper in dict.fromkeys(table.paper for table in published_tables()):
         lines += [f"## {paper}", "", "| | shows | id | your own figures |", "| --- | --- | --- | --- |"]

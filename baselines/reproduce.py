@@ -1,7 +1,7 @@
 """Expected figures: commands whose results are known from elsewhere, run and compared.
 
-A figure is OK if it is the expected one to four decimals, OK within tolerance if it differs for the reason that stands
-beside its tolerance, and FAIL otherwise, as in Anserini's and Pyserini's reproductions.
+A figure is OK if it is the expected one to four decimals, OK within tolerance if it differs for the reason given with
+its tolerance, and FAIL otherwise, as in Anserini's and Pyserini's reproductions.
 """
 
 import json
@@ -37,7 +37,7 @@ STYLES = {Verdict.OK: "green", Verdict.WITHIN_TOLERANCE: "green", Verdict.FAIL: 
 
 @dataclass(frozen=True)
 class Figure:
-    """What a command should give on one measure; ``reason`` says why it may differ by up to ``tolerance``."""
+    """The value expected on one measure; ``reason`` says why it may differ by up to ``tolerance``."""
 
     measure: str
     expected: float
@@ -47,15 +47,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A command and what it should give.
+    """A command and the figures that it should give.
 
     Attributes:
         command: of this kit, with ``{shared}``, ``{release}`` and ``{out}`` (an empty folder) for the folders; prints
             the JSON of ``eval_kit score`` or ``eval_kit beir``.
-        test_set: that the figures are on.
+        test_set: the one that the figures are for.
         source: where the expected figures are from.
-        figures: one a measure.
-        before: makes the run that the command scores; empty where the run is in the folder ``shared``.
+        figures: one per measure.
+        before: command that makes the run to score; empty where the run is in the folder ``shared``.
     """
 
     command: str
@@ -71,11 +71,11 @@ class Result:
 
     Attributes:
         run: the file.
-        test_set: that it was scored on.
-        measure: likewise.
+        test_set: scored on.
+        measure: scored with.
         expected: the figure.
         value: None where nothing was run.
-        verdict: of the two.
+        verdict: on the value.
         digest: SHA-256 of the run.
         note: the reason for the tolerance, or why there is no value.
     """
@@ -104,12 +104,12 @@ def reproductions(path: Path = DATA) -> list[Reproduction]:
 
 
 def reproduced(expected: Sequence[Reproduction], shared: Path, release: Release) -> Iterator[Result]:
-    """Run every command whose files are at hand.
+    """Run every command whose files are available.
 
     Args:
         expected: from :func:`reproductions`.
         shared: folder with the runs that the commands name.
-        release: what they are scored on.
+        release: the one they are scored on.
     """
     for reproduction in expected:
         with TemporaryDirectory() as out:
@@ -133,7 +133,7 @@ def verdict(value: float, figure: Figure) -> Verdict:
 
 
 def table(results: Sequence[Result], release: Release) -> Table:
-    """One row a figure."""
+    """One row per figure."""
     columns = [Column(name, wrap="never") for name in ("run", "test set", "measure")]
     columns += [Column(name, "number", wrap="never") for name in ("expected", "value")]
     columns += [Column("", wrap="never"), Column("sha256", wrap="never")]

@@ -19,7 +19,7 @@ from search.retriever import Passages, Retriever, lines
 
 DEPTH = 1000
 LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
-"""Queries that are searched alone to tell the latency, and the seconds after which no further one is."""
+"""Queries that are searched one at a time to measure latency, and the seconds after which no more are begun."""
 
 
 def make_run(
@@ -43,19 +43,19 @@ def make_runs(
     progress: Console,
     depth: int = DEPTH,
 ) -> list[dict[str, Any]]:
-    """Index once, then search and write each run; a killed call goes on from the passages that were encoded.
+    """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
 
     Args:
-        retriever: what searches.
+        retriever: that searches.
         collection: the passages.
         queries: ``query_id`` and ``text`` by run: the file, written whole or not at all; its name without ``.trec`` is
             the run's tag.
         index: folder for the index.
-        progress: where to say what is being done.
-        depth: passages a query.
+        progress: where progress is reported.
+        depth: passages per query.
 
     Returns:
-        What was measured, by run.
+        The measurements, by run.
     """
     begun = time.monotonic()
     if isinstance(retriever, Bm25):
@@ -92,7 +92,7 @@ def _search(
 
 
 def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: int = DEPTH) -> float:
-    """The median time that one query takes alone, in milliseconds, of the first ``LATENCY_QUERIES`` queries."""
+    """The median milliseconds of a query searched alone, over the first ``LATENCY_QUERIES`` queries."""
     times: list[float] = []
     while len(times) < min(LATENCY_QUERIES, queries.height) and sum(times) < LATENCY_SECONDS:
         begun = time.monotonic()
@@ -102,14 +102,14 @@ def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: 
 
 
 def test_queries(release: Release) -> pl.DataFrame:
-    """``query_id`` and ``text`` of every query of a test set, each once."""
+    """``query_id`` and ``text`` of the queries of all test sets, each once."""
     tables = {(test_set["config"], test_set["split"]) for test_set in release.manifest["test_sets"]}
     texts = [release.table(*table).select("query_id", "text") for table in sorted(tables)]
     return pl.concat(texts).unique("query_id", maintain_order=True)
 
 
 def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
-    """``query_id`` and ``text`` of the queries of some test sets of a release, each query once; of all, if none named.
+    """``query_id`` and ``text`` of the queries of some test sets (by default all) of a release, each query once.
 
     Raises:
         UserError: the release has no such test set.
@@ -130,7 +130,7 @@ def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> 
     Args:
         release: that holds them.
         names: full names, or their first words (``dl19.typo``: every replica); or ``all``.
-        test_sets: only variations of these; of all, if none are named.
+        test_sets: only variations of these; by default of all.
 
     Raises:
         UserError: the release has no variation of that name.
@@ -146,7 +146,7 @@ def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> 
 
 
 def _encoding(index: Path) -> dict[str, Any]:
-    """Passages, and how many were encoded a second, where the index is made of shards."""
+    """Passages, and how many were encoded per second, where the index is made of shards."""
     if not (index / shards.MANIFEST).is_file():
         return {}
     encoded = shards.read(index)

@@ -22,7 +22,7 @@ RunnerOption = Annotated[Runner, typer.Option(help="Encode passages on this mach
 
 
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take dataclasses, whose fields are its arguments and options."""
+    """Let a command take dataclasses whose fields become its arguments and options."""
 
     def flattened(command: Callable[..., None]) -> Callable[..., None]:
         signatures = [inspect.signature(group).parameters for group in groups]
@@ -43,7 +43,7 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 @dataclass
 class Model:
-    """What searches: BM25, a model, or a published checkpoint."""
+    """The searcher: BM25, a model, or a published checkpoint."""
 
     system: Annotated[str | None, typer.Argument(help="bm25, or with --beir bm25-multifield.")] = None
     model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None
@@ -80,7 +80,7 @@ class Model:
 
 @dataclass
 class Texts:
-    """What is searched, and what for: of a release, or of files."""
+    """The passages and queries: of a release, or from files."""
 
     release: ReleaseOption = None
     test_set: Annotated[
@@ -191,7 +191,7 @@ def _retriever(model: Model, beir_folder: Path | None) -> Any:
 
 
 def _training_data(model: Model) -> list[str] | None:
-    """What is known of the queries that the model was trained on; BM25 was trained on none."""
+    """What is known about the model's training queries; BM25 has none."""
     from baselines import checkpoints
 
     if model.system is not None:

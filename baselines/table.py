@@ -42,33 +42,33 @@ CIKM_VARIANTS = {
     "biencoder-star": ("cikm2022-table8", "bert+hardneg"),
     "biencoder-tct": ("cikm2022-table8", "bert+distill"),
 }
-"""Table and training of CIKM 2022's other dense retrieval models: the variants of the config cikm2022-tables8-9."""
+"""CIKM 2022's table and training of its other dense retrieval models: the variants of config cikm2022-tables8-9."""
 CIKM_VARIANT_PARTS = {"dl19+dl20": "45k", "dev": ""}
-"""What these tables show: ReSTrain of one size on TREC DL, and ReSTTest."""
+"""The contents of these tables: ReSTrain of one size on TREC DL, and ReSTTest."""
 CIKM_VARIANT_SYSTEMS = {"cikm2022-table8": "dr-advance", "cikm2022-table9": "dr-base"}
-"""What these tables call the models of :data:`CIKM_VARIANTS`."""
+"""These tables' names of the models of :data:`CIKM_VARIANTS`."""
 CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
 ARXIV_TRAINING = {"topic": "topics"}
 """arXiv 2022's names of our shifts, where they differ (Table 5)."""
 ARXIV_MEASURES = {"R(rel=2)@1000": "R@1000"}
-"""Its names of our measures."""
+"""arXiv 2022's names of our measures."""
 SPLADE_WEIGHTS = {"query": 24, "passage": 130}
-"""ECIR 2023 §5.1: the weights of SPLADE that are not zero, on average."""
+"""ECIR 2023 §5.1: SPLADE's mean number of non-zero weights."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
 
 
 class OwnFigure(NamedTuple):
-    """One of our figures, in our words.
+    """One of our figures, under our names.
 
     Attributes:
         shift: of the grid.
         part: the cluster, or ReSTrain's size; empty for ReSTTest.
         system: that made the runs.
         measure: of the release's test sets.
-        figure: ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with its sign
-            turned); ``value`` for one model, or for BM25, on topic, wh and length.
+        figure: ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with the opposite
+            sign); ``value`` for one model, or for BM25, on topic, wh and length.
         value: None where it is undefined.
         low: lower end of the 95 % interval.
         high: upper end.
@@ -116,15 +116,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Results:
-    """What a folder of runs shows.
+    """The figures of a folder of runs.
 
     Attributes:
         protocols: of every complete grid of a system on a shift.
         benchmarks: from :func:`baselines.benchmarks.benchmarks`.
-        sparsity: ``system``, ``shift``, ``cells``, ``query`` and ``passage``: how many weights are not zero, of the
-            systems that have sparse vectors, on average.
+        sparsity: ``system``, ``shift``, ``cells``, ``query`` and ``passage``: the mean number of non-zero weights, for
+            systems with sparse vectors.
         crossing: from :func:`baselines.crossing.crossing`; None where the grid searched no variations.
-        kind: of the release; only figures on the published one can be compared.
+        kind: of the release; only figures on the published one are comparable.
         incomplete: for each grid that lacks a run, what it lacks.
     """
 
@@ -137,13 +137,13 @@ class Results:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """With the latest table of each shift and those of variants; empty where the release is not the papers'."""
+        """With the latest table of each shift and those of variants; empty if the release is not the papers'."""
         ids = dict.fromkeys([*(shift.published_table for shift in TRAINED_FOR.values()), *CIKM_VARIANT_SYSTEMS])
         return [comparison for id in ids for comparison in self.compared(id).values()]
 
     @property
     def comparable(self) -> str:
-        """Whether the figures can be compared with the papers', in words."""
+        """One sentence on whether the figures can be compared with the papers'."""
         if self.kind == "published":
             return "✓ the paper's figure lies inside our 95 % interval, ✗ outside it"
         what = {"mini": "synthetic", "lite": "lite, a part of the collection"}.get(
@@ -152,7 +152,7 @@ class Results:
         return f"{what}: not comparable with the published figures"
 
     def compared(self, id: str) -> dict[printed_table.Key, Comparison]:
-        """Our figures that a published table prints too, in its order; none where it is not comparable."""
+        """Our figures that a published table also prints, in its order; none if they are not comparable."""
         own = own_figures(self.protocols) | benchmark_figures(self.benchmarks) if self.kind == "published" else {}
         comparisons = {}
         for cell in published(id):
@@ -194,15 +194,15 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
     Args:
-        folder: of runs named ``<system>.<shift>.<held-out>.trec``; files of other names are not looked at. The
-            folder ``control`` beside it may hold runs of models trained on everything, ``<system>.all.none.trec``, and
-            ``variations`` runs of the same models, ``<system>.<shift>.<held-out>.<base>.<variation>.trec``.
-        release: what the runs were made on.
+        folder: of runs named ``<system>.<shift>.<held-out>.trec``; other files are ignored. The folder ``control``
+            beside it may hold runs of models trained on everything, ``<system>.all.none.trec``, and ``variations`` runs
+            of the same models as in ``folder``, ``<system>.<shift>.<held-out>.<base>.<variation>.trec``.
+        release: the one that the runs were made on.
         seed: of the bootstrap.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
 
     Raises:
-        UserError: no runs, not one complete grid, or a run that cannot be used.
+        UserError: there are no runs, no grid is complete, or a run cannot be used.
     """
     runs = sorted(run for run in folder.glob("*.trec*") if cell_of(run))
     if not runs:
@@ -231,11 +231,11 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
 
 
 def published_beside(id: str, ours: Results | None) -> Table:
-    """A published table as it is printed, with our figures below those of its cells that the grid gives.
+    """A published table as printed, with the grid's figures below those of the cells they match.
 
     Args:
         id: as :func:`eval_kit.release.reference.load` takes it.
-        ours: None prints the table alone.
+        ours: None for the table alone.
     """
     reference = load(id)
     comparisons = ours.compared(id) if ours else {}
@@ -285,7 +285,7 @@ def benchmark_figures(results: pl.DataFrame) -> dict[printed_table.Key, OwnFigur
 
 
 def _key(shift: str, part: str, system: str, measure: str, figure: str) -> printed_table.Key:
-    """ECIR 2023 has our names; CIKM 2022 its own, and the two TREC DL years together."""
+    """ECIR 2023 has our names; CIKM 2022 has its own, and takes the two TREC DL years together."""
     if SHIFTS[shift].clustered:
         return printed_table.Key(system, "", f"{shift}.{part}", measure, figure)
     test_set = "dl19+dl20" if part else "dev"
@@ -299,7 +299,7 @@ def _key(shift: str, part: str, system: str, measure: str, figure: str) -> print
 def _protocols(
     groups: dict[tuple[str, str], list[Path]], release: Release, seed: int, allow_missing: bool
 ) -> Protocols:
-    """The protocols; what learns nothing, as BM25, has a row of its own where others are trained, as in ECIR 2023."""
+    """The protocols; as in ECIR 2023, an untrained system (BM25) has its own row among trained ones."""
     with_trained = {shift for shift, system in groups if is_trained(system)}
     trained: list[Path] = []
     untrained: dict[Path, str] = {}
@@ -316,7 +316,7 @@ def _protocols(
 
 
 def _crossing(runs: Iterable[Path], release: Release, seed: int, allow_missing: bool) -> pl.DataFrame | None:
-    """What the folder ``variations`` beside that of the runs says of their models."""
+    """The crossing from the folder ``variations`` beside the runs' folder."""
     names = {run_name(run): run for run in runs}
     folders = dict.fromkeys(run.parent.parent / "variations" for run in names.values())
     of_variations = sorted(chain.from_iterable(folder.glob("*.trec*") for folder in folders))

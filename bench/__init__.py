@@ -1,1 +1,1 @@
-"""What is timed, with its peers and results."""
+"""Benchmarks, with peers and results."""

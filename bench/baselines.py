@@ -1,8 +1,8 @@
-"""``python -m bench.baselines``: what our trainings, encodings and searches cost beside plain libraries.
+"""``python -m bench.baselines``: what our training, encoding and search cost compared with plain libraries.
 
-Every figure of ours stands beside a peer's, taken in turn with it on one thread: the same training in a plain trainer
-of sentence-transformers, its ``encode``, and faiss, scipy, torch, Pyserini and maxsim on the same vectors and queries.
-Writes ``bench/results/baselines.json``.
+Each of our figures is beside a peer's, measured in turn with it on one thread: the same training in a plain
+sentence-transformers trainer, its ``encode``, and faiss, scipy, torch, Pyserini and maxsim on the same vectors and
+queries. Writes ``bench/results/baselines.json``.
 """
 
 import argparse

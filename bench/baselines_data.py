@@ -16,11 +16,11 @@ SHIFTS = ("topic", "wh", "length", "resttest")
 
 
 def mini_release(folder: Path, queries: int) -> Release:
-    """A mini release with negatives, drawn at random from its passages (only their number matters to speed).
+    """A mini release with negatives drawn at random from its passages (only their number affects speed).
 
     Args:
-        folder: where to.
-        queries: of all kinds.
+        folder: where to write it.
+        queries: number of queries of all kinds.
     """
     draft = mini.draft(queries=queries)
     write(Draft(**(vars(draft) | {"tables": [*draft.tables, _negatives(draft.tables)]})), folder)

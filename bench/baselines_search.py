@@ -1,7 +1,7 @@
-"""Our search engines beside plain faiss, scipy, torch, Pyserini and maxsim: one thread, the same vectors and queries.
+"""Our search engines and plain faiss, scipy, torch, Pyserini and maxsim: one thread, the same vectors and queries.
 
-Latency has two columns: queries asked one at a time (BEIR, Table 3), and all in one call, as the grid does. Ours maps
-its vectors from the disk and settles ties by passage id; the peers hold theirs in memory.
+Latency has two columns: queries searched one at a time (BEIR, Table 3), and all in one call, as in the grid. Ours maps
+its vectors from disk and breaks ties by passage id; the peers hold theirs in memory.
 """
 
 import itertools
@@ -24,13 +24,13 @@ LATE_DIMENSIONS = 128
 SYNTHETIC, SYNTHETIC_QUERIES, DIMENSIONS = 1_000_000, 32, 384
 ENCODED = 500
 LENGTH = 32
-"""Tokens after which MiniLM cuts a passage: enough for search, and a core encodes the slice in minutes."""
+"""Tokens after which MiniLM cuts a passage: enough for search, and one core encodes the slice in minutes."""
 SEED = 13
 
 type Tops = list[list[str]]
-"""Of each query the ids of its best passages."""
+"""The ids of each query's best passages."""
 type Search = Callable[[Any], Tops]
-"""Takes queries of the engine's own kind."""
+"""Takes queries in the engine's own form."""
 
 
 def compared(
@@ -52,12 +52,12 @@ def compared(
         plain: the peer's.
         queries: all.
         alone: the same, or the first of them, one by one.
-        sizes: bytes a passage of our index and of the peer's.
+        sizes: bytes per passage of our index and of the peer's.
         repeats: of the timings.
 
     Returns:
-        Milliseconds a query, our overhead, index bytes a passage, and the share of the peer's ten best passages that
-        we found too: less than 1 where passages that tie at the tenth place are kept in another order.
+        Milliseconds per query, our overhead, index bytes per passage, and the share of the peer's ten best passages
+        that we found too: less than 1 if ties at the tenth place are broken differently.
     """
     tops, expected = ours(queries), plain(queries)
     shared = [len(set(a[:TOP]) & set(b[:TOP])) / len(b[:TOP]) for a, b in zip(tops, expected, strict=True) if b]
@@ -92,11 +92,11 @@ def real_slice(source: Path, folder: Path, repeats: int, passages: int, queries:
     """Every engine over the first passages of the real slice.
 
     Args:
-        source: folder of the slice; the queries of TREC DL 2019 and 2020 are looked for beside it.
-        folder: what is encoded is kept there; a later call with it goes on from there.
+        source: folder of the slice; the queries of TREC DL 2019 and 2020 are expected beside it.
+        folder: for the encoded passages; a later call with it resumes from there.
         repeats: of the timings.
         passages: how many.
-        queries: how many are asked one at a time.
+        queries: how many are searched one at a time.
     """
     pairs = list(itertools.islice(of_file(source / "collection.tsv"), passages))
     topics = judged_queries(source)
@@ -121,7 +121,7 @@ def real_slice(source: Path, folder: Path, repeats: int, passages: int, queries:
 
 
 def judged_queries(source: Path) -> list[tuple[str, str]]:
-    """The judged queries of TREC DL 2019 and 2020: those in the slice's runs, their texts from the topics beside it."""
+    """The judged queries of TREC DL 2019 and 2020: those in the slice's runs, with texts from the topics beside it."""
     topics = source.parent / "upstream" / "castorini" / "anserini-tools" / "topics"
     queries: list[tuple[str, str]] = []
     for year, name in (("dl19", "topics.dl19-passage.txt"), ("dl20", "topics.dl20.txt")):
@@ -134,7 +134,7 @@ def judged_queries(source: Path) -> list[tuple[str, str]]:
 def bm25(
     pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int, alone: int
 ) -> dict[str, Any]:
-    """search.bm25 beside Pyserini's searcher, on one index."""
+    """search.bm25 and Pyserini's searcher, on one index."""
     from search import bm25, lucene
 
     bm25.index(pairs, folder, threads=1)
@@ -163,7 +163,7 @@ def bm25(
 def words(
     pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int, alone: int
 ) -> dict[str, Any]:
-    """The sparse engine beside one scipy product; a text's weights are tf-idf of its words."""
+    """The sparse engine and one scipy product; a text's weights are the tf-idf of its words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     weigher = TfidfVectorizer(token_pattern=r"\w+", dtype=np.float32).fit(text for _, text in pairs)
@@ -194,7 +194,7 @@ def words(
 def minilm_dense(
     model: Any, pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int, alone: int
 ) -> dict[str, Any]:
-    """The dense engine beside ``faiss.IndexFlatIP``, on the vectors of MiniLM."""
+    """The dense engine and ``faiss.IndexFlatIP``, on MiniLM's vectors."""
     model.index(pairs, folder)
     vectors = model.encode_queries([text for _, text in topics])
     return flat("dense flat", shards.read(folder), vectors, repeats, alone)
@@ -203,7 +203,7 @@ def minilm_dense(
 def minilm_late(
     minilm: Path, pairs: list[tuple[str, str]], topics: list[tuple[str, str]], folder: Path, repeats: int
 ) -> dict[str, Any]:
-    """Exact late interaction beside ``sentence_transformers.util.maxsim``, on MiniLM's tokens, projected."""
+    """Exact late interaction and ``sentence_transformers.util.maxsim``, on MiniLM's projected token vectors."""
     import torch
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Dense, Transformer
@@ -250,7 +250,7 @@ def minilm_late(
 
 
 def synthetic(folder: Path, repeats: int, count: int) -> dict[str, Any]:
-    """Dense search of ``count`` random vectors: ours beside faiss, and the torch path beside one matrix product."""
+    """Dense search of ``count`` random vectors: ours and faiss; the torch path and one matrix product."""
     numbers = itertools.count()
 
     def drawn(texts: list[str]) -> shards.Arrays:
@@ -265,7 +265,7 @@ def synthetic(folder: Path, repeats: int, count: int) -> dict[str, Any]:
 
 
 def flat(name: str, stored: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
-    """The exact search of shards beside one ``faiss.IndexFlatIP`` of the same vectors."""
+    """Exact search of shards, and one ``faiss.IndexFlatIP`` of the same vectors."""
     import faiss
 
     index = faiss.IndexFlatIP(queries.shape[1])
@@ -286,7 +286,7 @@ def flat(name: str, stored: shards.Shards, queries: dense.Vectors, repeats: int,
 
 
 def products(name: str, stored: shards.Shards, queries: dense.Vectors, repeats: int, alone: int) -> dict[str, Any]:
-    """The blocked products of the GPU path, here on the CPU, beside one product of all vectors and its ``topk``."""
+    """The GPU path's blocked products, here on the CPU, and one product of all vectors with its ``topk``."""
     import torch
 
     vectors = torch.from_numpy(np.concatenate([arrays["vectors"] for _, arrays in stored]))

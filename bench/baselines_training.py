@@ -1,4 +1,4 @@
-"""Our trainings and encodings beside the same model, data and loss in a plain trainer of sentence-transformers."""
+"""Our training and encoding beside the same model, data and loss in a plain sentence-transformers trainer."""
 
 import contextlib
 import io
@@ -25,14 +25,14 @@ NEURAL = ("biencoder", "splade", "colbert", "monobert")
 ENCODERS = {"biencoder": "SentenceTransformer", "splade": "SparseEncoder", "colbert": "MultiVectorEncoder"}
 PLACE = ("topic", "c0")
 STEPS, CHECKPOINT_EVERY = 60, 50
-"""The mini config writes a checkpoint half as often."""
+"""Checkpoints are twice as frequent as in the mini config."""
 WARM_UP_STEPS = 3
 
 
 class Clock:
-    """Times the steps of a training, from the end of step ``first`` to the end of the last; called with each step.
+    """Times a training from the end of step ``first`` to the end of the last step; called with each step.
 
-    On a GPU it waits for what has been queued at these two steps, and only there.
+    On a GPU it waits for queued work at these two steps only.
     """
 
     def __init__(self, steps: int, first: int = 1) -> None:
@@ -40,7 +40,7 @@ class Clock:
         self._at: dict[int, tuple[float, float]] = {}
 
     def __call__(self, step: int) -> None:
-        """Take the time, if this is one of the two steps."""
+        """Record the time, if this is one of the two steps."""
         import torch
 
         if step in (self.first, self.steps):
@@ -49,7 +49,7 @@ class Clock:
             self._at[step] = (time.perf_counter(), time.process_time())
 
     def figures(self, batch: int) -> Figures:
-        """Seconds between the two steps, and samples a second."""
+        """Seconds between the two steps, and samples per second."""
         (wall, cpu), (wall_end, cpu_end) = self._at[self.first], self._at[self.steps]
         samples = (self.steps - self.first) * batch
         return {
@@ -61,7 +61,7 @@ class Clock:
 
 
 def ours(cell: Cell) -> Figures:
-    """Train the cell as the grid does, from nothing."""
+    """Train the cell as the grid does, from scratch."""
     shutil.rmtree(cell.folder, ignore_errors=True)
     clock = Clock(cell.options["steps"])
     began = time.perf_counter()
@@ -72,7 +72,7 @@ def ours(cell: Cell) -> Figures:
 
 
 def parts_of(cell: Cell) -> Build:
-    """What makes model, data and loss of the cell's training, which is not begun."""
+    """The builder of model, data and loss for the cell's training, which is not begun."""
     caught: list[Build] = []
 
     def catch(cell: Cell, steps: int, build: Build, progress: Any = None) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def plain_trainer(cell: Cell, parts: Parts, folder: Path, steps: int) -> Any:
 
 
 def peer(cell: Cell, folder: Path) -> Figures:
-    """The same training by :func:`plain_trainer`, the model saved at its end into ``folder``."""
+    """The same training by :func:`plain_trainer`, with the final model saved to ``folder``."""
     from transformers import TrainerCallback, set_seed
 
     clock = Clock(cell.options["steps"])
@@ -171,7 +171,7 @@ def training(release: Release, root: Path, repeats: int, most_steps: int) -> dic
 
 
 def encoding(release: Release, root: Path, repeats: int, most_steps: int, count: int) -> dict[str, Any]:
-    """The models that :func:`training` left, encoding passages into shards and by the library's ``encode`` in turn."""
+    """Encode passages with the models from :func:`training`, into shards and by the library's ``encode`` in turn."""
     import sentence_transformers
 
     texts = list(itertools.islice(passages(release), count))
@@ -187,7 +187,7 @@ def encoding(release: Release, root: Path, repeats: int, most_steps: int, count:
 def encoded(
     retriever: Retriever, loaded: Any, pairs: list[tuple[str, str]], batch: int, root: Path, repeats: int
 ) -> dict[str, Any]:
-    """Passages a second of ``retriever.index`` into a new folder, and of ``loaded.encode_document``."""
+    """Passages per second of ``retriever.index`` into a new folder, and of ``loaded.encode_document``."""
     numbers = itertools.count()
     texts = [text for _, text in pairs]
 
@@ -210,7 +210,7 @@ def encoded(
 
 
 def measure(root: Path, quick: bool, repeats: int) -> dict[str, Any]:
-    """All of this module, below ``root``."""
+    """Every measurement of this module, below ``root``."""
     release = mini_release(root / "release" / "ms-marco-shift", 500 if quick else 1_500)
     steps, count = (WARM_UP_STEPS, 100) if quick else (STEPS, 3_000)
     trained = training(release, root / "cells", repeats, steps)
@@ -218,7 +218,7 @@ def measure(root: Path, quick: bool, repeats: int) -> dict[str, Any]:
 
 
 def cell_of(system: str, release: Release, options: dict[str, Any], root: Path) -> Cell:
-    """A cell of the topic shift, its options checked."""
+    """A cell of the topic shift, with its options checked."""
     checked = config.checked({"systems": {system: options}}, "bench")[system]
     return Cell(names.Cell(system, *PLACE), release, checked, root)
 
@@ -230,7 +230,7 @@ def _mini_cell(system: str, release: Release, root: Path, most_steps: int) -> Ce
 
 
 def weight_difference(model: Path, peer: Path) -> float:
-    """The greatest difference between weights of two saved models; 0 if both trainings did the same."""
+    """The greatest difference between the weights of two saved models; 0 if both trainings did the same."""
     from safetensors.numpy import load_file
 
     differences = []

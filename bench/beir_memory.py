@@ -1,8 +1,8 @@
-"""``python -m bench.beir_memory``: what searching a BEIR folder takes of memory, at two numbers of documents.
+"""``python -m bench.beir_memory``: the memory that searching a BEIR folder takes, for two numbers of documents.
 
-Documents are made up, of 40 words by Zipf's law. Each stage is a process of its own: ``read`` (ids alone stay in
+Documents are synthetic, with 40 words by Zipf's law. Each stage is a separate process: ``read`` (only ids stay in
 memory), ``feed`` (shards of passages for an encoder, which gives one number each), ``words`` (counted for ``eval_kit
-overlap``), ``index`` and ``search`` (BM25 by Lucene, whose Java may take 8 GB; a thousand queries of four words, a
+overlap``), ``index`` and ``search`` (BM25 by Lucene, whose JVM may take 8 GB; a thousand queries of four words, a
 thousand deep). Writes ``bench/results/beir_memory.json``.
 """
 
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def write(corpus: Path, documents: int) -> None:
-    """A corpus of made-up documents."""
+    """Write a corpus of synthetic documents."""
     rng = np.random.default_rng(13)
     vocabulary = np.array([f"word{number}" for number in range(WORDS)])
     with corpus.open("w", encoding="utf-8") as file:

@@ -1,8 +1,8 @@
 """``python -m bench.cost [bench/results/gpu-<card>.json]``: the hours that a grid takes, part by part.
 
-Measured are a GPU's rates, if a file of :mod:`bench.gpu_check` is given, and the processor time of the rehearsal's
-stages; projected is that rates hold for the whole. Without a file the GPU's rates are ``ASSUMED``. Left out are
-evaluations on the validation queries.
+The GPU's rates, from a file of :mod:`bench.gpu_check`, and the processor time of the rehearsal's stages are measured;
+the projection assumes that they hold for the whole. Without a file the GPU's rates are ``ASSUMED``. Evaluations on the
+validation queries are left out.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from bench.rehearsal.sizes import PASSAGES
 REHEARSED = Path(__file__).parent / "results" / "rehearsal.json"
 CELLS = {"topic": 5, "wh": 3, "length": 2}
 TEST_QUERIES = {"topic": 31_244, "wh": 19_487, "length": 6_980}
-"""Of ECIR 2023's shifts: models, and the queries that each of them searches."""
+"""Models for each of ECIR 2023's shifts, and the queries that each model searches."""
 SEARCHES = {"biencoder": "dense search", "splade": "sparse search", "colbert": "plaid"}
 ASSUMED: dict[str, Any] = {
     "card": "H100, assumed at 30 % of its peak",
@@ -33,14 +33,14 @@ ASSUMED: dict[str, Any] = {
     "re-rank": {"pairs_per_second": 25_000},
     "searched": PASSAGES,
 }
-"""Rates of a GPU from counts of operations (a training by the milliseconds of a step): estimates, never measured."""
+"""GPU rates estimated from operation counts (for training, from the milliseconds of a step); never measured."""
 STAGES = ("texts", "tokens", "bm25 index", "negatives", "candidates")
-"""Of the rehearsal: what the CPUs do once for a grid."""
+"""Stages of the rehearsal that the CPUs do once for a grid."""
 
 
 @dataclass(frozen=True)
 class Hours:
-    """Of all cells of one system."""
+    """The hours of all cells of one system."""
 
     system: str
     train: float
@@ -59,7 +59,7 @@ def projected(rates: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
     Args:
         rates: what :func:`bench.gpu_check.measured` returned on a GPU.
         options: of each system, from a config with steps.
-        passages: that are encoded. Exact search is taken to grow with them, PLAID's not to.
+        passages: how many are encoded. Exact search is assumed to grow with their number, PLAID's search not.
     """
     cells = sum(CELLS.values())
     queries = sum(CELLS[shift] * TEST_QUERIES[shift] for shift in CELLS)
@@ -81,7 +81,7 @@ def projected(rates: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
 
 
 def on_cpus(rehearsed: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
-    """Of each of ``STAGES`` the hours of processor time at full size, and whence known: from the largest scale."""
+    """For each of ``STAGES`` the hours of processor time at full size, from the largest scale, and their source."""
     hours = {}
     for scale in sorted(rehearsed, key=float):
         how = "measured" if float(scale) == 1 else f"projected from scale {scale}"

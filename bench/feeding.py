@@ -1,7 +1,7 @@
-"""``python -m bench.feeding``: how fast a model is fed with passages, as texts or token ids, and how much is padding.
+"""``python -m bench.feeding``: how fast passages are fed to a model, as texts or token ids, and how much is padding.
 
-Passages of the real slice, with the vocabulary of uncased BERT, in batches of 256 drawn at random: what the loader of a
-training has to do for each. Writes ``bench/results/feeding.json``.
+Passages of the real slice are prepared with the vocabulary of uncased BERT in random batches of 256, as by the loader
+of a training. Writes ``bench/results/feeding.json``.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def _model() -> Any:
 
 
 def rate(feed: Callable[[list[str]], Any], ids: list[str], seconds: float, processes: int = PROCESSES) -> float:
-    """Passages a second of forked processes, as a training's loader has them."""
+    """Passages per second from forked processes, like those of a training's loader."""
     context = multiprocessing.get_context("fork")
     counts = context.SimpleQueue()
 
@@ -112,7 +112,7 @@ def rate(feed: Callable[[list[str]], Any], ids: list[str], seconds: float, proce
 
 
 def _padding(lengths: Any) -> dict[str, float]:
-    """The share of padding among the tokens of batches, filled up to the longest, and to the longest of each group."""
+    """The share of padding among the tokens of batches, padded to the longest text and to the longest of each group."""
     rng = np.random.default_rng(0)
     batches = [np.sort(np.minimum(rng.choice(lengths, BATCH) + 2, LENGTH)) for _ in range(200)]
     real = sum(int(batch.sum()) for batch in batches)

@@ -1,7 +1,7 @@
-"""``python -m bench.leaderboard``: ``eval_kit leaderboard`` over 30 submissions, whole processes.
+"""``python -m bench.leaderboard``: ``eval_kit leaderboard`` over 30 submissions, timed as whole processes.
 
-Each submission has a run of TREC DL 2019 and 2020; then also a grid on length, trained with two seeds, of four runs.
-The release is mini with 1,500 queries. ``--keep`` leaves release, submissions and pages to look at.
+Each submission has a run of TREC DL 2019 and 2020; in a second measurement also a length grid of four runs, trained
+with two seeds. The release is mini with 1,500 queries. ``--keep`` leaves release, submissions and pages for inspection.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _submit(release: Release, folder: Path, number: int, runs: dict[str, Sequence[str]]) -> int:
-    """Write a submission whose system is the worse, the higher its number; how many lines its runs have."""
+    """Write a submission, whose system is worse the higher its number; return how many lines its runs have."""
     folder.mkdir(parents=True)
     lines = 0
     for seed, (name, test_sets) in enumerate(runs.items()):

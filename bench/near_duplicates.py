@@ -1,7 +1,7 @@
 """Which encoder and threshold find near-duplicate queries: ``python -m bench.near_duplicates --upstream FOLDER``.
 
 Duplicates are the seven pairs of CIKM 2022, Table 4, and dev queries with their typing errors (CharacterBERT-DR's ten
-replicas). Different are random pairs of dev queries, and each query's nearest dev query, by any of the encoders
+replicas). Different pairs are random pairs of dev queries, and each query with its nearest dev query, by any encoder
 without weights, that has other words and shares no relevant passage with it. Writes
 ``bench/results/near_duplicates.json``.
 """
@@ -37,15 +37,15 @@ TABLE_4 = [
     ("how much would it cost to install my own wind turbine", "how much does it cost to install a wind turbine"),
     ("when did rock n roll begin?", "when did rock and roll begin"),
 ]
-"""CIKM 2022, Table 4: a test query of TREC DL 2020 and a training query."""
+"""CIKM 2022, Table 4: pairs of a TREC DL 2020 test query and a training query."""
 
 type Pairs = list[tuple[str, str]]
 ENCODERS: dict[str, Callable[[list[str]], Rows]] = {**SPARSE, "lsa": lambda texts: Lsa().load(texts)(texts)}
-"""Those without weights."""
+"""The encoders without weights."""
 
 
 def typing_errors(upstream: Path, queries: pl.DataFrame) -> Pairs:
-    """Each query with its variant in one of the replicas, which take turns; those that differ."""
+    """Each query with its variant in one of the replicas, taken in turn; only pairs that differ."""
     replicas = []
     for number in range(1, REPLICAS + 1):
         replica = read_queries(upstream / DEV / f"queries.dev.small.typo{number}.tsv")
@@ -89,7 +89,7 @@ def nearest_but_different(
 
 
 def best_threshold(reworded: Floats, mistyped: Floats, different: Floats) -> Threshold:
-    """The threshold of the greatest F1, the least of equals, where duplicates and different pairs are as many."""
+    """The threshold with the greatest F1 (the lowest of equals), for as many different pairs as duplicates."""
     best, best_f1 = Threshold(1.0, 0.0, 0.0), -1.0
     for cosine in GRID:
         recall = float((reworded >= cosine).mean() + (mistyped >= cosine).mean()) / 2
@@ -102,11 +102,11 @@ def best_threshold(reworded: Floats, mistyped: Floats, different: Floats) -> Thr
 
 
 def measure(upstream: Path, encoders: Mapping[str, Callable[[list[str]], Rows]]) -> dict[str, dict[str, Any]]:
-    """Each encoder's best threshold, with the share of each kind of pair that it takes for duplicates.
+    """Each encoder's best threshold, with the share of each kind of pair that counts as duplicate.
 
     Args:
         upstream: folder of the authors' repositories.
-        encoders: by name, functions from texts to rows; :data:`ENCODERS` and perhaps more.
+        encoders: functions from texts to rows, by name; must include :data:`ENCODERS`.
     """
     dev = read_queries(upstream / DEV / "queries.dev.small.tsv").select("query_id", "text").sort("query_id")
     qrels = read_trec_qrels(upstream / DEV / "qrels.dev.small.tsv").filter(pl.col("score") > 0)

@@ -1,7 +1,7 @@
 """``python -m bench.pool RELEASE RUNS``: what real systems gain on the passages that ``builder lite`` leaves.
 
 Runs of TREC DL 2019 and 2020 are scored whole, and again without the passages that are neither judged nor among BM25's
-best 20 for a topic. The million passages that ``lite`` draws at random are left out: few would come among the best 10.
+best 20 for a topic. The million passages that ``lite`` draws at random are left out: few would reach the best 10.
 ``make reproduce`` leaves a release with the judgements in ``build/reproduce``.
 """
 
@@ -20,7 +20,7 @@ MEASURES = ("nDCG@10", "RR(rel=2)@10")
 
 
 def main() -> None:
-    """Print a table in Markdown: each figure on the pool, and what the system has gained."""
+    """Print a table in Markdown: each figure on the pool, and the system's gain."""
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("release", type=Path, help="with the judgements of both")
     arguments.add_argument("runs", type=Path, help="holds bm25.dl19.trec and the like")

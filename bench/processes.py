@@ -1,4 +1,4 @@
-"""Time whole processes, as the operating system accounts for them."""
+"""Time whole processes, from the operating system's accounting."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of a command cost: wall and processor seconds, and its peak memory in MB."""
+    """The cost of one run of a command: wall and processor seconds, and its peak memory in MB."""
 
     wall_s: float
     cpu_s: float
@@ -23,7 +23,7 @@ class Cost:
 
 
 def median_cost(command: Sequence[str], repeats: int, environment: dict[str, str] | None = None) -> Cost:
-    """Run a command once to warm the file cache, then ``repeats`` times; the medians.
+    """Run a command once to warm the file cache, then ``repeats`` times; median times and the greatest peak memory.
 
     Raises:
         RuntimeError: the command failed; with the end of what it printed.
@@ -45,7 +45,7 @@ sys.exit(bool(status))
 
 
 def cost(command: Sequence[str], environment: dict[str, str] | None = None) -> Cost:
-    """One run, by way of a small process: the system counts the size of a parent as the command's own peak.
+    """One run, launched from a small process, because the system counts a parent's size as the command's peak.
 
     Raises:
         RuntimeError: the command failed; with the end of what it printed.

@@ -1,9 +1,9 @@
-"""``python -m bench.scoring``: eval_kit score beside its peers, whole processes, on runs of 1000 passages a query.
+"""``python -m bench.scoring``: eval_kit score and its peers, as whole processes, on runs of 1000 passages per query.
 
 Ours does the strict, complete job (release check, duplicates, ties, every official measure of every test set).
 The peers score RR@10, R@1000, AP and nDCG from a qrels file: ir_measures by its command line, pytrec_eval by the
-shortest program that reads the two files, trec_eval if it is on the PATH. Ten runs of 100 passages a query are scored
-in one call and in ten. Where our time goes is told stage by stage, each on its own, in processor seconds.
+shortest program that reads the two files, trec_eval if it is on the PATH. Ten runs of 100 passages per query are scored
+in one call and in ten. Our time is broken down by stage, each measured separately, in processor seconds.
 """
 
 import argparse
@@ -88,7 +88,7 @@ print(sum(one["map"] for one in values.values()) / len(values))
 
 
 def main() -> None:
-    """Synthesise the runs, time everyone, print a table, and write ``bench/results/scoring.json``."""
+    """Synthesise the runs, time ours and the peers, print a table, and write ``bench/results/scoring.json``."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--sizes", nargs="+", default=["6.98M", TEN], choices=[*SIZES, TEN])
     arguments.add_argument("--repeats", type=int, default=3)
@@ -144,7 +144,7 @@ def _commands(run: Path, judged: pl.DataFrame, release: Path, peers: bool) -> di
 
 
 def _stages(run: Path, release: Path, repeats: int) -> dict[str, float]:
-    """The median processor seconds of each stage of scoring, in processes of their own."""
+    """The median processor seconds of each stage of scoring, each in its own process."""
     command = [sys.executable, "-c", STAGES, str(run), str(release)]
     measurements = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(repeats)]
     return {
@@ -164,7 +164,7 @@ def _release(folder: Path, queries: int, only_dev: bool) -> tuple[Path, pl.DataF
 
 
 def write_run(run: Path, judged: pl.DataFrame, depth: int, seed: int) -> int:
-    """Write a run that finds most judged passages among random ones; how many lines it has."""
+    """Write a run that finds most judged passages among random ones; return how many lines it has."""
     queries = judged["query_id"].unique(maintain_order=True)
     relevant = dict(judged.filter(pl.col("relevance") > 0).group_by("query_id").agg("passage_id").iter_rows())
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -185,7 +185,7 @@ def write_run(run: Path, judged: pl.DataFrame, depth: int, seed: int) -> int:
 
 
 def costs_table(title: str, costs: dict[str, Cost]) -> Table:
-    """What each command cost, beside the first."""
+    """The cost of each command, with its ratio to the first."""
     table = Table(title=title, box=None)
     for name in ("", "wall s", "cpu s", "peak MB", "first / this"):
         table.add_column(name, justify="right" if name else "left")

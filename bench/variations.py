@@ -1,7 +1,7 @@
-"""``python -m bench.variations``: 36 runs of one system compared by ``eval_kit variations``, beside scoring them.
+"""``python -m bench.variations``: ``eval_kit variations`` on 36 runs of one system, and the cost of only scoring them.
 
-One run is of the original dev queries of a mini release, 35 are of its typos: five kinds, seven replicas each. Both
-commands read every run once, and base and judgements once; what the comparison adds is the pairing and its bootstrap.
+One run is of a mini release's original dev queries, 35 are of their typos: five kinds, seven replicas each. Both
+commands read every run once, and base and judgements once; the comparison adds the pairing and its bootstrap.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from builder import release as releases
 from builder import typos
 
 QUERIES = 10_000
-"""Of the mini release: a thousand of them are dev."""
+"""Of the mini release; a thousand of them are dev."""
 REPLICAS = 7
 DEPTH = 100
 RESULTS = Path(__file__).parent / "results" / "variations.json"

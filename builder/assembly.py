@@ -1,4 +1,4 @@
-"""What every shift is rebuilt from: one collection's queries, judgements and vectors, and the tables it shares."""
+"""The common basis of rebuilt shifts: one collection's queries, judgements and vectors, and the shared tables."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ DL = ("dl19", "dl20")
 
 @dataclass(frozen=True)
 class ShiftResult:
-    """What the algorithm of one shift gives.
+    """The result of one shift's algorithm.
 
     Attributes:
         tables: of the shift, and the judgements that only it needs.
@@ -38,7 +38,7 @@ class ShiftResult:
 
 @dataclass(frozen=True)
 class Build:
-    """One rebuilding: what the user gives, and what several shifts are made from."""
+    """One rebuild: the user's input, and the data that several shifts share."""
 
     collection: Collection
     encoder: Encoder
@@ -47,7 +47,7 @@ class Build:
     cache: Path | None
     threads: int | None
     exact_sizes: bool = False
-    """Whether the user chose the sizes of sets, so that one which cannot be reached is an error."""
+    """Whether the user chose the sizes of sets, so that an unreachable one is an error."""
 
     @cached_property
     def validation(self) -> pl.DataFrame:
@@ -56,24 +56,24 @@ class Build:
 
     @cached_property
     def train(self) -> pl.DataFrame:
-        """The training queries that are left."""
+        """The training queries without the validation queries."""
         return self.collection.train.join(self.validation, on="query_id", how="anti", maintain_order="left")
 
     @property
     def splits(self) -> dict[str, pl.DataFrame]:
-        """The training queries, if there are any, and those of every evaluation split."""
+        """The training queries, if any, and those of every evaluation split."""
         train = {"train": self.train} if self.train.height else {}
         return {**train, **self.collection.evaluation}
 
     @cached_property
     def embedded(self) -> dict[str, Vectors]:
-        """Split -> queries with vectors; all are encoded together, so that they are in one space."""
+        """Split -> queries with vectors; all are encoded together, and so lie in one space."""
         distinct = pl.concat(self.splits.values()).unique("query_id", keep="first", maintain_order=True)
         vectors = embed(distinct, self.encoder, self.cache)
         embedded = {}
         for split, queries in self.splits.items():
             ids = queries["query_id"]
-            values = vectors.values[: len(ids)] if split == "train" else vectors.of(ids)  # train comes first, uncopied
+            values = vectors.values[: len(ids)] if split == "train" else vectors.of(ids)  # train is first: no copy
             embedded[split] = Vectors(vectors.source, ids, values)
         return embedded
 
@@ -98,7 +98,7 @@ class Build:
         return Table(config, split, by_id(queries.select("query_id", "text", *labels), *order, "query_id"), rule)
 
     def qrels(self, split: str, origin: str, queries: pl.DataFrame) -> Table:
-        """The judgements, in the collection's split ``origin``, of some queries."""
+        """The judgements of some queries in the collection's split ``origin``."""
         pairs = self.pairs(origin).filter(pl.col("query-id").is_in(queries["query_id"].unique().implode()))
         rule = self.rule("the collection's own judgements", self.collection.source)
         return Table("qrels", split, by_id(pairs, "query-id", "corpus-id"), rule)
@@ -108,7 +108,7 @@ class Build:
         return self.collection.qrels[split].group_by("query-id", "corpus-id").agg(pl.col("score").max())
 
     def held_back(self, shift: str, assigned: pl.DataFrame, rule: Rule) -> list[Table]:
-        """A shift's two splits, and the judgements of the test queries, which are training queries.
+        """A shift's two splits, and the judgements of its test queries, which are held-back training queries.
 
         Args:
             shift: its name.
@@ -145,7 +145,7 @@ class Build:
 
 
 def lacks_train(build: Build) -> str:
-    """What the collection lacks for a shift whose test queries are held-back training queries; empty if nothing."""
+    """What the collection lacks for a shift that holds back training queries for testing; empty if nothing."""
     return "" if build.train.height else f"{build.collection.name} has no split train with judgements"
 
 

@@ -1,11 +1,11 @@
-"""What leaks between training and test, for every train/test pair of a release.
+"""Leaks between training and test, for every train/test pair of a release.
 
-Query variations are compared too, with all training queries: a spell-checker or a generator may turn a test query into
+Query variations are also compared with all training queries: a spell-checker or a generator may turn a test query into
 one that was trained on.
 
-Four things are looked for, each counted in *test queries* of which training holds at least one:
+There are four kinds of leak, each counted in *test queries* for which training holds at least one:
 
-* equal: a training query with the same id or, to the letter, the same text;
+* equal: a training query with the same id or exactly the same text;
 * normalised: one with the same text but for case, Unicode form (NFKC), punctuation and spaces (:func:`normalised`);
 * near: one whose vector has a cosine of at least a threshold with the test query's (equal queries count here too);
 * passages: a passage that is relevant to the test query (at each level of relevance) and labelled relevant to a
@@ -40,19 +40,19 @@ WHOLE = ("dl_typo", "dlhard")
 """Test sets that belong to no shift."""
 DEFAULT = "characters"
 SPARSE = {"characters": characters, "words": words}
-"""Encoders that count the texts' own words or characters; all others are :mod:`builder.encoders`'."""
+"""Encoders that count the texts' own words or characters; all others come from :mod:`builder.encoders`."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Queries that a model trains on, and those that it is tested on.
+    """The queries that a model is trained on, and those that it is tested on.
 
     Attributes:
         name: for people, such as ``topic.c0 held out``.
         train: query ids, each once.
         test: query ids, each once.
         train_qrels: splits of the release's qrels that hold the training judgements.
-        test_qrels: the split that holds the test judgements; None for other wordings of a test set's queries, of which
+        test_qrels: the split that holds the test judgements; None for other wordings of a test set's queries, where
             only texts are compared: near-duplicates and passages would be those of the test set.
     """
 
@@ -78,8 +78,8 @@ def audit(
         A document of the schema ``audit``.
 
     Raises:
-        UserError: a threshold outside 0 to 1 or none for this encoder, no pair in the release, or an encoder that
-            cannot be loaded.
+        UserError: the threshold is not in 0 to 1 or is missing for this encoder, the release has no pair, or the
+            encoder cannot be loaded.
     """
     measured = THRESHOLDS.get(encoder)
     if near is None and measured is None:
@@ -111,7 +111,7 @@ def audit(
 
 
 def table(document: dict[str, Any]) -> Table:
-    """An audit as a table: a row a pair, a column a kind of leak, with the number and share of test queries."""
+    """An audit as a table: a row per pair, a column per kind of leak, with the number and share of test queries."""
     levels = sorted({leak["at_least"] for pair in document["pairs"] for leak in pair["leaks"] if "at_least" in leak})
     kinds: list[tuple[str, int | None]] = [(kind, None) for kind in ("equal", "normalised", "near")]
     kinds += [("passages", level) for level in levels]
@@ -163,9 +163,9 @@ def pairs(release: Release) -> Iterator[Pair]:
 
 
 def normalised(text: str) -> str:
-    """A text as far as it matters to "the same query": NFKC, case folded, apostrophes gone, words one space apart.
+    """A text as compared for "the same query": NFKC, case folded, without apostrophes, words one space apart.
 
-    All other punctuation (Unicode's categories P) separates words, as blanks do; symbols such as + stay.
+    All other punctuation (Unicode's categories P) separates words, as blanks do; symbols such as + are kept.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     words = "".join(_without_punctuation(char) for char in folded).split()
@@ -198,7 +198,7 @@ def _worded(release: Release, train: pl.Series, suffix: str) -> Iterator[Pair]:
 
 
 def _wordings(release: Release, variation: Variation) -> pl.DataFrame:
-    """``query_id`` and ``text``; the ids, which are the test set's too, with the variation's name."""
+    """``query_id`` and ``text``; the ids, which the test set has too, carry the variation's name."""
     named = pl.concat_str("query_id", pl.lit(f" ({variation.full_name})"))
     return release.wordings(variation).select(named.alias("query_id"), "text")
 
@@ -224,7 +224,7 @@ def _pair(
 def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
     """``query_id``, ``text``, ``normal`` and ``row`` (of the vectors) of every query of the pairs; null if unknown.
 
-    Queries of which only texts are compared have no row.
+    Queries that are compared by text only have no row.
     """
     tables = [
         release.table(table["config"], table["split"])
@@ -246,7 +246,7 @@ def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
 
 
 def _vectors(texts: pl.Series, encoder: str, cache: Path | None) -> tuple[Rows, dict[str, str]]:
-    """The vectors of the texts, and what the report says of them."""
+    """The vectors of the texts, and their description for the report."""
     if encoder in SPARSE:
         import sklearn
 
@@ -276,7 +276,7 @@ def _texts(queries: pl.DataFrame, pair: Pair) -> Iterator[dict[str, Any]]:
 
 
 def _near(queries: pl.DataFrame, vectors: Rows, pair: Pair, near: float, advance: Any) -> dict[str, Any]:
-    """Examples are those that are not the same query after normalisation, the nearest first."""
+    """The leak by near-duplicates; its examples are still different after normalisation, the nearest first."""
     train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
     if not (pair.test_qrels and train.height and test.height):
         return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
@@ -313,7 +313,7 @@ def _passages(release: Release, pair: Pair) -> Iterator[dict[str, Any]]:
 
 
 def _leak(kind: str, leaking: pl.DataFrame, of: int) -> dict[str, Any]:
-    """One kind of leak: how many of ``of`` test queries it concerns; ``of`` is 0 where it could not be looked for."""
+    """One kind of leak: how many of ``of`` test queries it concerns; ``of`` is 0 where it could not be checked."""
     each = leaking.sort(leaking.columns).unique("query_id", keep="first", maintain_order=True)
     return {
         "kind": kind,

@@ -1,7 +1,7 @@
-"""What other tools read from a release beside its tables: benchmarks for ir_datasets 2, and tasks for the Hub.
+"""Files beside a release's tables for other tools: benchmarks for ir_datasets 2, and tasks for the Hub.
 
-ir_datasets 2 finds benchmarks in a block of the dataset card. A table of it is a whole split or file, so each test set
-has two files of its own below ``benchmarks/``. The Hub's benchmark datasets list their tasks in ``eval.yaml``.
+ir_datasets 2 finds benchmarks in a block of the dataset card. Each of its tables is a whole split or file, so each test
+set has its own two files below ``benchmarks/``. The Hub's benchmark datasets list their tasks in ``eval.yaml``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,9 +20,9 @@ FOLDER = "benchmarks"
 EVAL = "eval.yaml"
 KINDS = ("queries", "qrels")
 BORROWED = {"msmarco-passage": "irds:msmarco-passage"}
-"""What ir_datasets 2 calls the passages of an ir_datasets collection."""
+"""ir_datasets 2's name for the passages of an ir_datasets collection."""
 FRAMEWORK = "mteb"
-"""The Hub knows a list of frameworks; this is the one of it that scores retrieval."""
+"""The one framework on the Hub's list that scores retrieval."""
 
 
 def paths(manifest: Mapping[str, Any]) -> list[str]:
@@ -50,7 +50,7 @@ def block(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
-    """Write the files of the release in ``folder``, in place, where they are not there already.
+    """Write those files of the release in ``folder`` that it lacks, in place.
 
     Raises:
         OSError: the folder cannot be written.
@@ -64,10 +64,10 @@ def write(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
 
 
 def check(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
-    """Check that the files are those of this manifest.
+    """Check that the files match this manifest.
 
     Raises:
-        UserError: the first that is not.
+        UserError: naming the first that does not.
     """
     release = Release(folder, manifest)
     wrong = next((path for path, frame in _frames(release) if not _holds(folder / path, frame)), None)

@@ -117,7 +117,7 @@ def rebuilt(
     from builder.rebuilt import draft
     from builder.sources import mini
 
-    ShiftParameters().changed(settings or [])  # shows a mistake before anything is read
+    ShiftParameters().changed(settings or [])  # reports a mistake before anything is read
     runs = _runs(run or [])
     source = _collection(collection, {"queries": queries, "strength": strength})
     parameters = (for_mini if collection == MINI else for_collection)(source.train.height)
@@ -157,7 +157,7 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
 
     Args:
         name: as ``--collection`` takes it.
-        options: of mini alone; None for those not given.
+        options: for mini only; None for those not given.
     """
     from builder.sources import beir, irds, mini, released
     from eval_kit.release import MANIFEST
@@ -168,7 +168,7 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
         raise UserError(f"--{next(iter(given))} belongs to the collection mini")
     folder = Path(name)
     if name not in (MINI, MS_MARCO) and folder.is_dir() and not (folder / MANIFEST).is_file():
-        return beir.collection(folder)  # has a progress bar of its own
+        return beir.collection(folder)  # has its own progress bar
     with Console(stderr=True).status(f"reading {name}"):
         if name == MINI:
             return mini.collection(mini.MiniParameters(**given))

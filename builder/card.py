@@ -1,4 +1,4 @@
-"""The dataset card: the manifest for people, and the YAML that tells ``load_dataset`` where the splits are."""
+"""The dataset card: the manifest in readable form, and the YAML that tells ``load_dataset`` where the splits are."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "dataset.md"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SAMPLE_LENGTH = 200
 TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark", "ir-datasets")
-"""By the last of them ir_datasets 2 finds the dataset on the Hub."""
+"""ir_datasets 2 finds the dataset on the Hub by the last of them."""
 
 
 def render(folder: Path, manifest: Mapping[str, Any]) -> str:
-    """The text of the release's ``README.md``, from its manifest, its tables and what stands in its ``reports/``.
+    """The text of the release's ``README.md``, from its manifest, its tables and its ``reports/``.
 
-    Each report is optional, and one that was made of other content than the manifest's is left out.
+    Each report is optional, and one made from content other than the manifest's is left out.
 
     Raises:
-        UserError: a report that is not readable.
+        UserError: a report is not readable.
     """
     from huggingface_hub import DatasetCard
 
@@ -50,10 +50,10 @@ def render(folder: Path, manifest: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path) -> None:
-    """Render the card of the release in ``folder`` again, in place, with what other tools read beside it.
+    """Rewrite the card of the release in ``folder`` and the files that other tools read, in place.
 
     Raises:
-        UserError: not a release, a report that is not readable, or a folder that cannot be written.
+        UserError: the folder is no release or cannot be written, or a report is not readable.
     """
     manifest = read_manifest(folder)
     try:
@@ -89,7 +89,7 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
 
 
 def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that the card and what other tools read are of this manifest and the reports beside it, to the letter.
+    """Check that the card and the files for other tools match this manifest and the reports beside it exactly.
 
     Raises:
         UserError: there is no card, its YAML is not valid, or it describes something else.
@@ -103,7 +103,7 @@ def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Check that the card's YAML names the version of this manifest, which no content digest proves.
+    """Check that the card's YAML names this manifest's version, which no content digest covers.
 
     Raises:
         UserError: there is no card, its YAML is not valid, or it is of another version.
@@ -116,7 +116,7 @@ def check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def yaml_data(path: Path) -> dict[str, Any]:
-    """What the card's YAML says, checked by the library's classes.
+    """The card's YAML, checked by the library's classes.
 
     Raises:
         UserError: there is no card, or its YAML is not valid.
@@ -136,7 +136,7 @@ def yaml_data(path: Path) -> dict[str, Any]:
 
 
 def sample(folder: Path, tables: Sequence[Mapping[str, Any]]) -> str:
-    """The first whole row of a config, as JSON on one line; what is long is cut."""
+    """The first complete row of a config, as JSON on one line; long values are cut."""
     for table in tables:
         labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
         rows = pl.scan_parquet(folder / table["path"], hive_partitioning=False).drop_nulls().head(1).collect()
@@ -147,7 +147,7 @@ def sample(folder: Path, tables: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _about(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What the topics and buckets are about, in Markdown; nothing of mini's, whose words mean nothing."""
+    """What the topics and buckets are about, in Markdown; empty for mini, whose words mean nothing."""
     if manifest["kind"] == "mini":
         return {}
     return {shift: to_markdown(table) for shift, table in about(Release(folder, manifest)).items()}

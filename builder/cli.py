@@ -32,7 +32,7 @@ DEFAULT = Path("ms-marco-shift")
 
 
 class Format(StrEnum):
-    """What a release can be exported to."""
+    """Formats that a release can be exported to."""
 
     beir = "beir"
     trec = "trec"
@@ -40,7 +40,7 @@ class Format(StrEnum):
 
 
 class Trainer(StrEnum):
-    """Whose training files can be written."""
+    """Trainers whose training files can be written."""
 
     sentence_transformers = "sentence-transformers"
     tevatron = "tevatron"
@@ -200,7 +200,7 @@ def publish(
 
     from builder import publish as publishing
 
-    warnings.filterwarnings("ignore", message="Not enough free disk space")  # the error itself says so
+    warnings.filterwarnings("ignore", message="Not enough free disk space")  # the error says so too
     if not sys.stderr.isatty():
         disable_progress_bars()
     with Console(stderr=True).status(f"publishing {folder} as {repo_id}") as status:

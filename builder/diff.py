@@ -1,4 +1,4 @@
-"""What changed between two releases: which queries entered, left, or moved, table by table."""
+"""Changes between two releases: which queries entered, left, or moved, table by table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,8 +13,8 @@ from eval_kit.release import Release
 class TableDiff:
     """The difference of one table.
 
-    A row is known by its id columns; *moved* means that its other columns differ. A test set or variation that came,
-    went, or is defined anew is reported as a split of the config ``test_sets`` or ``variations``.
+    A row is identified by its id columns; *moved* means that its other columns differ. A test set or variation that was
+    added, removed or redefined is reported as a split of the config ``test_sets`` or ``variations``.
     """
 
     config: str
@@ -26,12 +26,12 @@ class TableDiff:
 
     @property
     def headline(self) -> str:
-        """How many rows changed in which way."""
+        """The number of rows changed, by kind of change."""
         counts = f"{len(self.entered):,} entered, {len(self.left):,} left, {len(self.moved):,} moved"
         return f"{self.config}/{self.split}: {self.whole or counts}"
 
     def lines(self) -> list[str]:
-        """The changes for people: the headline, then one line for each query."""
+        """The changes as text: the headline, then one line for each query."""
         signed = {"+": self.entered, "-": self.left, "~": self.moved}
         lines = [self.headline]
         for sign, rows in signed.items():
@@ -40,7 +40,7 @@ class TableDiff:
 
 
 def diff(old: Release, new: Release) -> list[TableDiff]:
-    """The tables, test sets and variations that differ, in the manifests' order; equal content digests are not read."""
+    """The tables, test sets and variations that differ, in manifest order; tables of equal digest are not read."""
     return [
         *_tables(old, new),
         *_entries("test_sets", _test_sets(old), _test_sets(new)),
@@ -96,7 +96,7 @@ def _rows(config: str, split: str, old: pl.DataFrame, new: pl.DataFrame) -> Tabl
 
 
 def _id_columns(frame: pl.DataFrame) -> list[str]:
-    """What identifies a row: query and passage in qrels; where a query may stand twice, its cluster too."""
+    """The columns that identify a row: query and passage in qrels; else the query, plus its cluster if it repeats."""
     ids = [name for name in frame.columns if name.endswith(("-id", "_id"))]
     clustered = "cluster" in frame.columns and frame["query_id"].is_duplicated().any()
     return [*ids, "cluster"] if clustered else ids

@@ -1,4 +1,4 @@
-"""Turn queries into vectors by an encoder: cached on disk, resumable, in constant memory."""
+"""Turn queries into vectors with an encoder: cached on disk, resumable, in constant memory."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def embed(queries: pl.DataFrame, encoder: str | Encoder, cache: Path | None = No
     """Encode a table of ``query_id`` and ``text``.
 
     Raises:
-        UserError: ids that occur twice, and whatever :func:`encode` refuses.
+        UserError: an id occurs twice, or as :func:`encode`.
     """
     check_ids(queries["query_id"])
     chosen = by_name(encoder) if isinstance(encoder, str) else encoder
@@ -36,10 +36,10 @@ def embed(queries: pl.DataFrame, encoder: str | Encoder, cache: Path | None = No
 def encode(texts: Sequence[str] | pl.Series, encoder: str | Encoder, cache: Path | None = None) -> Embeddings:
     """The vectors of ``texts``, in their order.
 
-    Texts are encoded longest first, shard by shard. With a ``cache`` folder each finished shard is on the disk before
-    the next begins, so that an interrupted run goes on where it stopped, and memory does not grow with the number of
-    texts; the result is a read-only memory map. The cache is keyed by the encoder's name and revision and the sha256
-    of the texts. Two processes that want the same vectors wait for each other.
+    Texts are encoded longest first, shard by shard. With a ``cache`` folder each finished shard is written to disk
+    before the next begins, so that an interrupted run resumes where it stopped, and memory does not grow with the
+    number of texts; the result is a read-only memory map. The cache is keyed by the encoder's name and revision and the
+    sha256 of the texts. Processes that need the same vectors wait for each other.
 
     Args:
         texts: n texts, none empty.
@@ -50,8 +50,8 @@ def encode(texts: Sequence[str] | pl.Series, encoder: str | Encoder, cache: Path
         float32 of shape (n, d).
 
     Raises:
-        UserError: no texts, an empty one, an encoder that cannot be loaded or gives NaN, a cache that cannot be
-            written.
+        UserError: there are no texts or an empty one, the encoder cannot be loaded or gives NaN, or the cache cannot
+            be written.
     """
     checked = _checked(texts)
     chosen = by_name(encoder) if isinstance(encoder, str) else encoder

@@ -1,7 +1,7 @@
-"""What makes vectors of texts, by name.
+"""Encoders, which turn texts into vectors, by name.
 
 ``lsa`` is TF-IDF and a truncated SVD: no weights, one seed. Any other name is a sentence-transformers model (Hub id or
-folder); with ``:cls`` behind it, the bare transformer's [CLS] of the last hidden state, as ECIR 2023 §3.1 takes it
+folder); followed by ``:cls``, the bare transformer's [CLS] of the last hidden state, as ECIR 2023 §3.1 takes it
 from DistilBERT (``distilbert-base-uncased:cls``).
 """
 
@@ -29,18 +29,18 @@ TIMEOUT_SECONDS = 10
 
 
 class Encoder(Protocol):
-    """Anything that makes vectors of texts."""
+    """Anything that turns texts into vectors."""
 
     @property
     def name(self) -> str:
-        """What it is called, in manifests and cache keys."""
+        """Its name, in manifests and cache keys."""
 
     @property
     def revision(self) -> str:
-        """What else its vectors depend on: weights, parameters."""
+        """Identifies what else its vectors depend on: weights, parameters."""
 
     def load(self, texts: Sequence[str]) -> Compute:
-        """Make ready to encode ``texts``, or any part of them: a function from texts to (n, d) float32."""
+        """Prepare to encode ``texts``, or any part of them: a function from texts to (n, d) float32."""
 
 
 def by_name(name: str) -> Encoder:
@@ -49,7 +49,7 @@ def by_name(name: str) -> Encoder:
 
 
 def public_name(encoder: Encoder) -> str:
-    """An encoder's name as others may read it: of a model in a folder without the way to the folder."""
+    """An encoder's name fit for publication: for a model in a folder, without the path to it."""
     if isinstance(encoder, Model) and Path(encoder.source).is_dir():
         return Path(encoder.source).resolve().name + encoder.name.removeprefix(encoder.source)
     return encoder.name
@@ -61,9 +61,9 @@ class Lsa:
 
     Attributes:
         dimensions: of the vectors, at most the number of distinct words less one.
-        most: drop the words that are in more than this share of the texts (1.0 drops none).
+        most: drop words that are in more than this share of the texts (1.0 drops none).
         seed: of the randomised SVD.
-        corpus: texts to learn from (passages, say); None learns from the texts that are encoded.
+        corpus: texts to learn from (passages, say); None learns from the texts to encode.
     """
 
     dimensions: int = 128
@@ -82,7 +82,7 @@ class Lsa:
         return f"{self.dimensions}-{self.most}-{self.seed}-{sklearn.__version__}-{learnt}"
 
     def load(self, texts: Sequence[str]) -> Compute:
-        """Learn the words and dimensions; on one thread, so that the numbers don't depend on how many there are."""
+        """Learn the words and dimensions; on one thread, so that the vectors don't depend on the number of threads."""
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.preprocessing import normalize
@@ -127,7 +127,7 @@ class Model:
     def revision(self) -> str:
         """The commit on the Hub, else of the cached copy; or the digest of a folder's files.
 
-        The Hub is asked once: its client's downloads try again for a minute where there is no network.
+        The Hub is asked only once, because without a network its client retries downloads for a minute.
         """
         folder = Path(self.source)
         if folder.is_dir():
@@ -151,7 +151,7 @@ class Model:
             raise UserError(f"encoder {self.name!r} cannot be loaded: {reason(error)}; lsa needs no model") from error
 
     def load(self, texts: Sequence[str]) -> Compute:
-        """Load the weights; each part is then batched by tokens."""
+        """Load the weights; the returned function batches by tokens."""
         model = self.model()
         budget = self.budget or (2_048 if model.device.type == "cpu" else 65_536)
 
@@ -172,7 +172,7 @@ class Model:
 
     def model(self) -> Any:
         """The ``SentenceTransformer``, ready to encode."""
-        commit = None if Path(self.source).is_dir() else self.revision  # a refusal comes before the slow imports
+        commit = None if Path(self.source).is_dir() else self.revision  # refuses before the slow imports
         refuse_unusable_gpus()
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -204,7 +204,7 @@ class Model:
 
 
 def _token_counts(model: Any, texts: Sequence[str]) -> NDArray[np.int64]:
-    """Tokens of each text as the model will see them; characters where it has no such tokenizer."""
+    """How many tokens the model will see of each text; characters if it has no fitting tokenizer."""
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         return np.array([len(text) for text in texts])
@@ -213,7 +213,7 @@ def _token_counts(model: Any, texts: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _batches(lengths: NDArray[np.int64], budget: int) -> Iterator[slice]:
-    """Cut lengths (descending) so that in each part, number x greatest length is at most the budget (one at least)."""
+    """Cut lengths (descending) so that in each part number x greatest length is within the budget, or number is 1."""
     start = 0
     while start < len(lengths):
         stop = min(len(lengths), start + max(1, budget // max(1, int(lengths[start]))))

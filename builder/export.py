@@ -27,13 +27,13 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Exported:
-    """What goes into one folder.
+    """The content of one folder.
 
     Attributes:
-        name: of the test set, the variation or the training queries: the folder's.
+        name: of the test set, the variation or the training queries, and of the folder.
         queries: ``query_id`` and ``text``.
-        judgements: the split of the release's qrels, of which the queries' are written.
-        split: what the other tool calls the judgements: ``test``, or ``train``.
+        judgements: the split of the release's qrels; the queries' part of it is written.
+        split: the other tool's name for the judgements: ``test`` or ``train``.
     """
 
     name: str
@@ -52,27 +52,27 @@ def export(
 ) -> list[Path]:
     """Write test sets, variations of their queries, and training queries, each to its own folder below ``out``.
 
-    ``beir``: ``queries.jsonl``, ``qrels/test.tsv`` (of training queries ``qrels/train.tsv``), and ``corpus.jsonl``
-    where the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them; with
-    the judgements as ``qrels/test.jsonl`` too and a ``README.md`` that names the configs, the folder is a data set for
-    MTEB's retrieval tasks. The corpora of all folders are one file, where the disk can link. ``trec``: ``topics.tsv``
-    and ``qrels.txt``. ``pyserini``: ``topics.json``, which its ``--topics`` takes as it is, and ``qrels.txt``. All
-    folders are written before the first of them takes its name, in the place of an older export of the same format.
+    ``beir``: ``queries.jsonl``, ``qrels/test.tsv`` (for training queries ``qrels/train.tsv``), and ``corpus.jsonl``
+    if the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them. It also
+    has the judgements as ``qrels/test.jsonl`` and a ``README.md`` that names the configs, and so is a data set for
+    MTEB's retrieval tasks. All folders share one corpus file, where the disk can link. ``trec``: ``topics.tsv`` and
+    ``qrels.txt``. ``pyserini``: ``topics.json``, for its option ``--topics``, and ``qrels.txt``. All folders are
+    written before any of them takes its name and replaces an older export of the same format.
 
     Args:
         release: to export.
         out: the folder to write to.
         format: ``beir``, ``trec`` or ``pyserini``.
-        test_sets: names of test sets and variations; all of them, where no training sets are named either.
-        training_sets: names of training queries, such as ``topic.not-c0``; none without.
+        test_sets: names of test sets and variations; by default all, unless training sets are named.
+        training_sets: names of training queries, such as ``topic.not-c0``; by default none.
         passages: for ``beir``, the release's passages: a file of id, tab and text, such as MS MARCO's collection.tsv.
 
     Returns:
         The folders written.
 
     Raises:
-        UserError: an unknown format or name, a faulty file of passages, a folder that holds something else, or one
-            that cannot be written: no folder was changed then.
+        UserError: a format or name is unknown, the file of passages is faulty, or a folder holds something else or
+            cannot be written; then no folder was changed.
     """
     if format not in FORMATS:
         raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
@@ -99,7 +99,7 @@ def export(
 
 
 def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
-    """Refuse a folder with other files than an export has.
+    """Refuse a folder with files that no export has.
 
     Raises:
         UserError: naming the first.
@@ -110,7 +110,7 @@ def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
 
 
 def _chosen(release: Release, test_sets: Collection[str], training_sets: Collection[str]) -> list[Exported]:
-    """What is named; every test set and variation where nothing is.
+    """The sets named; every test set and variation if none are.
 
     Raises:
         UserError: a name that the release does not have.
@@ -151,7 +151,7 @@ def _beir(release: Release, exported: Exported, judged: pl.DataFrame, folder: Pa
     table = ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()])
     atomic.write_lines(folder / "qrels" / f"{exported.split}.tsv", table)
     atomic.write_lines(folder / files["qrels"], (_json(**row) for row in judged.iter_rows(named=True)))
-    content = {"version": release.version, "description": f"sha256:{release.digest}"}  # of other content: not cached
+    content = {"version": release.version, "description": f"sha256:{release.digest}"}  # new content, new cache
     configs = [
         {"config_name": config, **content, "data_files": [{"split": exported.split, "path": file}]}
         for config, file in files.items()
@@ -160,7 +160,7 @@ def _beir(release: Release, exported: Exported, judged: pl.DataFrame, folder: Pa
 
 
 def _corpus(release: Release, passages: Path | None, path: Path, first: Path | None) -> Path | None:
-    """Write the passages, or link to those that were written first; None where there are none."""
+    """Write the passages, or link to those already written; None where there are none."""
     if passages is None and "passages" not in release.configs:
         return None
     if first is not None:

@@ -1,8 +1,8 @@
-"""How near a rebuilt release comes to a published one, and what cannot be the same.
+"""How close a rebuilt release comes to a published one, and what cannot be the same.
 
 Agreement is measured over the queries that both releases put into a cluster of the shift: adjusted Rand index and
-normalised mutual information (of those that are in one cluster in either release), and the overlap of clusters under
-the one-to-one match that overlaps most.
+normalised mutual information (over queries that are in a single cluster in both releases), and the overlap of clusters
+under the one-to-one match that overlaps most.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class Match:
         rebuilt: name of the rebuilt one; None if there are fewer.
         queries: how many shared queries are in the published cluster.
         both: how many of those are in the rebuilt one too.
-        jaccard: ``both`` over the queries that are in either.
+        jaccard: ``both`` divided by the queries that are in either.
     """
 
     published: str
@@ -46,8 +46,8 @@ class Agreement:
     """One division of queries in both releases.
 
     Attributes:
-        name: of the shift, with the size or level where it has several divisions: ``restrain.14k``.
-        shared: how many queries both releases have in a cluster of it.
+        name: of the shift, with the size or level if it has several divisions: ``restrain.14k``.
+        shared: how many queries are in a cluster of it in both releases.
         rand: adjusted Rand index; None without shared queries.
         information: normalised mutual information (arithmetic mean); None without shared queries.
         matches: one for each published cluster with shared queries.
@@ -70,7 +70,7 @@ class Report:
         agreements: for each division that both have.
         sizes: ``table``, ``cluster``, ``published``, ``rebuilt`` (rows; None where a release lacks the table).
         jaccard: ``shift``, ``cluster``, ``published``, ``rebuilt``: weighted Jaccard of each cluster's test queries to
-            those of the others; clusters of one name need not be of one subject.
+            those of the others; clusters of the same name may differ in subject.
         limits: shift -> what cannot be reproduced, and why.
     """
 
@@ -159,7 +159,7 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> Agre
     """How far two divisions agree.
 
     Args:
-        name: what to call it.
+        name: of the division.
         rebuilt: ``query_id`` and ``cluster``, one row for each membership.
         published: the same.
     """
@@ -201,7 +201,7 @@ def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, f
 
 
 def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row a membership."""
+    """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row per membership."""
     for shift, column in LABELS.items():
         tables = [release.table(shift, split) for split in release.configs.get(shift, [])]
         if tables:

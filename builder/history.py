@@ -1,4 +1,4 @@
-"""The version history of a release: how each version differs from the one before, newest first."""
+"""The version history of a release: how each version differs from its predecessor, newest first."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ FILE = "reports/history.json"
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The steps of ``reports/history.json`` (schema ``history``); none where a release has no such file.
+    """The steps of ``reports/history.json`` (schema ``history``); none if a release has no such file.
 
     Raises:
-        UserError: the file is not readable, or does not follow its schema.
+        UserError: the file is not readable or does not follow its schema.
     """
     path = folder / FILE
     if not path.is_file():
@@ -32,10 +32,10 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def write(release: Release, previous: Release) -> None:
-    """Note in the folder of ``release`` how it differs from ``previous``, before what that one's history tells.
+    """Record in the folder of ``release`` how it differs from ``previous``, ahead of the history of ``previous``.
 
     Raises:
-        UserError: ``previous`` is of the same or a later version, or the file cannot be written.
+        UserError: ``previous`` has the same or a later version, or the file cannot be written.
     """
     if number(previous.version) >= number(release.version):
         raise UserError(
@@ -62,7 +62,7 @@ def write(release: Release, previous: Release) -> None:
 
 
 def tells(steps: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
-    """Whether the newest step leads to the release of ``manifest`` from that of ``previous``."""
+    """Whether the newest step leads from the release of ``previous`` to that of ``manifest``."""
     ends = {"release": _named(manifest), "previous": _named(previous)}
     return bool(steps) and all(steps[0][name] == end for name, end in ends.items())
 

@@ -1,9 +1,9 @@
-"""A release with a part of its collection: what one GPU indexes in minutes, and BM25 still has to search in.
+"""A release with a part of its collection: small enough for one GPU to index in minutes, yet not trivial for BM25.
 
-It keeps the queries and judgements of the release that it is made of, and of the passages those that are judged, BM25's
-best for every test query, and others drawn at random. Figures on it are those of another task than the papers': fewer
-passages compete. With a number of queries it keeps so many of each test set and nothing to train on: what an
-evaluation during training searches in seconds.
+It keeps the queries and judgements of the original release, and of its passages those that are judged, BM25's
+best for every test query, and others drawn at random. Its figures are not comparable with the papers': fewer
+passages compete. Given a number of queries, it keeps that many of each test set and no training data: small enough
+for an evaluation during training to search in seconds.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from search.passages import passages
 
 PASSAGES, DEPTH, SEED = 1_000_000, 20, 13
 LEFT_OUT = ("passages", "negatives")
-"""Tables that the lite release has its own of; negatives are drawn again, from its own passages."""
+"""Tables that are not copied: the lite release has its own; negatives are drawn again, from its own passages."""
 SOURCE = "ms-marco-shift"
 
 
@@ -43,22 +43,22 @@ def make(
     """Write the lite release of ``release`` to the folder ``out``.
 
     Args:
-        release: with its passages, or the ir_datasets id of them.
+        release: with its passages, or their ir_datasets id.
         out: the new release folder.
         size: passages that it will hold; more, if judged ones and candidates are more.
-        depth: of BM25's best passages for every test query.
+        depth: how many of BM25's best passages to keep for every test query.
         seed: of the draw. The same passages are drawn whatever their order.
-        cache: for BM25's index of the whole collection; the user's cache folder without it.
-        threads: of Java, without influence on the result.
-        queries: drawn of each test set; without it, all queries of the release, those for training too.
+        cache: for BM25's index of the whole collection; by default the user's cache folder.
+        threads: of Java; they do not affect the result.
+        queries: number drawn from each test set; by default all queries of the release, including training ones.
         shifts: only test sets of these.
 
     Returns:
         The manifest.
 
     Raises:
-        UserError: the release is lite already; it has no test queries (of a shift named) or no passages; no Java;
-            ``out`` cannot be written.
+        UserError: the release is lite already, or has no test queries (of a named shift) or no passages; there is no
+            Java; ``out`` cannot be written.
     """
     if release.manifest["kind"] == "lite":
         raise UserError(f"{release.folder}: is a lite release already; make one of a release with all passages")
@@ -77,7 +77,7 @@ def make(
 
 
 def _tables(release: Release, test_sets: Sequence[Mapping[str, Any]], queries: int | None, seed: int) -> list[Table]:
-    """All tables but those ``LEFT_OUT``; with ``queries`` the test sets' only, with the rows of the queries drawn."""
+    """All tables not in ``LEFT_OUT``; with ``queries`` only the test sets', with the rows of the queries drawn."""
     tables = [_table(release, entry) for entry in release.manifest["tables"] if entry["config"] not in LEFT_OUT]
     if queries is None:
         return tables

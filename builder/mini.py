@@ -1,7 +1,7 @@
 """The mini release: the synthetic collection of :mod:`builder.sources.mini`, with the shifts planted in it.
 
-Its tables have the form of the published release. Every cluster is what the generator planted, not what an
-algorithm found, so that algorithms and protocols can be held against a known truth.
+Its tables have the form of the published release. Every cluster is as planted by the generator, not found by an
+algorithm, so that algorithms and protocols can be checked against a known truth.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft
         strength: likewise.
 
     Raises:
-        UserError: a parameter out of its range.
+        UserError: a parameter is out of range.
     """
     collection = mini.generate(mini.MiniParameters(seed, queries, strength))
     benchmarks = list(_benchmarks(collection))
@@ -124,7 +124,7 @@ def _obstinate(collection: mini.Mini) -> pl.DataFrame:
 
 
 def _restrain(collection: mini.Mini) -> Iterator[Table]:
-    """The nearest training queries to the TREC DL queries, and as many drawn from those that are not near."""
+    """The training queries nearest to the TREC DL queries, and as many drawn from those that are not near."""
     train = collection.queries.filter(pl.col("population") == "train").sort("nearness", "query_id", descending=True)
     far = train.filter(pl.col("nearness") < NEAR)
     drawn = np.random.Generator(np.random.PCG64(collection.parameters.seed)).permutation(far.height)

@@ -1,4 +1,4 @@
-"""The nearest of many texts or vectors by cosine, in blocks: memory never grows with a product of two sizes."""
+"""Nearest neighbours of texts or vectors by cosine, in blocks: memory never grows with the product of two sizes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ BLOCK = 2_048
 
 @dataclass(frozen=True)
 class Threshold:
-    """The cosine from which two queries count as near-duplicates, and how good that is on labelled pairs.
+    """The cosine from which two queries count as near-duplicates, and its quality on labelled pairs.
 
     Attributes:
-        cosine: of the greatest F1.
-        precision: where there are as many different pairs as duplicates.
-        recall: mean of the recall of reworded pairs and of pairs that differ by a typing error.
+        cosine: with the greatest F1.
+        precision: on as many different pairs as duplicates.
+        recall: mean of the recall on reworded pairs and on pairs that differ by a typing error.
     """
 
     cosine: float
@@ -37,13 +37,13 @@ THRESHOLDS = {
     "words": Threshold(0.52, 0.949, 0.927),
     "lsa": Threshold(0.79, 0.623, 0.816),
 }
-"""By encoder, as ``python -m bench.near_duplicates`` measures them; docs/audit.md says on which pairs."""
+"""By encoder, as measured by ``python -m bench.near_duplicates``; docs/audit.md describes the pairs."""
 
 
 def characters(texts: Sequence[str]) -> csr_matrix:
     """TF-IDF of the texts' character trigrams (case folded, across words), in rows of unit length.
 
-    A typing error or another ending changes three trigrams, but a whole word.
+    A typing error or another ending changes only three trigrams, where it changes a whole word.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -53,8 +53,8 @@ def characters(texts: Sequence[str]) -> csr_matrix:
 def words(texts: Sequence[str]) -> csr_matrix:
     """TF-IDF of the texts' words (case folded; single letters too), in rows of unit length.
 
-    Rare words weigh most, so that "who is X" is near to "X who is" and far from "who is Y". (The 128 dimensions of an
-    LSA do not hold rare words: it takes those last two for one query.)
+    Rare words weigh most, so that "who is X" is near to "X who is" and far from "who is Y". (An LSA of 128 dimensions
+    does not capture rare words: to it "who is X" and "who is Y" are one query.)
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -67,10 +67,10 @@ def nearest(rows: Rows, candidates: Rows, advance: Callable[[int], object] = lam
     Args:
         rows: (n, d).
         candidates: (m, d), m at least 1. A vector of zeros has a cosine of 0 with all others.
-        advance: takes how many more of the ``candidates`` were looked at.
+        advance: called with how many more of the ``candidates`` were compared.
 
     Returns:
-        The cosines (n,), and the rows of ``candidates`` (n,); any of those that are equally near but for rounding.
+        The cosines (n,), and the rows of ``candidates`` (n,); among those equally near but for rounding, any one.
     """
     best, at = np.full(rows.shape[0], -np.inf), np.zeros(rows.shape[0], np.int64)
     for candidate_rows in _parts(candidates):
@@ -84,7 +84,7 @@ def nearest(rows: Rows, candidates: Rows, advance: Callable[[int], object] = lam
             better = value > best[part]
             best[part][better], at[part][better] = value[better], candidate_rows.start + top[better]
         advance(block.shape[0])
-    for part in _parts(rows):  # once more, free of a block's rounding
+    for part in _parts(rows):  # again, without a block's rounding
         best[part] = cosines(rows[part], candidates[at[part]])
     return best, at
 

@@ -1,7 +1,7 @@
-"""Negatives for training: some of the passages that BM25 ranks high for a query and nobody judged relevant.
+"""Negatives for training: a sample of the passages that BM25 ranks high for a query and nobody judged relevant.
 
 ECIR 2023 §3.1: "we sample 100 negatives using BM25, resulting in approximately 10M triplets in total". The paper does
-not say from how many; the usual 1000 are taken.
+not say from how many; here it is the usual 1000.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from search.passages import collection_key
 
 CONFIG, SPLIT = "negatives", "train"
 SHARD = 1_000
-"""Queries in a shard (and in a row group of the table): what an interrupted run may lose."""
+"""Queries in a shard (and in a row group of the table): the most that an interrupted run may lose."""
 SOURCE = "ECIR 2023 §3.1"
 SCHEMA: dict[str, pl.DataType] = {"query_id": pl.String(), "passage_ids": pl.List(pl.String)}
 CHECKED_AT_ONCE = 10_000
@@ -38,7 +38,7 @@ CHECKED_AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class NegativeParameters:
-    """How many passages BM25 ranks, how many of them are drawn (the paper's number), and the seed of the draw."""
+    """How many passages BM25 ranks, how many of them are drawn (the paper's number), and the draw's seed."""
 
     depth: int = 1_000
     sample: int = 100
@@ -53,15 +53,15 @@ def add(
 ) -> Release:
     """Draw the negatives of every training query of the release in ``folder``, and add them to it as a table.
 
-    A shard of queries is on the disk before the next begins, so a run that is killed goes on where it stopped, to the
+    Each shard of queries is written to disk before the next begins, so a killed run resumes where it stopped, with the
     same result; memory does not grow with the number of queries. Two processes on one release wait for each other,
     and the second finds the work done.
 
     Args:
         folder: a release folder; it is replaced as a whole by one that has the config ``negatives``.
-        parameters: as in the paper, if not given.
-        cache: for the index and the shards; :func:`search.cache.cache_folder` without it.
-        threads: of Lucene; without influence on the result.
+        parameters: by default as in the paper.
+        cache: for the index and the shards; by default :func:`search.cache.cache_folder`.
+        threads: of Lucene; they do not affect the result.
 
     Returns:
         The release with its negatives.
@@ -87,9 +87,9 @@ def add(
 
 
 def training_queries(release: Release) -> pl.DataFrame:
-    """``query_id`` and ``text`` of all that may be trained or validated on, each query once, in the digest's order.
+    """``query_id`` and ``text`` of all training and validation queries, each once, in the digest's order.
 
-    That is every ``train`` split of queries, every ReSTrain set, and the validation queries.
+    These are every ``train`` split of queries, every ReSTrain set, and the validation queries.
 
     Raises:
         UserError: there are none, or one has no text.
@@ -110,9 +110,9 @@ def training_queries(release: Release) -> pl.DataFrame:
 
 
 def draw(query_id: str, candidates: Sequence[str], sample: int, seed: int) -> list[str]:
-    """``sample`` of a query's candidates (all, if they are fewer), in their order.
+    """``sample`` of a query's candidates (all, if there are fewer), in their order.
 
-    The draw depends on the seed and the query id alone, so neither the order of the queries nor their shards matter.
+    The draw depends only on the seed and the query id, so neither the order of the queries nor their shards matter.
     """
     if len(candidates) <= sample:
         return list(candidates)
@@ -124,8 +124,8 @@ def draw(query_id: str, candidates: Sequence[str], sample: int, seed: int) -> li
 def fault(release: Release) -> str:
     """What is wrong with the release's negatives; empty if nothing is, or there are none.
 
-    Each query stands once, no passage twice in a row, none is judged relevant to its query, and all are in the
-    collection where the release embeds it.
+    Each query must occur once, no passage may be in a row twice or be judged relevant to its query, and all passages
+    must be in the collection if the release embeds it.
     """
     if SPLIT not in release.configs.get(CONFIG, []):
         return ""
@@ -150,7 +150,7 @@ def fault(release: Release) -> str:
 
 @dataclass(frozen=True)
 class _Job:
-    """The negatives of one release by one set of parameters, in a folder of their own in the cache."""
+    """The negatives of one release with one set of parameters, in their own folder in the cache."""
 
     release: Release
     parameters: NegativeParameters
@@ -168,7 +168,7 @@ class _Job:
 
     @property
     def folder(self) -> Path:
-        """Named by all that the result depends on."""
+        """Named after everything that the result depends on."""
         used = [*_query_tables(self.release), *(("qrels", split) for split in self.release.configs.get("qrels", []))]
         known = {(table["config"], table["split"]): table["digest"] for table in self.release.manifest["tables"]}
         parts = [collection_key(self.release), [known[key] for key in used], dict(self.rule.parameters), SHARD]
@@ -176,7 +176,7 @@ class _Job:
 
     def table(self, threads: int) -> tuple[dict[str, Any], Path]:
         """The manifest's entry of the table, and the table's file."""
-        lucene.start()  # says what is missing before anything is written
+        lucene.start()  # reports what is missing before anything is written
         queries = training_queries(self.release)
         empty = Table(CONFIG, SPLIT, pl.DataFrame(schema=SCHEMA), self.rule)
         shards, file, digest = self.folder / "shards", self.folder / "negatives.parquet", self.folder / "digest"
@@ -199,7 +199,7 @@ class _Job:
         return entry, file
 
     def _fill(self, shards: Path, queries: pl.DataFrame, threads: int) -> None:
-        """Write the shards that are not there yet; those that are there are the first ones."""
+        """Write the missing shards; existing ones are always the first."""
         starts = range(0, queries.height, SHARD)
         done = sum(_shard(shards, start).exists() for start in starts)
         left = queries[done * SHARD :]
@@ -230,7 +230,7 @@ def _query_tables(release: Release) -> list[tuple[str, str]]:
 
 
 def _positives(release: Release) -> pl.DataFrame:
-    """``query_id`` and ``passage_id`` of every pair that some table judges relevant (grade 1 or more)."""
+    """``query_id`` and ``passage_id`` of every pair that any table judges relevant (grade 1 or more)."""
     relevant = [
         release.qrels(split).filter(pl.col("relevance") >= 1).select("query_id", "passage_id")
         for split in release.configs.get("qrels", [])
@@ -245,7 +245,7 @@ def _shard(folder: Path, start: int) -> Path:
 def _join(parts: Iterable[pl.DataFrame], table: Table, file: Path) -> str:
     """Write one parquet file, a row group for each part; returns its content digest.
 
-    The rows come in the digest's order, so that it can be taken as they pass.
+    The rows come in the digest's order, so that it is computed as they are written.
     """
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""A release as one file to hand on: the same bytes for the same release, wherever and whenever it is packed."""
+"""A release as one archive: the same bytes for the same release, wherever and whenever it is packed."""
 
 import gzip
 import tarfile
@@ -15,7 +15,7 @@ from eval_kit.release import NAME, title, verified_manifest
 
 @dataclass(frozen=True)
 class Packed:
-    """An archive and its sha256, which also stands beside it as ``sha256sum`` writes it."""
+    """An archive and its sha256, which is also written beside it in the format of ``sha256sum``."""
 
     path: Path
     sha256: str
@@ -24,14 +24,14 @@ class Packed:
 def pack(folder: Path, out: Path) -> Packed:
     """Write the release in ``folder`` to ``out/ms-marco-shift-<version>.tar.gz`` (``…-mini-…`` for a mini release).
 
-    One that was rebuilt from another collection has that collection's name (``nfcorpus-shift-rebuilt-…``).
+    A release rebuilt from another collection is named after that collection (``nfcorpus-shift-rebuilt-…``).
 
-    In it everything is below ``ms-marco-shift/``, sorted by name, of no time and no owner. Equal bytes
-    need the same zlib too; the sha256 of the unpacked files stands in the manifest.
+    In the archive everything is below ``ms-marco-shift/``, sorted by name, without times or owners. Equal bytes also
+    require the same zlib; the sha256 of the unpacked files is in the manifest.
 
     Raises:
-        UserError: the folder is no undamaged release or holds something else, or the archive cannot be written;
-            nothing is left behind then.
+        UserError: the folder is not an undamaged release or holds something else, or the archive cannot be written;
+            then nothing is left behind.
     """
     manifest = verified_manifest(folder)
     names = files(folder, manifest)

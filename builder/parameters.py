@@ -21,7 +21,7 @@ from eval_kit.errors import UserError
 
 SEED = "seed"
 MS_MARCO_TRAINING = 502_939
-"""Training queries of MS MARCO with a relevant passage: the papers' sizes are shares of them."""
+"""Training queries of MS MARCO with a relevant passage; the papers' sizes are scaled as shares of them."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Rebuildable:
     """A shift whose algorithm can be run on any collection.
 
     Attributes:
-        rebuild: makes its tables, by its parameters.
-        limits: what no rebuilding can reproduce of the published lists, and why.
+        rebuild: makes its tables from its parameters.
+        limits: what no rebuild can reproduce of the published lists, and why.
         encodes: whether it needs the queries' vectors.
-        lacking: what a collection lacks for it; empty if nothing.
+        lacking: says what a collection lacks for it; empty if nothing.
     """
 
     rebuild: Callable[[Build, Any], ShiftResult]
@@ -53,7 +53,7 @@ REBUILDABLE = {
 
 @dataclass(frozen=True)
 class ShiftParameters:
-    """Each shift's own, by default its paper's."""
+    """The parameters of each shift, by default those of its paper."""
 
     topic: TopicParameters = field(default_factory=TopicParameters)
     wh: WhParameters = field(default_factory=WhParameters)
@@ -75,7 +75,7 @@ class ShiftParameters:
         """The same with ``settings`` such as ``topic.k=20``, ``wh.rule=token`` or ``restrain.sizes=a:100,b:300``.
 
         Raises:
-            UserError: an unknown name, or a value that is not of its kind.
+            UserError: a name is unknown, or a value has the wrong type.
         """
         changed = self
         for setting in settings:
@@ -95,7 +95,7 @@ class ShiftParameters:
 
 
 def settings() -> list[str]:
-    """Every parameter with the papers' value, as ``--set`` takes it."""
+    """Every parameter with the papers' value, in the form that ``--set`` takes."""
     papers = ShiftParameters()
     lines = []
     for name in _names():
@@ -105,7 +105,7 @@ def settings() -> list[str]:
 
 
 def for_collection(training: int) -> ShiftParameters:
-    """The papers' parameters, their sizes as the same shares of ``training`` queries as of MS MARCO's."""
+    """The papers' parameters, with sizes scaled to the same shares of ``training`` queries as of MS MARCO's."""
     papers = ShiftParameters()
     sizes = [_share(size, training) for size in papers.restrain.sizes.values()]
     return dataclasses.replace(
@@ -122,12 +122,12 @@ def _share(size: int, training: int) -> int:
 
 
 def _size_name(size: int) -> str:
-    """The name of a ReSTrain size, as the paper names its own: ``14k``; below a thousand the number itself."""
+    """The name of a ReSTrain size in the paper's style: ``14k``; below a thousand the number itself."""
     return str(size) if size < 1_000 else f"{round(size / 1_000)}k"
 
 
 def for_mini(training: int) -> ShiftParameters:
-    """What suits the mini collection with so many training queries: topics and ReSTrain sets of the planted shares."""
+    """Parameters for a mini collection with ``training`` queries: topics and ReSTrain sets of the planted shares."""
     sizes = {name: round(share * training) for name, share in RESTRAIN_SHARES.items()}
     return ShiftParameters(
         topic=TopicParameters(k=20, size=round(TOPIC_SHARES[0] * training)),
@@ -136,7 +136,7 @@ def for_mini(training: int) -> ShiftParameters:
 
 
 def _names() -> list[str]:
-    """All names that can be set; the seed is one for all, and no parameter of its own."""
+    """All names that can be set; the seed is common to all and not among them."""
     names = []
     for shift in REBUILDABLE:
         entries = dataclasses.fields(getattr(ShiftParameters(), shift))
@@ -145,7 +145,7 @@ def _names() -> list[str]:
 
 
 def _value(kind: Any, text: str) -> Any:
-    """The value that ``text`` says; ValueError if it is not of this kind."""
+    """The value that ``text`` stands for; ValueError if it is not of this type."""
     kind = kind.__value__ if isinstance(kind, TypeAliasType) else kind
     origin = get_origin(kind)
     if origin is Literal:
@@ -166,7 +166,7 @@ def _value(kind: Any, text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """What :func:`_value` reads as this value."""
+    """The text that :func:`_value` reads as this value."""
     if isinstance(value, Mapping):
         return ",".join(f"{name}:{size}" for name, size in value.items())
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,4 +1,4 @@
-"""How alike the clusters of a shift are, in a table and a heatmap (arXiv:2205.02870, Figure 1), and where they lie."""
+"""The similarity of a shift's clusters, as a table and a heatmap (arXiv:2205.02870, Figure 1), and a map of them."""
 
 import json
 from itertools import permutations, product
@@ -23,9 +23,9 @@ from eval_kit.stats.vectors import Matrix, Vectors
 SPLITS = ("train", "test")
 OTHERS = "others"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#F0E442")
-"""Okabe and Ito's, which colour-blind readers tell apart."""
+"""Okabe and Ito's, which colour-blind readers can tell apart."""
 TERMS = 5
-"""Words that say in the picture what a topic is about."""
+"""How many words describe a topic in the picture."""
 CELL = 0.62
 """Inches."""
 
@@ -42,7 +42,7 @@ def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) 
         The files.
 
     Raises:
-        UserError: no such queries, an encoder that cannot be obtained, or a folder that cannot be written.
+        UserError: there are no such queries, the encoder cannot be obtained, or the folder cannot be written.
     """
     queries = _queries(release)
     chosen = by_name(encoder)
@@ -68,10 +68,10 @@ def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) 
 
 
 def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
-    """Every cluster beside every other of its shift and split, and beside all the others together.
+    """The similarity of every cluster to every other of its shift and split, and to all the others together.
 
-    A query of two clusters (wh) stands on both sides. A query whose vector is zero (``lsa`` knows none of its words)
-    has no cosine, and is left out of those means.
+    A query in two clusters (wh) counts on both sides. A query whose vector is zero (``lsa`` knows none of its words)
+    has no cosine and is left out of those means.
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
@@ -127,7 +127,7 @@ def _queries(release: Release) -> pl.DataFrame:
 
 
 def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
-    """One row of maps a shift, one column a measure; a shift's train queries where there are any, else test."""
+    """One row of maps per shift, one column per measure; from a shift's train queries if there are any, else test."""
     from matplotlib.figure import Figure
 
     shown = [part for _, part in table.group_by("shift", maintain_order=True)]
@@ -181,6 +181,6 @@ def _topics(release: Release, vectors: Vectors, path: Path) -> None:
 
 
 def _save(figure: Any, path: Path) -> None:
-    """Without the date and versions that matplotlib writes, so that the bytes depend on the picture alone."""
+    """Save without the date and versions that matplotlib writes, so that the bytes depend only on the picture."""
     with atomic.whole(path) as part:
         figure.savefig(part, format="png", dpi=150, metadata={"Software": None})

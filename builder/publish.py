@@ -1,9 +1,9 @@
 """Publish a release folder on the Hugging Face Hub: whole, checked and tagged, or not at all.
 
-In this order, so that a failure at any point leaves nothing half-done that a reader could take for the release:
-check the folder → create the dataset → read its head and tags → refuse a tag that stands for other content → one
-commit with all additions and removals, on that head → compare the remote checksums → tag. The same command again
-finishes what was interrupted, or finds nothing to do.
+The order ensures that a failure at any point leaves nothing half-done that a reader could take for the release:
+check the folder → create the dataset → read its head and tags → refuse a tag that exists for other content → one
+commit with all additions and removals, on that head → compare the remote checksums → tag. Running the command again
+finishes an interrupted publication, or finds nothing to do.
 """
 
 import time
@@ -27,7 +27,7 @@ from eval_kit.release import MANIFEST, NAME, Release, open_release, read_manifes
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-HUB_FILES = {".gitattributes"}  # the Hub's own; neither ours to delete nor a difference
+HUB_FILES = {".gitattributes"}  # the Hub's own; neither deleted nor counted as a difference
 
 COMMITTING = "main is as it was, or holds the whole release, and nothing is tagged; the same command again finishes"
 COMMITTED = "main holds the release, without the tag; the same command again finishes"
@@ -46,7 +46,7 @@ class Changes:
 
     @property
     def uploads(self) -> list[str]:
-        """The files to be sent."""
+        """The files to upload."""
         return sorted([*self.added, *self.changed])
 
 
@@ -54,8 +54,8 @@ class Changes:
 class Publication:
     """What was published, or, in a dry run, what would be.
 
-    ``done`` says that the tag stood for this content already; then nothing was or would be sent. ``tables`` (dry runs
-    only) is how the tables differ from those on main, query by query.
+    ``done`` says that the tag existed for this content already; then nothing was or would be sent. ``tables`` (dry runs
+    only) lists how the tables differ from those on main, query by query.
     """
 
     repo_id: str
@@ -70,7 +70,7 @@ class Publication:
     remarks: Sequence[str] = ()
 
     def lines(self, dry_run: bool) -> list[str]:
-        """What happened, or in a dry run what would happen, for people."""
+        """What happened, or in a dry run what would happen, as text."""
         if self.done:
             outcome = [f"{self.repo_id}: {self.tag} is published already; nothing to do"]
         else:
@@ -112,9 +112,9 @@ def publish(
 
     Args:
         folder: a release folder.
-        repo_id: ``namespace/name``; created if it is not there.
+        repo_id: ``namespace/name``; created if it does not exist.
         tag: ``v`` and the release's version.
-        dry_run: change nothing, tell what would change.
+        dry_run: change nothing, report what would change.
         private: create the dataset as private; an existing one must be private already.
         allow_partial: publish a release that lacks parts.
         timeout: seconds without an answer after which a request is given up.
@@ -165,7 +165,7 @@ def check_folder(folder: Path, tag: str, allow_partial: bool) -> dict[str, Any]:
         The manifest.
 
     Raises:
-        UserError: the first thing that is not as it must be.
+        UserError: naming the first fault.
     """
     manifest = read_manifest(folder)
     if tag != f"v{manifest['version']}":
@@ -225,10 +225,10 @@ def _plan(
 
 
 def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, manifest: Mapping[str, Any]) -> str:
-    """What differs, if only in bytes, from the content that the existing tag stands for.
+    """What differs, if only in bytes, from the content at the existing tag.
 
     Raises:
-        UserError: the tag stands for other content.
+        UserError: the tag exists for other content.
     """
     differing = compare(api, folder, repo_id, commit)
     if not differing:
@@ -245,7 +245,7 @@ def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, ma
 def _refuse_to_replace(
     api: "HfApi", folder: Path, repo_id: str, head: str, changes: Changes, manifest: Mapping[str, Any]
 ) -> None:
-    """Refuse to take the place of somebody else's files, of a newer version, or of one without telling what changed.
+    """Refuse to replace somebody else's files, a newer version, or one from which the changes are not listed.
 
     A commit removes whatever is not in the release.
     """
@@ -278,7 +278,7 @@ def _refuse_to_replace(
 
 
 def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] | None:
-    """The manifest of one of our releases at a commit; None where there is none."""
+    """The manifest of the release at a commit; None if there is none of ours."""
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
     try:
@@ -290,7 +290,7 @@ def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] 
 
 
 def _table_changes(folder: Path, manifest: Mapping[str, Any], plan: Publication) -> list[TableDiff]:
-    """Query by query, how the release differs from the one on main; nothing if there is none."""
+    """How the release differs from the one on main, query by query; empty if there is none."""
     if plan.creates or MANIFEST in plan.changes.added:
         return []
     return diff(open_release(plan.repo_id, plan.commit), Release(folder, manifest))

@@ -38,16 +38,16 @@ def draft(
     Args:
         collection: from one of :mod:`builder.sources`.
         shifts: which; by default all that the collection and the runs suffice for, the rest left out with a remark.
-        encoder: of the queries, for topic, ReSTTest and ReSTrain; LSA learnt from the queries, if not given.
-        parameters: the papers', scaled to the collection, if not given; their seeds are replaced.
+        encoder: of the queries, for topic, ReSTTest and ReSTrain; by default LSA learnt from the queries.
+        parameters: by default the papers', scaled to the collection; their seeds are replaced.
         seed: of every draw.
         runs: ranker -> run file over the dev (else test) queries, for the Chameleons.
         cache: where vectors are kept.
-        threads: how many to use; without influence on the result.
+        threads: how many to use; does not affect the result.
 
     Raises:
-        UserError: a shift that is unknown, one that cannot be built although it or its parameters were chosen, no
-            shift at all, and whatever the encoder refuses.
+        UserError: a shift is unknown, or cannot be built although it or its parameters were chosen; there is no shift
+            at all; or whatever the encoder refuses.
     """
     scaled = for_collection(collection.train.height).seeded(seed)
     seeded = parameters.seeded(seed) if parameters else scaled
@@ -56,9 +56,9 @@ def draft(
     chosen, left_out = _chosen(shifts, build)
     required = {*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])}
     results, built = [], []
-    for shift in sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: their mistakes show
+    for shift in sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: fail early
         if REBUILDABLE[shift].encodes:
-            build.embedded  # noqa: B018 - what is wrong with the encoder is no fault of the shift
+            build.embedded  # noqa: B018 - a fault of the encoder is not one of the shift
         try:
             results.append(REBUILDABLE[shift].rebuild(build, getattr(seeded, shift)))
             built.append(shift)
@@ -109,7 +109,7 @@ def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
 
 
 def _size_remarks(collection: Collection, scaled: Sequence[str]) -> list[str]:
-    """Where the sizes of sets come from, of the shifts whose sizes were not chosen."""
+    """Remarks on where set sizes come from, for the shifts whose sizes were not chosen."""
     if not scaled or not collection.train.height:
         return []
     return [

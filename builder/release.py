@@ -23,7 +23,7 @@ VARIATIONS = "variations"
 
 @dataclass(frozen=True)
 class Rule:
-    """How a table was made: in words, where that is defined, with which parameters, from which inputs."""
+    """How a table was made: the rule in words, its source, its parameters and its inputs."""
 
     text: str
     source: str
@@ -42,7 +42,7 @@ class Table:
 
     @property
     def path(self) -> str:
-        """Place in the release folder, as the Hub's viewers expect it."""
+        """Path in the release folder, as the Hub's viewers expect it."""
         return f"data/{self.config}/{self.split}-00000-of-00001.parquet"
 
     @property
@@ -92,17 +92,17 @@ class Draft:
 
 
 def write(draft: Draft, out: Path) -> dict[str, Any]:
-    """Write the draft to the folder ``out``, replacing a release that stands there.
+    """Write the draft to the folder ``out``, replacing any release there.
 
-    The new folder is complete and on the disk before it takes the old one's place. A build that is killed
-    leaves the old release whole; if that was between the two renames, whatever opens the release next brings it
-    back. Two builds at once leave one whole release.
+    The new folder is completely written to disk before it takes the old one's place. A build that is killed
+    leaves the old release whole; if that was between the two renames, the next program to open the release restores
+    it. Two builds at once leave one whole release.
 
     Returns:
         The manifest.
 
     Raises:
-        UserError: ``out`` is something else than a release or an empty place, or cannot be written.
+        UserError: ``out`` is neither a release nor free, or cannot be written.
     """
     with _replacing(out) as staging:
         if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
@@ -114,7 +114,7 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
 
 
 def summary(out: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """What was written to ``out``, for people."""
+    """A summary of what was written to ``out``."""
     return [
         f"{out}: {manifest['kind']} release {manifest['version']}, {len(manifest['tables'])} tables, "
         f"{len(manifest['test_sets'])} test sets, digest {manifest['digest'][:16]}",
@@ -124,9 +124,9 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Add a table to the release in ``folder``, or put it in the place of the one it has, whole or not at all.
+    """Add a table to the release in ``folder``, or replace the one it has, whole or not at all.
 
-    Everything else stays as it is; the card is rendered anew.
+    Everything else is unchanged, except that the card is rendered anew.
 
     Args:
         folder: a release.
@@ -154,12 +154,12 @@ def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, A
 
 
 def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> dict[str, Any]:
-    """Add variations to the release in ``folder``, or put them in the place of those it has; whole or not at all.
+    """Add variations to the release in ``folder``, or replace those it has; whole or not at all.
 
     Args:
         folder: a release.
         variations: of test sets of the release.
-        tables: the wordings: the splits of the config ``variations`` that they name.
+        tables: their wordings, as splits of the config ``variations``.
 
     Returns:
         The new manifest.
@@ -185,12 +185,12 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
 
 
 def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """The names of all files of a release: manifest, card, tables, what other tools read, and ``reports/``; sorted.
+    """The sorted names of all files of a release: manifest, card, tables, files for other tools, and ``reports/``.
 
-    What a killed process left among them is removed first.
+    Leftovers of a killed process are removed first.
 
     Raises:
-        UserError: something else lies in the folder, or a hidden file in ``reports/``.
+        UserError: the folder holds something else, or ``reports/`` a hidden file.
     """
     for written in (folder, folder / "reports"):
         atomic.clear_abandoned(written)
@@ -234,7 +234,7 @@ def describe(draft: Draft) -> dict[str, Any]:
 
 @contextmanager
 def _replacing(out: Path) -> Iterator[Path]:
-    """An empty folder that replaces ``out`` if all goes well; meanwhile nobody else replaces it."""
+    """An empty folder that replaces ``out`` if all goes well; meanwhile no other process replaces it."""
     try:
         with atomic.lock(out), atomic.folder(out) as staging:
             yield staging
@@ -340,7 +340,7 @@ def features(columns: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _kind(out: Path) -> str | None:
-    """The kind of the release in ``out``; None for a link, or another tool's folder, even with a manifest."""
+    """The kind of the release in ``out``; None for a link, or for another tool's folder even if it has a manifest."""
     try:
         manifest = strict_json.read(out / MANIFEST)
     except UserError:

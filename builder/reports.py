@@ -1,7 +1,7 @@
-"""What stands in a release's ``reports/`` beside its content, as far as the card shows it.
+"""The reports in a release's ``reports/``, as far as the card shows them.
 
-Reports are no part of the content digest. So each JSON report names the release that it was made of, and one that
-outlived its content is noticed; a picture goes with the JSON report of the same run.
+The content digest does not cover reports. So each JSON report names the release that it was made from, and an outdated
+one is noticed; a picture goes with the JSON report of the same run.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ PICTURES = {
     "reports/similarity.png": "How alike the clusters are: weighted Jaccard of words, mean cosine of queries",
     "reports/topics.png": "Topic test queries, projected to two dimensions",
 }
-"""With their captions; what they show stands in ``similarity.json``."""
+"""With their captions; their data are in ``similarity.json``."""
 
 
 @dataclass(frozen=True)
 class Reports:
-    """What the card shows: the audit's headline, pictures with their captions, the versions before this one.
+    """What the card shows: the audit's headline, pictures with their captions, the earlier versions.
 
-    ``outdated`` are the reports that were made of other content, and are not shown.
+    ``outdated`` lists reports that were made from other content and are not shown.
     """
 
     headline: str
@@ -40,7 +40,7 @@ def read(folder: Path, manifest: Mapping[str, Any]) -> Reports:
     """The reports of the release in ``folder``; each is optional.
 
     Raises:
-        UserError: a report that is not readable, or does not follow its schema.
+        UserError: a report is not readable or does not follow its schema.
     """
     audit, similarity, steps = _json(folder / AUDIT), _json(folder / SIMILARITY), history.read(folder)
     made_of = {AUDIT: audit, SIMILARITY: similarity, history.FILE: steps[0] if steps else {}}
@@ -58,7 +58,7 @@ def read(folder: Path, manifest: Mapping[str, Any]) -> Reports:
 
 
 def _digest(report: Mapping[str, Any]) -> str | None:
-    """The content that a report says it was made of."""
+    """The content digest that a report says it was made from."""
     release = report.get("release")
     return release.get("digest") if isinstance(release, dict) else None
 

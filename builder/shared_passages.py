@@ -17,13 +17,13 @@ PAPER = "cikm2022-table3"
 def shared(release: Release) -> dict[str, Any]:
     """Count the queries of each TREC DL year whose relevant passages are labelled relevant to a training query.
 
-    The training queries are all that the release has judgements of: the train splits and ReSTrain's lists. The paper
+    The training queries are all that have judgements in the release: the train splits and ReSTrain's lists. The paper
     defines the overlap by "at least one" shared passage; its script counts from two on, and its figures fit the script.
 
     Returns:
         ``training_queries``; ``rows`` with ``test_set``, ``grade`` (the lowest that counts as relevant), ``queries``,
         ``at_least_one`` and ``at_least_two`` (shares of the queries) and ``published`` (the paper's share; None for
-        a release of other queries than the authors').
+        a release whose queries are not the authors').
 
     Raises:
         UserError: the release has no training judgements, or no TREC DL year.
@@ -57,7 +57,7 @@ def shared(release: Release) -> dict[str, Any]:
 
 
 def layout(document: dict[str, Any]) -> Table:
-    """The counts as a table, the paper's figures in the last column."""
+    """The counts as a table, with the paper's figures in the last column."""
     names = ("grade", "queries", "at least one", "at least two", "published")
     lines = []
     for row in document["rows"]:

@@ -1,4 +1,4 @@
-"""The test sets that a release of this benchmark has, with their names and official measures."""
+"""The test sets of a release, with their names and official measures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -32,10 +32,10 @@ OTHER_MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000")
 CHAMELEON_MEASURES = ("AP", "nDCG", "RR@10", "R@1000")
 DL_HARD_MEASURES = ("nDCG@10", "RR(rel=2)", "AP(rel=2)", "R(rel=2)@1000")
 OWN_TEST_SETS = {"dl_typo": DL_MEASURES, "dlhard": DL_HARD_MEASURES}
-"""Configs that are one test set each, with queries and judgements of their own."""
+"""Configs that are one test set each, with their own queries and judgements."""
 BY_SPLIT = {"dev": DEV_MEASURES, "dl19": DL_MEASURES, "dl20": DL_MEASURES}
 MAIN_SPLITS = ("dev", "test")
-"""Evaluation splits that are large enough to be parted, the better first."""
+"""Evaluation splits that are large enough to be divided, in order of preference."""
 
 type Tables = Mapping[tuple[str, str], pl.DataFrame]
 
@@ -43,7 +43,7 @@ type Tables = Mapping[tuple[str, str], pl.DataFrame]
 def test_sets(tables: Iterable[Table]) -> list[TestSet]:
     """The test sets whose queries and judgements are among ``tables``; none is empty.
 
-    TREC DL's ReSTTest buckets hold 1 to 18 queries each; they are in the table, but no test sets of their own.
+    TREC DL's ReSTTest buckets hold 1 to 18 queries each; they are in the table, but are not separate test sets.
     """
     return list(_test_sets({(table.config, table.split): table.frame for table in tables}))
 
@@ -120,7 +120,7 @@ def _labels(column: pl.Series) -> list[str]:
 
 
 def _measures(split: str, have: Tables) -> Sequence[str]:
-    """The official measures of a split; a dev split that is judged in grades has nDCG first."""
+    """The official measures of a split; a dev split with graded judgements has nDCG first."""
     graded_dev = split == "dev" and _is_graded(have["qrels", split])
     return OTHER_MEASURES if graded_dev else BY_SPLIT.get(split, OTHER_MEASURES)
 

@@ -1,6 +1,6 @@
-"""The examples that our own cells train on, as files that other trainers read.
+"""The training examples of our own cells, as files that other trainers read.
 
-Where a cell has a teacher or mines negatives, those come on top: the examples are the ones that it starts from.
+A cell's teacher and mined negatives are not in them: the examples are the ones that it starts from.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from search.passages import collection_key, passages
 LOOKED_UP_AT_ONCE = 1_000
 
 type Format = Callable[[Example, list[str]], dict[str, object]]
-"""Takes an example's ids and their texts, in the same order; gives the JSON object of its line."""
+"""Takes an example's ids and their texts, in the same order; returns the JSON object of its line."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ def write(
         held_out: the part of it that is left out.
         out: the file to write.
         format: one of :data:`FORMATS`.
-        negatives: of an example.
-        count: at least so many examples, as whole turns of all pairs; 1 for one turn.
+        negatives: per example.
+        count: minimum number of examples, rounded up to whole turns of all pairs; 1 for one turn.
         seed: of the cell.
         strict: also leave out every other test query.
-        cache: for the texts of the passages; :func:`search.cache.cache_folder` without it.
+        cache: for the texts of the passages; by default :func:`search.cache.cache_folder`.
 
     Raises:
-        UserError: the shift has no such part, the release no training queries of it, no negatives or no passages, or
-            the file cannot be written.
+        UserError: the shift has no such part; the release has no training queries of it, no negatives or no passages;
+            or the file cannot be written.
     """
     if negatives:
         refuse_without_negatives(release)
@@ -94,7 +94,7 @@ def write(
 
 
 def _columns(example: Example, texts: list[str]) -> dict[str, object]:
-    """Texts alone, in the order of their roles."""
+    """Texts only, in the order of their roles."""
     return dict(zip(columns(len(example) - 2), texts, strict=True))
 
 

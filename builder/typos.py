@@ -1,7 +1,7 @@
-"""Synthetic typos on any test set: one mistyped word in each query, as the papers on typos in dense retrieval draw it.
+"""Synthetic typos on any test set: one mistyped word in each query, as in the papers on typos in dense retrieval.
 
-The five kinds, one edit a query, words of at least three characters that are no stop words: Zhuang and Zuccon, EMNLP
-2021, and SIGIR 2022 (CharacterBERT-DR). Their stop words are NLTK's, these are scikit-learn's.
+The five kinds, one edit per query, in words of at least three characters that are no stop words: Zhuang and Zuccon,
+EMNLP 2021, and SIGIR 2022 (CharacterBERT-DR). Their stop words are NLTK's, these are scikit-learn's.
 """
 
 import random
@@ -22,13 +22,13 @@ SOURCE = "builder/typos.py"
 PAPERS = "Zhuang and Zuccon, EMNLP 2021; SIGIR 2022"
 LICENCE = "that of the base's queries"
 SHORTEST = 3
-"""Characters of the shortest word that is mistyped."""
+"""Length of the shortest word that is mistyped, in characters."""
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _WORD = re.compile(r"[^\W_]+")
 
 type Edits = list[tuple[int, int, str]]
-"""Start and end of what is replaced, and by what."""
+"""Start and end of the replaced part, and its replacement."""
 
 
 def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) -> pl.DataFrame:
@@ -37,11 +37,11 @@ def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) ->
     Args:
         queries: ``query_id`` and ``text``.
         kind: one of :data:`KINDS`.
-        replica: another one draws anew.
-        seed: likewise. The draw depends on these three and the query id alone, not on the order of the queries.
+        replica: each replica is a new draw.
+        seed: of the draw, which depends only on these three and the query id, not on the order of the queries.
 
     Returns:
-        The same columns and rows; a query without a word that may be mistyped keeps its text.
+        The same columns and rows; a query without an eligible word keeps its text.
     """
     texts = [
         _mistyped(text, KINDS[kind], random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}"))
@@ -114,7 +114,7 @@ def _swap_key(word: str) -> Edits:
 
 
 def _neighbours() -> dict[str, str]:
-    """Keys beside each letter on a QWERTY keyboard, in its row and, half a key apart, in the rows above and below."""
+    """Keys beside each letter on a QWERTY keyboard: in its row and, half a key apart, in the rows above and below."""
     at = {key: (row, column + row / 2) for row, keys in enumerate(_ROWS) for column, key in enumerate(keys)}
     neighbours = dict.fromkeys(at, "")
     for key, near in permutations(at, 2):

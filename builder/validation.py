@@ -1,8 +1,8 @@
 """The validation queries, outside every shift, on which checkpoints are selected (ECIR 2023 §4).
 
-The paper says no more of them than "a validation set composed of 1600 queries, which is not subject to the shifts":
-neither whether they are training queries nor how they were chosen, and the authors released no list. Here they are
-training queries, since every dev query is a test query of the length shift.
+The paper says only "a validation set composed of 1600 queries, which is not subject to the shifts": neither whether
+they are training queries nor how they were chosen, and the authors released no list. Here they are training queries,
+since every dev query is a test query of the length shift.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import polars as pl
 COUNT = 1_600
 """The paper's number."""
 SHARE = 0.05
-"""Of the training queries, at most; MS MARCO's are enough for the paper's number."""
+"""Largest share of the training queries; MS MARCO's are enough for the paper's number."""
 CONFIG = "validation"
 SOURCE = "ECIR 2023 §4"
 RULE = (
@@ -37,10 +37,10 @@ def draw_outside(train: pl.DataFrame, listed: pl.Series) -> pl.DataFrame:
 def drawn(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Series:
     """``count`` of the distinct ``query_ids``, or all of them if there are no more.
 
-    Only the ids and the seed decide, never their order.
+    The draw depends on the ids and the seed, never on the order.
 
     Args:
-        query_ids: from which; an id that stands in it more than once counts once.
+        query_ids: to draw from; duplicates count once.
         count: how many.
         seed: of the release.
         purpose: what the draw is for; draws for different purposes are independent.

@@ -17,19 +17,19 @@ from eval_kit.release import Release, Variation, read_manifest, read_table
 from eval_kit.shifts import CLUSTERED, SHIFTS
 
 AUTHORS_LISTS = ("published", "lite")
-"""Kinds of releases whose lists may overlap as the authors' do."""
+"""Kinds of release whose lists may overlap as the authors' do."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was recomputed, and what is wrong with it (nothing, if ``fault`` is empty)."""
+    """One recomputed claim, and what is wrong with it (nothing, if ``fault`` is empty)."""
 
     what: str
     fault: str = ""
 
 
 def verify(folder: Path) -> list[Check]:
-    """Check a release folder, table by table and rule by rule, past the first fault.
+    """Check a release folder, table by table and rule by rule, continuing after a fault.
 
     Raises:
         ReleaseError: the folder has no manifest, or one that does not follow its schema.
@@ -145,7 +145,7 @@ _STATED_RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
     wh.RULE + wh.DRAWN: [_wh_rule],
     wh.TOKEN_RULE + wh.DRAWN: [_wh_token_rule],
 }
-"""Rules of tables that state just this rule; the authors' training lists state that they are lists."""
+"""Rules for tables that state exactly this rule; the authors' training lists state only that they are lists."""
 
 
 def _train_and_test_overlap(release: Release, shift: str) -> str:
@@ -167,7 +167,7 @@ def _miswordings(release: Release, variation: Variation) -> str:
 
 
 def _validation_inside(release: Release) -> str:
-    """Where a validation query stands in another list; the authors' ReSTTest lists hold all training queries."""
+    """Where a validation query is in another list; the authors' ReSTTest lists hold all training queries."""
     queries = release.table("validation", "validation")["query_id"]
     for config, splits in release.configs.items():
         for split in splits:

@@ -1,4 +1,4 @@
-"""What a checkpoint can be, each with its way of indexing and searching: any Hub id or folder becomes a retriever."""
+"""The architectures, each with its way of indexing and searching: any Hub id or folder becomes a retriever."""
 
 import importlib
 import inspect
@@ -25,10 +25,10 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any]) 
     Args:
         architecture: one of ``ARCHITECTURES``.
         model: Hub id or folder; for ``prebuilt`` a folder or the name of one of Pyserini's indexes.
-        options: of the architecture's class, by name; what it does not know (options of a training) is left alone.
+        options: of the architecture's class, by name; those it does not know (training options) are ignored.
 
     Raises:
-        UserError: an unknown architecture, a checkpoint of another one, an option out of its range.
+        UserError: an unknown architecture, a checkpoint of another one, an option out of range.
     """
     if architecture not in ARCHITECTURES:
         raise UserError(f"there is no architecture {architecture!r}; there are {', '.join(ARCHITECTURES)}")
@@ -38,7 +38,7 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any]) 
 
 
 def options_of(architecture: str) -> dict[str, Any]:
-    """The options that an architecture knows, with their types."""
+    """The options that an architecture takes, with their types."""
     parameters = inspect.signature(_class(architecture), eval_str=True).parameters.values()
     return {parameter.name: parameter.annotation for parameter in parameters if parameter.name != "model"}
 

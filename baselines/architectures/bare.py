@@ -1,4 +1,4 @@
-"""Two published bi-encoders that are plain BERT models, whose vectors need more than a pooling.
+"""Two published bi-encoders that are plain BERT models, whose vectors need more than pooling.
 
 ``tct-colbert`` (castorini/tct_colbert-msmarco): the text after ``[CLS] [Q]`` or ``[CLS] [D]`` and without a closing
 ``[SEP]``, queries filled up to 36 tokens with ``[MASK]``, and the mean of all tokens after the first four; as in
@@ -43,17 +43,17 @@ class Bare:
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, where: Any) -> "Bare":
-        """Move to a device, or to a type of numbers."""
+        """Move to a device, or convert to a data type."""
         self._model.to(where)
         return self
 
     @property
     def device(self) -> Any:
-        """Where it computes."""
+        """The device that it computes on."""
         return self._model.device
 
     def encode(self, texts: Sequence[str], role: str, batch_size: int, length: int | None = None) -> "Tensor":
-        """Vectors (n, d) in the order of the texts; they are computed longest first."""
+        """Vectors (n, d) in the order of the texts, computed longest first."""
         import torch
 
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))

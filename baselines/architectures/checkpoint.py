@@ -1,7 +1,7 @@
-"""What a checkpoint is, before it is loaded: its architecture, and the digest of its weights.
+"""Identify a checkpoint before it is loaded: its architecture, and the digest of its weights.
 
-sentence-transformers turns a model of one architecture into another without asking, with weights drawn at random for
-what is missing; here that is refused.
+sentence-transformers silently turns a model of one architecture into another and draws missing weights at random; here
+that is refused.
 """
 
 import functools
@@ -40,10 +40,10 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
         model: Hub id or folder.
         architecture: ``dense``, ``sparse``, ``multivector`` or ``cross``.
         revision: on the Hub.
-        bare: whether a plain transformer will do, as what is made of its vectors is known from elsewhere.
+        bare: whether a plain transformer will do, because the caller knows its pooling.
 
     Raises:
-        UserError: naming what it is and what was wanted; or nothing is there.
+        UserError: naming what it is and what was wanted; or there is no such model.
     """
     accepted = {architecture: {"masked", "transformer"}} if bare else {"sparse": {"masked"}}
     actual = kind(model, revision)
@@ -55,15 +55,15 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
 
 
 def kind(model: str, revision: str | None = None) -> str:
-    """What its files say that a checkpoint is.
+    """What a checkpoint is, from its files.
 
     Returns:
-        The architecture that sentence-transformers saved it as or that its head is of: ``dense``, ``sparse``,
-        ``multivector``, ``cross``; without one, ``masked`` (a masked language model, as some SPLADE checkpoints are)
+        The architecture that sentence-transformers saved it as, or that its head shows: ``dense``, ``sparse``,
+        ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are)
         or ``transformer``.
 
     Raises:
-        UserError: there is no such folder, and no such model on the Hub.
+        UserError: there is neither such a folder nor such a model on the Hub.
     """
     saved = _json(model, "config_sentence_transformers.json", revision).get("model_type")
     if saved in _SAVED_AS:
@@ -82,7 +82,7 @@ def kind(model: str, revision: str | None = None) -> str:
 
 
 def digest(model: str, revision: str | None = None) -> str:
-    """What the weights are: the commit of a model on the Hub, the sha256 of a folder's files (but for its card)."""
+    """Identifies the weights: the commit of a model on the Hub, or the sha256 of a folder's files except its card."""
     folder = Path(model)
     if not folder.is_dir():
         path = _file(model, "config.json", revision) or _file(model, "modules.json", revision)
@@ -96,12 +96,12 @@ def digest(model: str, revision: str | None = None) -> str:
 
 @functools.cache
 def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
-    """The arguments that make the libraries load one state of a model: the commit that the Hub has now.
+    """The arguments that make the libraries load one commit of a model, the Hub's current one.
 
-    Without the Hub's answer the model is taken from the local cache, if it is there.
+    If the Hub does not answer, the model is taken from the local cache, if it is there.
 
     Warns:
-        UserWarning: why the Hub's commit is not known, unless ``HF_HUB_OFFLINE`` is set.
+        UserWarning: why the Hub's commit is unknown, unless ``HF_HUB_OFFLINE`` is set.
     """
     if Path(model).is_dir() or _is_path(model):
         return {}
@@ -113,7 +113,7 @@ def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
             return {"revision": HfApi().model_info(model, revision=revision).sha}
     except (HFValidationError, OfflineModeIsEnabled):
         pass
-    except Exception as error:  # of every kind, where the Hub's answer is none
+    except Exception as error:  # an unreachable Hub raises errors of every kind
         if (why := hub.reason(error)) is None:
             raise
         cached = try_to_load_from_cache(model, "config.json", revision=revision)
@@ -125,7 +125,7 @@ def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
 
 @contextmanager
 def loading(model: str) -> Iterator[None]:
-    """Quietly, and with whatever the libraries raise on a damaged checkpoint as one sentence."""
+    """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence."""
     import logging
 
     from transformers.utils import logging as transformers_logging
@@ -138,7 +138,7 @@ def loading(model: str) -> Iterator[None]:
     library.setLevel(logging.ERROR)
     try:
         yield
-    except Exception as error:  # transformers, safetensors and tokenizers each have their own
+    except Exception as error:  # transformers, safetensors and tokenizers each have their own errors
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(f"{model}: cannot be loaded: {why}") from error
     finally:

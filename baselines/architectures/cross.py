@@ -1,4 +1,4 @@
-"""A score a pair of texts: cross-encoders, which re-rank what BM25 found."""
+"""One score per pair of texts: cross-encoders, which re-rank what BM25 found."""
 
 import os
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ QUERIES_AT_ONCE = 32
 class Cross:
     """A model that scores a query and a passage together; BM25 finds the passages.
 
-    What :meth:`index` makes does not depend on the model: one folder serves any number of them.
+    The index does not depend on the model: one folder serves any number of models.
 
     Args:
         model: Hub id or folder.
-        candidates: passages of BM25 that are re-ranked for a query.
+        candidates: passages from BM25 that are re-ranked per query.
         k1: of BM25.
         b: of BM25.
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
@@ -67,9 +67,9 @@ class Cross:
         checkpoint.check(model, "cross", revision)
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Keep the passages' texts and index them for BM25, unless that was done. A second process waits.
+        """Store the passages' texts and index them for BM25, unless that was done. A second process waits.
 
-        Texts that a grid keeps are linked; :meth:`search` reads their token ids.
+        Texts that a grid stores are linked; :meth:`search` reads their token ids.
         """
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
@@ -77,7 +77,7 @@ class Cross:
         bm25.index_once(counted(texts, "indexing passages", "passages"), folder / candidates.BM25, key=texts.key)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """BM25's candidates in the order of the model's raw scores."""
+        """BM25's candidates, ranked by the model's raw scores."""
         texts = dict(queries.select("query_id", "text").iter_rows())
         ranked = candidates.of(queries, folder / candidates.BM25, self._settings)
         pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in ranked)
@@ -90,12 +90,12 @@ class Cross:
     def rank(
         self, queries: Sequence[tuple[str, str, list[str]]], folder: Path, depth: int
     ) -> list[tuple[str, list[tuple[str, float]]]]:
-        """Queries with the best of their candidates, the best first; all pairs are scored together.
+        """Queries with the best of their candidates, best first; all pairs are scored together.
 
         Args:
             queries: the id of each, its text and its candidates.
             folder: that :meth:`index` made.
-            depth: passages a query that are kept.
+            depth: passages kept per query.
         """
         ids = list(chain.from_iterable(passages for _, _, passages in queries))
         contents = self._contents(folder / "texts").of(ids) if ids else []
@@ -128,7 +128,7 @@ class Cross:
         return scores
 
     def _contents(self, folder: Path) -> PassageTexts | PassageTokens:
-        """The passages as the model reads them: as token ids, where a grid keeps their texts, else as texts."""
+        """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
         if folder not in self._opened:
             texts = PassageTexts(folder)
             prompt = token_ids.prompt_of(self._model)
@@ -146,7 +146,7 @@ class Cross:
 
 
 def _with_exact_head(model: Any) -> Any:
-    """The model with its last layer in float32: scores of 16 bits would be full of ties."""
+    """The model with its last layer in float32: 16-bit scores would be full of ties."""
     from torch.nn import Linear
 
     *_, head = (module for module in model.modules() if isinstance(module, Linear))
@@ -155,7 +155,7 @@ def _with_exact_head(model: Any) -> Any:
 
 
 def _kept(passages: Passages, folder: Path) -> PassageTexts:
-    """The texts in ``folder``: a link to where a grid keeps them, else a copy."""
+    """The texts in ``folder``: a link to where a grid stores them, else a copy."""
     if isinstance(passages, PassageTexts) and not folder.exists():
         target = os.path.relpath(passages.folder.resolve(), folder.parent.resolve())
         folder.symlink_to(target, target_is_directory=True)

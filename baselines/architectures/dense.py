@@ -1,4 +1,4 @@
-"""One vector a text: bi-encoders."""
+"""One vector per text: bi-encoders."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,29 +17,29 @@ from search import dense, shards
 from search.retriever import Hits, Passages
 
 SIMILARITIES = {"dot": False, "cosine": True}
-"""Whether vectors are brought to unit length."""
+"""Whether vectors are scaled to unit length."""
 
 
 class Dense:
-    """A model that makes one vector of a text.
+    """A model that encodes a text as one vector.
 
     Args:
-        model: Hub id or folder; it encodes the passages, and the queries where ``query_model`` is not given.
+        model: Hub id or folder; it encodes the passages, and the queries unless ``query_model`` is given.
         index: ``flat`` (exact), ``hnsw`` or ``ivf``. HNSW is for small collections: one thread builds it, so that the
             same vectors give the same graph.
-        pooling: as sentence-transformers names it (``cls``, ``mean``), for a transformer that has none of its own;
-            or one of ``bare.FORMS``: ``tct-colbert``, ``repbert``.
+        pooling: sentence-transformers' name (``cls``, ``mean``), for a transformer that has no pooling layer; or one
+            of ``bare.FORMS``: ``tct-colbert``, ``repbert``.
         similarity: ``dot`` or ``cosine``; None for the checkpoint's own.
         query_model: Hub id or folder of a second encoder (DPR).
         query_prompt: text before each query; None for the checkpoint's own.
         passage_prompt: text before each passage.
         query_length: tokens after which a query is cut; None for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
-        tokenizer: Hub id or folder, for a bare checkpoint that comes without.
+        tokenizer: Hub id or folder, for a bare checkpoint that comes without one.
         encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
         encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
             and float32 on a CPU.
-        store: of the vectors on the disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
+        store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
         revision: of the models on the Hub.
     """
 
@@ -78,13 +78,13 @@ class Dense:
 
     @cached_property
     def identity(self) -> str:
-        """Of everything that decides a passage's vector."""
+        """Identifies everything that decides a passage's vector."""
         decides = [checkpoint.digest(self.model, self._revision), self._pooling, self._unit, self._prompts["document"]]
         numbers = [precision_of(self._precision), store_of(self._store, self._precision)]
         return json.dumps(["dense", *decides, self._lengths["document"], *numbers])
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids, where those are kept, else as texts."""
+        """The passages as the model reads them: as token ids where those are stored, else as texts."""
         if isinstance(self._passages, bare.Bare):
             return passages
         given = self._prompts["document"]
@@ -101,13 +101,13 @@ class Dense:
         return self._encode(self._queries, texts, "query")
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Encode the passages that ``folder`` lacks; make its faiss index, if one is wanted."""
+        """Encode the passages that ``folder`` lacks; build its faiss index, unless ``flat``."""
         self._opened.clear()
         encoded = devices.encode(self, passages, folder)
         dense.build(encoded, self._kind, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages of greatest similarity."""
+        """The most similar passages."""
         encoded, index = self._open(folder)
         vectors = self.encode_queries(queries["text"].to_list())
         if index is None:

@@ -1,7 +1,7 @@
-"""Encoding and re-ranking on every GPU that is visible: a process for each, with a model of its own.
+"""Encoding and re-ranking on every visible GPU: one process for each, with its own model.
 
-What a process is given (a shard of passages, the candidates of some queries) is the same however many there are, and so
-is the result.
+The unit of work (a shard of passages, the candidates of some queries) does not depend on the number of processes, so
+neither does the result.
 """
 
 import copy
@@ -19,7 +19,7 @@ from search.retriever import Passages
 from search.texts import PassageTexts
 
 _retriever: Any = None
-"""Of this process, where it is one of several."""
+"""The retriever of this process, where it is one of several."""
 
 
 def visible() -> list[str]:
@@ -39,11 +39,11 @@ def encode(retriever: Any, passages: Passages, folder: Path, index_share: float 
 
 @contextmanager
 def processes(retriever: Any, passages: Passages | None = None) -> Iterator[Executor | None]:
-    """A process for each GPU, in which :func:`call` reaches the retriever; None where there are not several GPUs.
+    """A process for each GPU, in which :func:`call` reaches the retriever; None with fewer than two GPUs.
 
     Args:
         retriever: whose attribute ``device`` says where its model is.
-        passages: that the processes will be given as the model reads them.
+        passages: whose contents the processes will be given, in the form that the model reads.
     """
     if len(names := visible()) < 2:
         yield None
@@ -70,7 +70,7 @@ def _begin(retriever: Any, texts: PassageTexts | None, devices: Any) -> None:
 
 
 def unloaded(retriever: Any) -> Any:
-    """The retriever without what it has loaded, small enough to be sent."""
+    """The retriever without what it has loaded, small enough to send."""
     small = copy.copy(retriever)
     for name, attribute in vars(type(retriever)).items():
         if isinstance(attribute, cached_property):

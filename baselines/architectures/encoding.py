@@ -1,4 +1,4 @@
-"""Settings that all encoders of sentence-transformers share, and how they are run batch by batch."""
+"""Settings shared by all sentence-transformers encoders, and how they are run batch by batch."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ STORES = ("float32", "float16")
 
 @dataclass
 class Batch:
-    """Texts in a batch: the number wanted, else 32 on a CPU and 256 on a GPU; fewer, once its memory held no more."""
+    """Texts in a batch: the number given, else 32 on a CPU and 256 on a GPU; fewer after running out of memory."""
 
     size: int | None
 
     def of[Encoded](self, device: Any, encode: Callable[[int], Encoded]) -> Encoded:
-        """What ``encode`` makes with such batches.
+        """What ``encode`` returns with such batches.
 
         Raises:
             UserError: the memory does not hold a single text.
@@ -55,7 +55,7 @@ def precision_of(name: str | None) -> str:
 
 
 def to_precision(model: Any, precision: str | None) -> Any:
-    """The model, its weights in :func:`precision_of`."""
+    """The model with its weights in :func:`precision_of`."""
     import torch
 
     chosen = precision_of(precision)
@@ -63,7 +63,7 @@ def to_precision(model: Any, precision: str | None) -> Any:
 
 
 def store_of(name: str | None, precision: str | None) -> str:
-    """The type of vectors on the disk: the one named, else ``float16`` where the arithmetic has 16 bits too."""
+    """The type of vectors on disk: the one named, else ``float16`` where the arithmetic has 16 bits too."""
     return name or ("float32" if precision_of(precision) == "float32" else "float16")
 
 
@@ -76,14 +76,14 @@ def check_store(name: str | None) -> None:
 def batches(
     model: Any, inputs: Sequence[Any], lengths: Sequence[int], size: int, **options: Any
 ) -> Iterator[tuple[NDArray[np.int64], Any]]:
-    """What a model makes of each batch, longest first; nothing waits for the GPU.
+    """A model's output for each batch, longest first; nothing waits for the GPU.
 
     Args:
         model: of sentence-transformers.
         inputs: texts, token ids or pairs.
         lengths: by which the inputs are sorted.
         size: inputs in a batch.
-        options: of its ``preprocess``, of which ``task`` goes to the model too.
+        options: of its ``preprocess``; ``task`` is also passed to the model.
 
     Yields:
         Positions of the batch among the inputs, and the features that the model returns.
@@ -102,7 +102,7 @@ def batches(
 
 
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
-    """Cut texts after so many tokens, by role (``query``, ``document``); None leaves the model's own length."""
+    """Set the tokens after which texts are cut, by role (``query``, ``document``); None keeps the model's length."""
     transformer = model[0]
     for role, length in lengths.items():
         if length is None:

@@ -1,4 +1,4 @@
-"""One vector a token: ColBERT and its kin."""
+"""One vector per token: ColBERT and its kin."""
 
 import json
 import operator
@@ -27,18 +27,18 @@ from search.retriever import Hits, Passages
 
 
 class MultiVector:
-    """A model that makes a vector of each token.
+    """A model that encodes each token as a vector.
 
     Args:
         model: Hub id or folder.
         engine: ``exact``, ``plaid`` (fast-plaid) or ``faiss``; None for plaid from a million passages on, else exact.
-        query_length: tokens after which a query is cut, or to which it is filled up where the checkpoint does that;
-            None for the checkpoint's own.
+        query_length: tokens after which a query is cut, or to which it is padded where the checkpoint does that; None
+            for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
         encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
         encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
             and float32 on a CPU.
-        store: of the vectors on the disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
+        store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
         revision: of the model on the Hub.
     """
 
@@ -67,17 +67,17 @@ class MultiVector:
 
     @cached_property
     def identity(self) -> str:
-        """Of everything that decides a passage's vectors."""
+        """Identifies everything that decides a passage's vectors."""
         weights = checkpoint.digest(self.model, self._revision)
         numbers = [precision_of(self._precision), store_of(self._store, self._precision)]
         return json.dumps(["multivector", weights, self._lengths["document"], *numbers])
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids, where those are kept, else as texts."""
+        """The passages as the model reads them: as token ids where those are stored, else as texts."""
         return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
 
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
-        """``tokens`` (all tokens, d), one text's below the other's, and ``lengths`` (n,)."""
+        """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""
         vectors = self._encode(texts, "document", store_of(self._store, self._precision))
         return {"tokens": np.concatenate(vectors), "lengths": np.array(list(map(len, vectors)), np.int32)}
 
@@ -86,7 +86,7 @@ class MultiVector:
         return self._encode(texts, "query", "float32")
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Encode the passages that ``folder`` lacks; make the engine's index, if it needs one."""
+        """Encode the passages that ``folder`` lacks; build the engine's index, if it needs one."""
         self._opened.clear()
         index_share, about = 0.0, operator.length_hint(passages)
         if late.engine_for(about, self._engine) == "plaid":
@@ -96,7 +96,7 @@ class MultiVector:
         late.build(encoded, late.engine_for(len(encoded), self._engine), folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages of greatest MaxSim."""
+        """The passages with the greatest MaxSim."""
         encoded, engine, index = self._open(folder)
         tokens = self.encode_queries(queries["text"].to_list())
         if engine == "exact":
@@ -122,7 +122,7 @@ class MultiVector:
         return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role, store))
 
     def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str, store: str) -> list[NDArray[Any]]:
-        """As sentence-transformers' ``encode``, which waits for the GPU once a text."""
+        """Like sentence-transformers' ``encode``, which waits for the GPU once per text."""
         import torch
 
         prompt = token_ids.prompt_of(self._model, role)

@@ -1,6 +1,6 @@
-"""Lucene indexes that were built elsewhere: Pyserini's prebuilt ones by name, or folders of the same kind.
+"""Lucene indexes built elsewhere: Pyserini's prebuilt ones by name, or folders of the same kind.
 
-They bring their passages with them (docT5query, DeepImpact, uniCOIL), so there is nothing to index here.
+They contain their passages (docT5query, DeepImpact, uniCOIL), so there is nothing to index here.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ class Prebuilt:
 
     Args:
         model: name of a prebuilt index of Pyserini, or a folder.
-        query_encoder: None for BM25 over a text index. For an index of impacts what weighs the terms of a query: the
-            Hub id or folder of a uniCOIL encoder, or ``words``, where every distinct lower-case word counts once
+        query_encoder: None for BM25 over a text index. For an impact index, what weights the query's terms: the Hub
+            id or folder of a uniCOIL encoder, or ``words``, which counts every distinct lower-case word once
             (DeepImpact).
         k1: of BM25.
         b: of BM25.
@@ -39,7 +39,7 @@ class Prebuilt:
         self._encoder, self._k1, self._b = query_encoder, k1, b
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Nothing: the index is there."""
+        """Do nothing: the index exists."""
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages that Lucene ranks highest."""
@@ -62,7 +62,7 @@ class Prebuilt:
             searcher.set_bm25(self._k1, self._b)
         except UserError:
             raise
-        except Exception as error:  # jnius passes Java's exceptions on as its own
+        except Exception as error:  # jnius raises Java's exceptions as its own
             raise UserError(f"{self.model}: cannot be opened as a Lucene index: {_first_line(error)}") from error
         return searcher
 

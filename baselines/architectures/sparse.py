@@ -1,4 +1,4 @@
-"""One weight a term of the vocabulary: SPLADE and its kin, and SPARTA."""
+"""One weight per vocabulary term: SPLADE and its kin, and SPARTA."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ FORMS = ("sparta",)
 
 
 class Sparse:
-    """A model that gives weights to the terms of its vocabulary.
+    """A model that weights the terms of its vocabulary.
 
     Args:
         model: Hub id or folder.
         engine: ``csr`` (exact) or ``lucene`` (an impact index of rounded weights).
-        form: ``sparta`` for a plain transformer that is one; None for a checkpoint that says itself what it is.
+        form: ``sparta`` for a plain transformer trained as SPARTA; None for a checkpoint whose files say what it is.
         query_length: tokens after which a query is cut; None for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
         encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
@@ -61,18 +61,18 @@ class Sparse:
 
     @cached_property
     def identity(self) -> str:
-        """Of everything that decides a passage's weights."""
+        """Identifies everything that decides a passage's weights."""
         decides = [checkpoint.digest(self.model, self._revision), *([self._form] if self._form else [])]
         return json.dumps(["postings", *decides, self._lengths["document"], precision_of(self._precision)])
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids, where those are kept, else as texts."""
+        """The passages as the model reads them: as token ids where those are stored, else as texts."""
         if self._form is not None:
             return passages
         return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
 
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
-        """The postings of the terms in the texts, which are numbered in their order."""
+        """The postings of the terms; the texts are numbered in order."""
         return sparse.arrays_of(self._encode(texts, "document"))
 
     def encode_queries(self, texts: list[str]) -> Any:
@@ -80,14 +80,14 @@ class Sparse:
         return self._encode(texts, "query")
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Encode the passages that ``folder`` lacks; make the Lucene index, if one is wanted."""
+        """Encode the passages that ``folder`` lacks; build the Lucene index, if the engine is ``lucene``."""
         self._opened.clear()
         encoded = devices.encode(self, passages, folder)
         if self._engine == "lucene":
             impact.build(encoded, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages of greatest inner product, among those that share a term with the query."""
+        """The passages with the greatest inner product, among those that share a term with the query."""
         encoded, searcher = self._open(folder)
         weights = self.encode_queries(queries["text"].to_list())
         hits = impact.search(weights, searcher, depth) if searcher else sparse.exact(weights, encoded, depth)

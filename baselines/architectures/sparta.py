@@ -1,8 +1,8 @@
 """SPARTA (Zhao et al., 2021) as BEIR trained it: a plain transformer, and the input embeddings of its vocabulary.
 
-As in BEIR's ``SPARTA`` class: a passage's weight of a term is log(1 + max(0, s)), where s is the greatest dot product
-of the term's input embedding with the passage's token vectors; the 2,000 greatest weights stay. A query is its tokens.
-Unlike there, padding has no say in a passage's weights.
+As in BEIR's ``SPARTA`` class: a term's weight in a passage is log(1 + max(0, s)), where s is the greatest dot product
+of the term's input embedding with the passage's token vectors; the 2,000 greatest weights are kept. A query is its
+tokens. Unlike there, padding does not affect a passage's weights.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TERMS = 2_000
-"""Weights of a passage that are kept."""
+"""Weights kept per passage."""
 LENGTH = 500
 """Tokens of a passage."""
 
 
 class Sparta:
-    """A model with :class:`baselines.architectures.sparse.Sparse`'s two ways of encoding."""
+    """A model with the two encoding methods that :class:`baselines.architectures.sparse.Sparse` calls."""
 
     def __init__(self, model: str, revision: str | None, device: str | None, passage_length: int | None) -> None:
         import torch
@@ -34,7 +34,7 @@ class Sparta:
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, where: Any) -> "Sparta":
-        """Move to a device, or to a type of numbers."""
+        """Move to a device, or convert to a data type."""
         self._model.to(where)
         self._terms = self._model.get_input_embeddings().weight.detach()[: len(self._tokenizer)].clone()
         self._terms[self._tokenizer.all_special_ids] = 0
@@ -42,7 +42,7 @@ class Sparta:
 
     @property
     def device(self) -> Any:
-        """Where it computes."""
+        """The device that it computes on."""
         return self._model.device
 
     def encode_query(self, texts: Sequence[str], **_: Any) -> "Tensor":

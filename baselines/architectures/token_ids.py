@@ -1,7 +1,7 @@
 """Models of sentence-transformers that read passages as token ids, as :mod:`search.tokens` keeps them.
 
-A passage is then tokenised once, whatever reads it how often: the special tokens are put around its ids when a batch is
-made, and the batch is to the bit what the model's tokenizer makes of the text.
+A passage is then tokenised once, however often it is read: the special tokens are put around its ids when a batch is
+made, and the batch is bit for bit what the model's tokenizer makes of the text.
 """
 
 import warnings
@@ -19,14 +19,14 @@ from search.texts import PassageTexts
 from search.tokens import Ids, PassageTokens
 
 SAMPLE = 16
-"""Passages on which a model must read ids as it reads texts."""
+"""Passages on which a model's input from ids is compared with its input from texts."""
 SHORT = 12
-"""Tokens after which these are cut once more, so that the cut is compared too."""
+"""A shorter limit, in tokens, under which they are compared again, so that truncation is compared too."""
 QUERY = "what is a query"
 
 
 def stored[Source: Passages](model: Any, passages: Source, prompt: str | None = None) -> Source | PassageTokens:
-    """The passages as token ids, where their texts are kept and the model can read them; else as they are.
+    """The passages as token ids, where their texts are stored and the model can read ids; else unchanged.
 
     Args:
         model: of sentence-transformers; its ``preprocess`` takes ids from now on, alone or paired with a query's text.
@@ -37,7 +37,7 @@ def stored[Source: Passages](model: Any, passages: Source, prompt: str | None = 
         :class:`search.tokens.PassageTokens`, tokenised here if that was not done before, or ``passages``.
 
     Warns:
-        UserWarning: texts are kept, and the model cannot read ids.
+        UserWarning: texts are stored, but the model cannot read ids.
     """
     if not isinstance(passages, PassageTexts):
         return passages
@@ -50,7 +50,7 @@ def stored[Source: Passages](model: Any, passages: Source, prompt: str | None = 
 
 
 def prompt_of(model: Any, role: str = "document") -> str | None:
-    """What sentence-transformers puts before a ``query``, or a ``document``, that it is given without a prompt."""
+    """The prompt that sentence-transformers adds by default to a ``query`` or a ``document``."""
     names = ("query",) if role == "query" else ("document", "passage", "corpus")
     name = next((name for name in names if name in model.prompts), None)
     prompt: str | None = model.prompts.get(name or model.default_prompt_name)
@@ -62,8 +62,8 @@ class _Form:
     """How a tokenizer puts one text, or two, between special tokens.
 
     Attributes:
-        special: token ids before the first text, behind it, and behind the second one.
-        types: the token type of each text with the special tokens behind it.
+        special: token ids before the first text, after it, and after the second one.
+        types: the token type of each text and the special tokens after it.
     """
 
     special: Sequence[Sequence[int]]
@@ -71,7 +71,7 @@ class _Form:
 
 
 class _Reader:
-    """A model's ``preprocess``, of token ids as of texts."""
+    """A model's ``preprocess`` that takes token ids as well as texts."""
 
     def __init__(self, model: Any, prompt: str | None) -> None:
         self.of_texts = model.preprocess
@@ -102,7 +102,7 @@ class _Reader:
         return features
 
     def agrees(self, texts: list[str], paired: bool) -> bool:
-        """Whether it makes of the texts' ids what the model makes of the texts."""
+        """Whether the texts' ids give the same features as the texts themselves."""
         of_ids: list[Any] = [
             np.array(self._backend.encode(self._prompt + text, add_special_tokens=False).ids) for text in texts
         ]
@@ -126,14 +126,14 @@ class _Reader:
         return [[ids[query] for query, _ in pairs], [passage for _, passage in pairs]]
 
     def _prompt_length(self, prompt: str, task: str | None) -> Any:
-        """As the model's own preprocessing gives it."""
+        """The value that the model's own preprocessing gives."""
         if task not in self._prompt_lengths:
             self._prompt_lengths[task] = self.of_texts(["a"], prompt=prompt, task=task).get("prompt_length")
         return self._prompt_lengths[task]
 
 
 def _reader(model: Any, texts: PassageTexts, prompt: str | None) -> _Reader | None:
-    """A reader that was compared with the model's own preprocessing; None where they differ, or for slow tokenizers."""
+    """A reader that agrees with the model's own preprocessing; None where they differ, or for slow tokenizers."""
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules import Transformer
 
@@ -161,13 +161,13 @@ def _form(encoding: Any) -> _Form:
 
 
 def _batch(columns: Sequence[Sequence[Ids]], form: _Form, length: int, pad: int) -> Mapping[str, NDArray[np.int64]]:
-    """Texts with their special tokens, filled up on the right to the longest.
+    """Texts with their special tokens, padded on the right to the longest.
 
     Args:
-        columns: token ids of the texts, or of the first and of the second texts of pairs.
+        columns: token ids of the texts, or of the first and the second texts of pairs.
         form: of one text, or of two.
-        length: tokens after which a text or pair is cut, special ones counted.
-        pad: token that fills up.
+        length: tokens after which a text or pair is cut, special ones included.
+        pad: padding token.
 
     Returns:
         ``input_ids``, ``attention_mask`` and ``token_type_ids``, each (n, longest).
@@ -197,9 +197,9 @@ def _batch(columns: Sequence[Sequence[Ids]], form: _Form, length: int, pad: int)
 
 
 def _cut(sizes: list[NDArray[np.int64]], length: int) -> list[NDArray[np.int64]]:
-    """Tokens that are kept of each text, ``length`` in all: of two texts the longer is cut, to the other's length.
+    """How many tokens of each text are kept, ``length`` in all: the longer of two is cut first, to the other's length.
 
-    As the truncation ``longest_first`` of the library tokenizers.
+    Like the truncation ``longest_first`` of the library tokenizers.
     """
     if len(sizes) == 1:
         return [np.minimum(sizes[0], length)]

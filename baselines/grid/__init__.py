@@ -1,1 +1,1 @@
-"""A grid of cells: what each is, what it has done, and how it is shown."""
+"""A grid of cells: their definition, their state, and their display."""

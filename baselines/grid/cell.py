@@ -34,9 +34,9 @@ class Cell:
         release: whose queries, judgements and negatives are used.
         options: of this system, from a checked config (:mod:`baselines.config`).
         root: folder of the grid; the cell's own lies below it, named by its digest.
-        variations: full names of those that are searched too; they decide nothing about the model.
+        variations: full names of those that are searched too; they do not affect the model.
         benchmarks: whether dev and TREC DL are searched in the same run, besides the shift's own test queries.
-        resolved: the :attr:`weights`, where another process has looked them up.
+        resolved: the :attr:`weights`, if another process has looked them up.
     """
 
     name: names.Cell
@@ -49,12 +49,12 @@ class Cell:
 
     @property
     def named_models(self) -> dict[str, str]:
-        """The ``backbone`` and the ``teacher``, where the options name them: Hub ids or folders."""
+        """The ``backbone`` and the ``teacher`` named in the options: Hub ids or folders."""
         return {role: self.options[role] for role in MODELS if isinstance(self.options.get(role), str)}
 
     @cached_property
     def weights(self) -> Mapping[str, str]:
-        """Of each of the :attr:`named_models`: its commit on the Hub, or the sha256 of a folder's files.
+        """For each of the :attr:`named_models`, its commit on the Hub, or the sha256 of a folder's files.
 
         Raises:
             UserError: there is no such model.
@@ -65,7 +65,7 @@ class Cell:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over all that decides the run: cells with one digest have one result."""
+        """sha256 over everything that decides the run: cells with the same digest have the same result."""
         of_backbone, of_teacher = (self.weights.get(role) for role in MODELS)
         decides = [self.release.digest, dict(self.options), of_backbone, self.name.file, self.benchmarks, __version__]
         if of_teacher is not None:
@@ -74,12 +74,12 @@ class Cell:
 
     @property
     def backbone_commit(self) -> str | None:
-        """The commit of a backbone of the Hub; None for a folder, or one made on the spot."""
+        """The commit of a backbone from the Hub; None for a folder, or for a small one made for the release."""
         return self._commit("backbone")
 
     @property
     def teacher_commit(self) -> str | None:
-        """The commit of a teacher of the Hub; None for a folder, or without one."""
+        """The commit of a teacher from the Hub; None for a folder, or without a teacher."""
         return self._commit("teacher")
 
     def _commit(self, role: str) -> str | None:
@@ -92,17 +92,17 @@ class Cell:
 
     @property
     def model(self) -> Path:
-        """The trained model; it stands there only when training is finished."""
+        """The trained model; it exists only when training is finished."""
         return self.folder / "model"
 
     @property
     def own_index(self) -> Path:
-        """What the trained model has made of the passages."""
+        """The cell's own index, made with the trained model."""
         return self.folder / "index"
 
     @property
     def run(self) -> Path:
-        """The run; it stands there only when it is complete."""
+        """The run; it exists only when it is complete."""
         return self.folder / self.name.file
 
     @property
@@ -112,12 +112,12 @@ class Cell:
 
     @property
     def query_vectors(self) -> tuple[Path, Path]:
-        """The vectors that a bi-encoder makes of queries, and the queries' ids (:mod:`eval_kit.stats.vectors`)."""
+        """A bi-encoder's query vectors, and the queries' ids (:mod:`eval_kit.stats.vectors`)."""
         return self.run.with_suffix(FILE_ENDINGS[0]), self.run.with_suffix(IDS_ENDING)
 
     @property
     def sparsity(self) -> Path:
-        """How many weights of a SPLADE model are not zero."""
+        """The number of non-zero weights of a SPLADE model."""
         return self.folder / "sparsity.json"
 
     @property
@@ -127,7 +127,7 @@ class Cell:
 
     @property
     def outputs(self) -> dict[Path, Path]:
-        """Each file that the finished cell has for the whole grid, and where it stands there."""
+        """Each file that the finished cell contributes to the grid's folders, and its path there."""
         variations = {run: self.root / "variations" / run.name for run in self.runs_of_variations.values()}
         vectors = {file: self.published.with_name(file.name) for file in self.query_vectors if file.is_file()}
         return {self.run: self.published, **variations, **vectors}
@@ -156,7 +156,7 @@ class Cell:
         return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
 
     def searches(self) -> dict[Path, pl.DataFrame]:
-        """``query_id`` and ``text`` of the queries of every run, by the run."""
+        """``query_id`` and ``text`` of every run's queries, by run."""
         variations = self.release.variations
         worded = {run: self.release.wordings(variations[name]) for name, run in self.runs_of_variations.items()}
         return {self.run: self.test_queries(), **worded}
@@ -165,8 +165,8 @@ class Cell:
         """The queries that the model was trained on, its backbone and its teacher included.
 
         Returns:
-            Sources as :mod:`eval_kit.runs.contamination` reads them; None where those of the teacher are unknown. A
-            backbone that is not a registered checkpoint counts as pretrained without queries.
+            Sources as :mod:`eval_kit.runs.contamination` reads them; None if the teacher's are unknown. A backbone that
+            is not a registered checkpoint counts as pretrained without queries.
         """
         backbone, teacher = self.options.get("backbone"), self.options.get("teacher")
         if backbone is None:
@@ -178,6 +178,6 @@ class Cell:
         return None if of_teacher is None else list(dict.fromkeys(sources + of_teacher))
 
     def portable(self) -> "Cell":
-        """The cell for a process elsewhere: absolute paths, and no tables that the release has read so far."""
+        """The cell to send to another process: absolute paths, without the tables that the release has read so far."""
         release = Release(self.release.folder.resolve(), self.release.manifest)
         return dataclasses.replace(self, release=release, root=self.root.resolve(), resolved=self.weights)

@@ -1,4 +1,4 @@
-"""A grid as it runs, on a terminal: its running cells with what they are at, and how much is done."""
+"""A grid as it runs, on a terminal: the running cells with their progress, and how much is done."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from baselines.runners import candidates
 
 
 def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:
-    """Do a grid and show it; where ``console`` is no terminal, one line for each cell that ends.
+    """Run a grid and show it; where ``console`` is no terminal, print one line for each cell that ends.
 
     Returns:
         The cells that failed.

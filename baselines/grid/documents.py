@@ -1,4 +1,4 @@
-"""What a cell's folder says of itself: ``cell.json`` from the start, ``done.json`` when nothing is left to do."""
+"""The documents in a cell's folder: ``cell.json`` from the start, ``done.json`` when nothing is left to do."""
 
 import dataclasses
 import importlib.metadata
@@ -30,7 +30,7 @@ LIBRARIES = (
 
 
 def describe(cell: Cell) -> None:
-    """Make the cell's folder and say in its ``cell.json`` what belongs there.
+    """Make the cell's folder, with a ``cell.json`` that describes the cell.
 
     Raises:
         UserError: the folder cannot be made, or there is no such backbone or teacher.
@@ -46,7 +46,7 @@ def describe(cell: Cell) -> None:
 
 
 def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
-    """The ``done.json`` (schemas/cell.schema.json) of a cell whose run was scored."""
+    """The ``done.json`` (schemas/cell.schema.json) of a cell, from its run's scores."""
     [source] = scores.provenance["runs"]
     done = _description(cell) | {
         "training": journal.facts["training"],
@@ -82,7 +82,7 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
     """Write the model's card, ``README.md`` in its folder.
 
     Args:
-        cell: whose model was trained.
+        cell: the one whose model was trained.
         done: from :func:`conclusion`.
     """
     training, backbone = done["training"], cell.options["backbone"]

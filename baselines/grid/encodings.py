@@ -1,4 +1,4 @@
-"""What a grid keeps of how its models encode: query vectors for R (ECIR 2023 §5.2), and SPLADE's sparsity (§5.1)."""
+"""Encodings that a grid keeps: bi-encoders' query vectors for R (ECIR 2023 §5.2), and SPLADE's sparsity (§5.1)."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ from search.retriever import Retriever
 
 
 def keep_encodings(cell: Cell, retriever: Retriever) -> None:
-    """Write what is worth keeping, unless it is there, of a retriever whose passages are indexed."""
+    """Write a retriever's query vectors or sparsity, unless that was done; its passages must be indexed."""
     if isinstance(retriever, Dense) and TRAINED_FOR[cell.name.shift].clustered and not cell.query_vectors[0].is_file():
         _keep_vectors(cell, retriever)
     if isinstance(retriever, Sparse) and not cell.sparsity.is_file():
@@ -37,7 +37,7 @@ def _keep_vectors(cell: Cell, retriever: Dense) -> None:
 
 
 def _keep_sparsity(cell: Cell, retriever: Sparse) -> None:
-    """The mean number of weights that are not zero, of the test queries and of the passages."""
+    """The mean number of non-zero weights of the test queries and of the passages."""
     encoded: Any = retriever.encode_queries(cell.test_queries()["text"].to_list())
     passages = shards.read(systems.index_folder(cell))
     means = {"query": encoded.nnz / encoded.shape[0], "passage": int(passages.offsets[-1]) / len(passages)}

@@ -1,4 +1,4 @@
-"""The grid: every system on every part of every shift, done by as many processes and machines as a runner has."""
+"""The grid: every system on every part of every shift, run on as many processes and machines as a runner has."""
 
 import itertools
 import time
@@ -32,17 +32,17 @@ def cells(
     variations: Sequence[str] = (),
     benchmarks: bool = True,
 ) -> list[Cell]:
-    """The cells of a grid: topic 5, wh 3, length 2, ReSTTest 5 and ReSTrain two for each size, for each system.
+    """The cells of a grid: for each system, topic 5, wh 3, length 2, ReSTTest 5 and ReSTrain two for each size.
 
     Args:
         options: of each system, from a checked config.
-        release: what is trained and tested on.
+        release: the one to train and test on.
         root: the grid's folder.
         shifts: which; None for all that the release holds.
-        seeds: of training; each makes cells of its own.
+        seeds: of training; each makes separate cells.
         control: whether each trained system is also trained on all queries, for :mod:`baselines.benchmarks`.
         variations: names as :func:`baselines.search.varied` takes them; each cell searches those of its test sets.
-            ``all`` may be none.
+            ``all`` may match none.
         benchmarks: whether every cell also searches dev and TREC DL.
 
     Raises:
@@ -64,9 +64,9 @@ def cells(
 
 
 def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
-    """Do what is left of a grid, and yield how each cell ended: ``done`` or ``failed``.
+    """Run what is left of a grid, and yield how each cell ended: ``done`` or ``failed``.
 
-    Cells that another grid run has at the moment are waited for; if it dies, they go on here.
+    Cells that another process is running are waited for; if it dies, they are resumed here.
 
     Raises:
         UserError: the grid's folder cannot be made.

@@ -1,4 +1,4 @@
-"""What happens in a cell's folder: which stage it is at, what each took, and who has it."""
+"""The state of a cell, kept in its folder: the stage it has reached, what each stage took, and a lock."""
 
 import json
 import time
@@ -18,14 +18,14 @@ STAGES = ("training", "indexing", "searching", "scoring")
 SECONDS_BETWEEN_REPORTS = 1.0
 
 type Report = Callable[[dict[str, Any]], None]
-"""Takes what is known of a running stage, such as ``{"step": 10, "steps": 100, "loss": 0.4}``; cheap to call."""
+"""Takes the progress of a running stage, such as ``{"step": 10, "steps": 100, "loss": 0.4}``; cheap to call."""
 
 
 class Journal:
-    """The ``state.json`` of a cell's folder, written by whoever has the cell's lock.
+    """The ``state.json`` of a cell's folder, written by the process that holds the cell's lock.
 
     Attributes:
-        attempts: how often the cell was begun, this one counted.
+        attempts: how often the cell was begun, this time included.
         seconds: spent in each stage, over all attempts.
         facts: what the finished stages returned.
     """
@@ -39,7 +39,7 @@ class Journal:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Report]:
-        """Time a stage and keep its reports; it counts as finished once :attr:`facts` has an entry for it."""
+        """Time a stage and record its reports; it counts as finished once :attr:`facts` has an entry for it."""
         before, begun = self.seconds.get(name, 0.0), time.monotonic()
         last = begun
         self._write(name)
@@ -56,11 +56,11 @@ class Journal:
         self._write(name)
 
     def finished(self) -> None:
-        """Nothing is left to do."""
+        """Record that nothing is left to do."""
         self._write("finished")
 
     def failed(self, reason: str) -> None:
-        """Nothing more is done; ``reason`` is one sentence."""
+        """Record that the attempt failed; ``reason`` is one sentence."""
         self._write("failed", reason=reason)
 
     def _write(self, state: str, progress: Mapping[str, Any] | None = None, reason: str | None = None) -> None:
@@ -76,7 +76,7 @@ class Journal:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """``state``, ``attempts``, ``seconds``, ``facts``, ``progress`` and, of a failed cell, ``reason`` (else None)."""
+    """``state``, ``attempts``, ``seconds``, ``facts``, ``progress`` and, for a failed cell, ``reason`` (else None)."""
     path = folder / "state.json"
     nothing = {"state": "waiting", "attempts": 0, "seconds": {}, "facts": {}, "progress": {}, "reason": None}
     if not path.exists():
@@ -91,7 +91,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[bool]:
-    """Have the cell for oneself, or yield False at once: somebody else has it. A killed owner's lock is free."""
+    """Lock the cell and yield True, or False at once if another process has it. A killed owner's lock is released."""
     file_lock = FileLock(folder / ".lock")
     try:
         file_lock.acquire(blocking=False)
@@ -105,7 +105,7 @@ def lock(folder: Path) -> Iterator[bool]:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether some process has the cell."""
+    """Whether a process has locked the cell."""
     if not (folder / ".lock").exists():
         return False
     with lock(folder) as free:

@@ -1,4 +1,4 @@
-"""One cell from beginning to end: train, index, search, score. What is finished is kept, whatever happens next."""
+"""One cell from beginning to end: train, index, search, score. Finished stages are kept, whatever happens next."""
 
 import contextlib
 import shutil
@@ -27,12 +27,12 @@ from search.retriever import Passages, Retriever, lines
 from search.shards import index_bytes
 
 QUERIES_AT_ONCE = 4_000
-"""Queries whose part of the run is on the disk before the next ones are searched."""
+"""Queries whose part of the run is written to disk before the next ones are searched."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt at a cell ended: ``done`` (what was asked), ``failed`` for a ``reason``, or ``in use``."""
+    """How an attempt at a cell ended: ``done`` (the work requested), ``failed`` for a ``reason``, or ``in use``."""
 
     name: names.Cell
     state: str
@@ -40,14 +40,14 @@ class Outcome:
 
 
 def run_cell(cell: Cell, processes: int = 1) -> Outcome:
-    """Do what is left to do of a cell, training in so many processes; its run then also stands in ``runs``."""
+    """Do what is left of a cell, training in ``processes`` processes; its run is then also in ``runs``."""
     return attempt(cell, partial(_everything, processes=processes))
 
 
 def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
-    """Do some work on a cell that nobody else has.
+    """Do some work on a cell, unless another process has it.
 
-    An error ends only this cell: its one sentence is in ``state.json``, where it came from in ``traceback.txt``.
+    An error ends only this cell: one sentence about it goes to ``state.json``, its traceback to ``traceback.txt``.
     """
     describe(cell)
     with lock(cell.folder) as free:
@@ -63,7 +63,7 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
                 work(cell, journal)
             except Exception as error:
                 reason = in_one_sentence(error)
-                with contextlib.suppress(OSError, UserError):  # a full disk takes no notes
+                with contextlib.suppress(OSError, UserError):  # the disk may be full
                     journal.failed(reason)
                     trace.write_text(traceback.format_exc(), encoding="utf-8")
                 return Outcome(cell.name, "failed", reason)
@@ -71,7 +71,7 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
 
 
 def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
-    """Train the cell's model, unless it is there; a killed training goes on from its last checkpoint."""
+    """Train the cell's model, unless it exists; a killed training resumes from its last checkpoint."""
     known = journal.facts.get("training")
     if known is None or (known and not cell.model.exists()):
         with journal.stage("training") as report:
@@ -83,7 +83,7 @@ def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
 
 
 def index(cell: Cell, journal: Journal, make: Callable[[], None]) -> None:
-    """Have the cell's index made; where several cells share one, the others wait."""
+    """Make the cell's index with ``make``; where several cells share one, the others wait."""
     folder = systems.index_folder(cell)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with journal.stage("indexing"), FileLock(f"{folder}.lock"):
@@ -92,9 +92,9 @@ def index(cell: Cell, journal: Journal, make: Callable[[], None]) -> None:
 
 
 def search(cell: Cell, retriever: Retriever, report: Report) -> None:
-    """Write the cell's runs, in parts that a killed search need not do again.
+    """Write the cell's runs in parts, so that a killed search resumes after the last finished one.
 
-    The parts are the same however often it was killed: a query's neighbours in a batch can touch its last digits.
+    The parts do not depend on where it was killed: a query's neighbours in a batch can change its last digits.
     """
     searches = {run: queries for run, queries in cell.searches().items() if not run.is_file()}
     steps = sum(queries.height for queries in searches.values())
@@ -114,9 +114,9 @@ def search(cell: Cell, retriever: Retriever, report: Report) -> None:
 
 
 def publish(cell: Cell) -> None:
-    """Link what the finished cell has for the whole grid to its folders (copy it, where there are no links).
+    """Link the finished cell's outputs into the grid's folders (or copy them, where links are impossible).
 
-    Beside each run stands how its model was trained.
+    A file beside each run declares the model's training data.
     """
     training_data = cell.training_data()
     for own, published in cell.outputs.items():
@@ -142,7 +142,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
             keep_encodings(cell, retriever)
             search(cell, retriever, report)
     with journal.stage("scoring"):
-        scores = score([cell.run], cell.release, allow_missing=True)  # our own run is whole
+        scores = score([cell.run], cell.release, allow_missing=True)  # our own run is complete
     done = conclusion(cell, journal, scores)
     if "backbone" in cell.options:
         write_card(cell, done)
@@ -153,7 +153,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
 
 
 def _passages(cell: Cell) -> Passages:
-    """The passages of a cell; a neural one reads the token ids that the grid keeps beside their texts."""
+    """The passages of a cell; a neural system reads the token ids that the grid stores beside their texts."""
     return passage_texts(cell) if "backbone" in cell.options else passages(cell.release)
 
 

@@ -1,4 +1,4 @@
-"""What the cells of a grid are at, from their folders alone: while it runs, after it, and on another machine."""
+"""The state of a grid's cells, from their folders alone: during the run, after it, and on another machine."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,16 +19,16 @@ STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waitin
 
 @dataclass(frozen=True)
 class Standing:
-    """One cell.
+    """The state of one cell.
 
     Attributes:
-        name: which.
-        digest: of the cell; its folder is named by it.
+        name: of the cell.
+        digest: of the cell; its folder is named after it.
         state: ``waiting``, ``training``, ``indexing``, ``searching``, ``scoring``, ``interrupted``, ``finished`` or
             ``failed``.
         attempts: how often it was begun.
         seconds: spent in each stage so far.
-        progress: of the running stage, as far as it tells: ``step`` of ``steps``, ``loss``.
+        progress: of the running stage, as far as it reports any: ``step`` of ``steps``, ``loss``.
         first_loss: of training.
         last_loss: of training.
         reason: why it failed.
@@ -45,7 +45,7 @@ class Standing:
     reason: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """One flat entry, the parts and the run of its name in it."""
+        """One flat entry, which includes the parts of the name and the run's file name."""
         named = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
         rest = {name: value for name, value in vars(self).items() if name != "name"}
         return named | {"seed": self.name.seed, "run": self.name.file} | rest
@@ -93,7 +93,7 @@ def of_grid(root: Path) -> list[Standing]:
 
 
 def layout(standings: Iterable[Standing]) -> Table:
-    """One row a cell."""
+    """One row per cell."""
     columns = [Column(name, wrap="never") for name in ("shift", "held out", "system", "seed", "state")]
     columns += [Column(name, "number", wrap="never") for name in ("seconds", "loss")]
     columns.append(Column("", wrap="anywhere"))

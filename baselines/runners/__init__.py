@@ -1,4 +1,4 @@
-"""Where the cells of a grid are done and passages encoded: processes of this machine, or a Ray cluster."""
+"""Where a grid's cells are run and passages encoded: processes on this machine, or a Ray cluster."""
 
 from enum import StrEnum
 

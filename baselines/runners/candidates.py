@@ -14,9 +14,9 @@ from search.processes import pool
 
 
 def find(grid: Sequence[Cell]) -> None:
-    """Search every query that an unfinished cell gives to BM25, to re-rank or for a run of BM25, once for all cells.
+    """Search every query that an unfinished cell gives to BM25, to re-rank or for a BM25 run, once for all cells.
 
-    A process of its own does it, whose Java machine gives back its memory before the cells begin.
+    It happens in a separate process, so that the JVM's memory is freed before the cells begin.
 
     Raises:
         UserError: no passages, no Java, no validation queries to tune BM25 on, or the disk is full.

@@ -1,4 +1,4 @@
-"""What would stop a grid after hours, found before it starts: its models, its GPUs, and the room on its disk."""
+"""Checks before a grid starts for what would stop it after hours: its models, its GPUs, and the room on its disk."""
 
 import shutil
 from collections.abc import Sequence
@@ -16,25 +16,25 @@ from search.passages import how_many
 from search.shards import bytes_below
 
 LINE_BYTES = 45
-"""A line of a run."""
+"""Of one line of a run."""
 SHARED_BYTES = 1_100
-"""What a grid keeps of a passage for all its cells: text, token ids, and BM25's index."""
+"""Per passage, for all cells of a grid: text, token ids, and BM25's index."""
 WIDTH = 768
-"""Of a backbone with a name."""
+"""Of a named backbone's vectors."""
 TERMS, TERM_BYTES = 130, 8
-"""Weights of a passage in SPLADE."""
+"""Weights of a passage in SPLADE, and bytes of each."""
 
 
 def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
-    """Refuse a grid that cannot end.
+    """Refuse a grid that cannot finish.
 
     Args:
         cells: of the grid.
-        workers: how many are done at once.
+        workers: how many cells run at once.
         processes: that train a cell together.
 
     Warns:
-        UserWarning: a GPU whose memory is less than PLAID's index probably takes.
+        UserWarning: a GPU with less memory than PLAID's index probably needs.
 
     Raises:
         UserError: processes that cannot share a batch; a backbone or teacher that neither the Hub nor the cache has; a
@@ -59,10 +59,10 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
 
 
 def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
-    """Refuse a disk that will not hold the runs of these cells, and the passages that they encode at once.
+    """Refuse a disk that will not hold these cells' runs and the passages that they encode at once.
 
     Raises:
-        UserError: saying what is needed for what, and what is free.
+        UserError: saying how much each needs, and how much is free.
     """
     root, passages = cells[0].root, how_many(cells[0].release) or 0
     queries = {cell.name.shift: cell for cell in cells}
@@ -87,7 +87,7 @@ def _by_plaid(cell: Cell, passages: int) -> bool:
 
 
 def _bytes_of_a_passage(cell: Cell, passages: int) -> float:
-    """On the disk, while the cell is searched."""
+    """Bytes of an encoded passage on disk, while the cell is searched."""
     options = cell.options
     if "passage_flops" in options:
         return TERMS * TERM_BYTES

@@ -1,4 +1,4 @@
-"""Do cells in processes of this machine, which share out its GPUs where there are any."""
+"""Run cells in processes on this machine, which share its GPUs if there are any."""
 
 import multiprocessing
 import os
@@ -26,9 +26,9 @@ THREAD_VARIABLES = (
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Environment variables for a process with so many threads; libraries read them when they are imported.
+    """Environment variables for a process with that number of threads; libraries read them on import.
 
-    Batches differ in length: a GPU's memory in segments that grow is not broken up by them.
+    Batches differ in length; expandable segments keep them from fragmenting a GPU's memory.
     """
     others = {
         "TOKENIZERS_PARALLELISM": "false",
@@ -39,16 +39,16 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -> Iterator[Outcome]:
-    """Attempt every cell once; a worker that dies (say, for want of memory) costs the cell it had, and is replaced.
+    """Attempt every cell once; if a worker dies (out of memory, say), its cell has failed and the worker is replaced.
 
     Args:
         cells: to do, in this order.
-        workers: how many cells at once; they take the GPUs of this machine in turn.
+        workers: how many cells run at once; the GPUs of this machine are assigned to them in turn.
         threads: of each process.
         processes: that train a cell together, each with a GPU.
 
     Raises:
-        UserError: a cell's processes would be more than the GPUs.
+        UserError: a cell would need more processes than there are GPUs.
     """
     left = list(reversed(cells))
     devices = gpus()
@@ -80,7 +80,7 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
 
 
 def most_workers(threads: int, processes: int = 1) -> int:
-    """How many workers this machine takes: one for each ``processes`` GPUs, else for as many times ``threads`` CPUs."""
+    """How many workers fit on this machine: one per ``processes`` GPUs, else per ``processes`` × ``threads`` CPUs."""
     return max(1, (len(gpus()) or cores() // threads) // processes)
 
 
@@ -122,7 +122,7 @@ def _outcome(worker: _Worker) -> Outcome:
 
 
 def _serve(connection: Connection, processes: int) -> None:
-    """Do cells until the other end is closed; what libraries print goes to the cell's ``log.txt``."""
+    """Run cells until the other end is closed; what libraries print goes to the cell's ``log.txt``."""
     end_with_parent()
     while True:
         try:
@@ -137,7 +137,7 @@ def _serve(connection: Connection, processes: int) -> None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """What a process started meanwhile inherits: its libraries read it before any code of ours runs."""
+    """Variables that a process started meanwhile inherits: its libraries read them before any code of ours runs."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

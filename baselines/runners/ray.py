@@ -1,6 +1,6 @@
-"""Do cells as tasks of a Ray cluster, which has the scheduling, the GPUs and the retries.
+"""Run cells as tasks of a Ray cluster, which handles scheduling, GPUs and retries.
 
-The grid's folder and the release must lie where all machines see them under one path.
+All machines must see the grid's folder and the release under the same path.
 """
 
 import logging
@@ -20,11 +20,11 @@ from search.passages import how_many
 from search.retriever import Passages, Retriever
 
 RETRIES = 3
-"""How often a task is begun again, on another machine, when its own dies; it goes on from what is on the disk."""
+"""How often a task is restarted, on another machine, when its own dies; it resumes from what is on disk."""
 MANY_PASSAGES = 1_000_000
-"""From here on a cell's passages are encoded on all GPUs that are free, not on the cell's own."""
+"""From this number on, a cell's passages are encoded on all free GPUs, not only on the cell's own."""
 HANDLERS = {"RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
-"""Ray leaves the handler of SIGSEGV to a Java machine in its process, which lives by it (ray-project/ray#36415)."""
+"""Makes Ray leave the SIGSEGV handler to a JVM in its process, which depends on it (ray-project/ray#36415)."""
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
         cells: to do, in this order.
         threads: of each process.
         processes: that train a cell together on one machine, each with a GPU.
-        many_passages: how many are encoded by Ray Data.
+        many_passages: from how many on they are encoded by Ray Data.
 
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.
@@ -58,7 +58,7 @@ def run(
         return task.remote(cell.portable(), *arguments)
 
     def steps(cell: Cell) -> list[Any]:
-        """What begins each task of the cell, one after the other."""
+        """Functions that each begin one task of the cell, in order."""
         system = systems.system(cell.name.system)
         if not system.IS_TRAINED:
             return [partial(begin, cell, run_cell, threads, 0)]
@@ -84,10 +84,10 @@ def run(
 
 
 def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
-    """Encode passages on every GPU of the cluster, or every CPU where it has none, for the retriever's ``index``.
+    """Encode passages on every GPU of the cluster, or on every CPU if it has none, for the retriever's ``index``.
 
     Raises:
-        UserError: the retriever does not encode passages, as BM25; what :func:`connect` says.
+        UserError: the retriever does not encode passages, as BM25 does not; or as :func:`connect`.
     """
     if not hasattr(retriever, "encode_passages"):
         raise UserError("the runner 'ray' shares out the encoding of passages; this system does not encode them")
@@ -96,15 +96,15 @@ def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
 
 
 def train_cell(cell: Cell, processes: int) -> Outcome:
-    """The part of a cell that needs GPUs of its own."""
+    """Train the cell: the stage that needs its own GPUs."""
     return attempt(cell, partial(train, processes=processes))
 
 
 def connect() -> Any:
     """The module ``ray``, connected.
 
-    A process may start Java (:mod:`search.lucene`) after this, but not before: of the handlers of SIGSEGV the later
-    one counts, and the first thing that Ray does is to set Python's.
+    A process may start Java (:mod:`search.lucene`) after this, but not before: the last SIGSEGV handler set counts, and
+    Ray begins by setting Python's.
 
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.

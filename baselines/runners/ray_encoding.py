@@ -1,7 +1,7 @@
-"""Encode passages by Ray Data: a pool of actors, each with the model and a GPU of its own.
+"""Encode passages by Ray Data: a pool of actors, each with the model and its own GPU.
 
 A block of the data set is one shard of :mod:`search.shards`, and each actor writes its shards where they
-belong, so the folder is the same as one process would have made, and what a killed run has finished is kept.
+belong. So the folder is the same as from one process, and the shards that a killed run finished are kept.
 """
 
 import itertools
@@ -39,14 +39,14 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
 
     Args:
         retriever: of an architecture that encodes passages; all machines see its model.
-        passages: as the model reads them they are in Ray's object store until they are encoded; all machines see
-            :class:`PassageTexts`.
+        passages: they lie in Ray's object store, as the model reads them, until they are encoded; all machines must
+            see the folder of :class:`PassageTexts`.
         folder: of the shards, seen by all machines.
-        gpus: of each actor; 0 without any.
+        gpus: of each actor; may be 0.
         threads: of each actor.
 
     Raises:
-        UserError: why an actor ended, as for a GPU that torch cannot use.
+        UserError: an actor ended, for instance because torch cannot use its GPU.
     """
     import pyarrow as pa
     import ray.data
@@ -85,7 +85,7 @@ class _Encoder:
             retriever.as_read(texts)  # its model takes token ids from now on
 
     def __call__(self, block: Any) -> Any:
-        """Encode one shard, unless it is there."""
+        """Encode one shard, unless it exists."""
         number, batch = block["shard"][0].as_py(), pickle.loads(block["passages"][0].as_py())
         encode, identity = self._retriever.encode_passages, self._retriever.identity
         shards.write_shard(self._folder, number, batch, encode, identity)

@@ -1,4 +1,4 @@
-"""One module a system; each is a :class:`System`."""
+"""One module per system; each is a :class:`System`."""
 
 import hashlib
 import importlib
@@ -31,9 +31,9 @@ class System(Protocol):
     SHARES_INDEX: bool
 
     def train(self, cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-        """Put the trained model in ``cell.model`` and return what is worth knowing of the training.
+        """Put the trained model in ``cell.model`` and return facts about the training.
 
-        What a killed training has done is not done again. ``progress`` is called with ``step``, ``steps``, ``loss``.
+        A killed training resumes where it stopped. ``progress`` is called with ``step``, ``steps``, ``loss``.
         """
 
     def retriever(self, model: str | Path, options: Mapping[str, Any]) -> Retriever:
@@ -57,18 +57,18 @@ def system(name: str) -> System:
 
 
 def is_trained(name: str) -> bool:
-    """Whether a system learns from training queries, as all do that are not of the kit."""
+    """Whether a system learns from training queries; any system that the kit does not know counts as trained."""
     return base(name) not in SYSTEMS or system(name).IS_TRAINED
 
 
 def index_folder(cell: Cell) -> Path:
-    """Where the index of a cell's passages is: in its own folder, or in that of the grid if its system shares it."""
+    """Where the index of a cell's passages is: in the cell's folder, or in the grid's if its system shares it."""
     if not system(cell.name.system).SHARES_INDEX:
         return cell.own_index
     return shared_index(cell) / BM25 if base(cell.name.system) == "bm25" else shared_index(cell)
 
 
 def shared_index(cell: Cell) -> Path:
-    """What all cells of a grid share that search without a trained model: BM25's index, and a re-ranker's texts."""
+    """The folder that all cells with untrained indexes share: BM25's index, and a re-ranker's texts."""
     key = hashlib.sha256(collection_key(cell.release).encode()).hexdigest()
     return cell.root / "indexes" / key[:16]

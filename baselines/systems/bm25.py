@@ -1,4 +1,4 @@
-"""BM25 by Lucene: no training, but k1 and b may be chosen on the validation queries, and RM3 may expand queries."""
+"""BM25 by Lucene: no training, but k1 and b may be tuned on the validation queries, and RM3 may expand queries."""
 
 import json
 from collections.abc import Mapping
@@ -41,9 +41,9 @@ class Bm25:
         bm25.index_once(passages, folder, vectors=self.rm3)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages of greatest BM25 score; Anserini makes equal scores differ in the sixth digit.
+        """The passages with the greatest BM25 score; Anserini makes equal scores differ in the sixth digit.
 
-        What was found for the grid's re-rankers with the same settings is not searched for again.
+        Hits found for the grid's re-rankers with the same settings are reused.
         """
         if self.rm3:
             pairs = queries.select("query_id", "text").iter_rows()
@@ -56,7 +56,7 @@ class Bm25:
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """Nothing to train; with the option ``tune``, k1 and b are chosen, which needs the index.
+    """With the option ``tune``, choose k1 and b, which needs the index; otherwise do nothing.
 
     Raises:
         UserError: no Java, no passages, or (to tune) no validation queries.
@@ -65,7 +65,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
-    """Search with the parameters that were tuned, else with those of the options."""
+    """Search with the tuned parameters, else with those of the options."""
     chosen = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
     return Bm25(**chosen | kept(model, options))
 
@@ -83,7 +83,7 @@ def keep_tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
 
 
 def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
-    """The k1 and b that :func:`tune` chooses, once for all cells of a grid, beside the index.
+    """The k1 and b that :func:`tune` chooses, once for all cells of a grid; kept beside the index.
 
     Raises:
         UserError: no Java, no passages, or no validation queries.
@@ -100,7 +100,7 @@ def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
 
 
 def kept(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:
-    """The k1 and b that :func:`keep_tuned` has left in a model, if the option ``tune`` asks for them."""
+    """The k1 and b that :func:`keep_tuned` has left in a model, if the option ``tune`` is set."""
     path = Path(model) / PARAMETERS
     if not options.get("tune", False) or not path.is_file():
         return {}
@@ -109,7 +109,7 @@ def kept(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def tune(release: Release, folder: Path, progress: Report | None = None) -> tuple[float, float]:
-    """The k1 and b of the grid ``K1`` × ``B`` with the greatest RR@10 on the validation queries; the first of equals.
+    """The k1 and b from ``K1`` × ``B`` with the greatest RR@10 on the validation queries; of equals, the first.
 
     Args:
         release: with validation queries and their judgements.

@@ -1,6 +1,6 @@
-"""ColBERT: a vector of each token, compared by late interaction (Khattab and Zaharia, 2020).
+"""ColBERT: one vector per token, compared by late interaction (Khattab and Zaharia, 2020).
 
-The softmax is over all passages of the batch, or with ``in_batch_negatives`` false over a query's own, as in the
+The softmax is over all passages of the batch or, if ``in_batch_negatives`` is false, over a query's own, as in the
 authors' repository of 2020; ``similarity`` is ``cosine``, or ``l2``, with which that repository trains.
 """
 
@@ -25,7 +25,7 @@ TITLE = "ColBERT, a vector of each token compared by late interaction"
 IS_TRAINED = True
 SHARES_INDEX = False
 ROLES = {"query": "query", "passage": "document"}
-"""What sentence-transformers calls the two kinds of text."""
+"""sentence-transformers' names of the two kinds of text."""
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
@@ -107,9 +107,9 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 
 def register(markers: Iterable[str], encoder: Any) -> None:
-    """Make each marker one token, which takes a row of the embeddings that the vocabulary has for it, or a new row.
+    """Make each marker one token, with the embedding row that the vocabulary has for it, or else a new row.
 
-    BERT's tokenizer splits ``[unused0]`` into four tokens as long as it is not registered as a special one.
+    BERT's tokenizer splits ``[unused0]`` into four tokens unless it is registered as a special one.
 
     Args:
         markers: words that texts begin with.

@@ -1,4 +1,4 @@
-"""monoBERT: a score of query and passage read together; it re-ranks BM25's best (Nogueira and Cho, 2019)."""
+"""monoBERT: scores a query and a passage read together, to re-rank BM25's best (Nogueira and Cho, 2019)."""
 
 from collections.abc import Generator, Mapping
 from functools import partial
@@ -23,7 +23,7 @@ SHARES_INDEX = True
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """Train to tell the relevant passage from negatives by cross-entropy."""
+    """Train to tell the relevant passage from negatives, with cross-entropy."""
     import torch
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import (
@@ -32,7 +32,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     )
 
     class InBatch(MultipleNegativesRankingLoss):
-        """Without negatives of the batch and with one a query, pairwise cross-entropy."""
+        """Pairwise cross-entropy if there are no in-batch negatives and one negative per query."""
 
         def get_in_batch_negatives(
             self, anchors: list[str], candidates: list[list[str]]
@@ -41,7 +41,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 yield from super().get_in_batch_negatives(anchors, candidates)
 
     class Whole(InBatch):
-        """All pairs of a batch in one forward pass, which then has them in the order of their lengths."""
+        """All pairs of a batch in one forward pass, so that all can be ordered by length."""
 
         def forward(
             self, inputs: list[list[str]], labels: torch.Tensor, prompt: str | None = None, task: str | None = None
@@ -50,7 +50,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             columns[1:1] = self.get_in_batch_negatives(queries, columns)
             passages = [*chain.from_iterable(columns)]
             scores = self.call_model_with_columns(queries * len(columns), passages, prompt, task)
-            return self.calculate_loss([scores], len(queries))  # type: ignore[arg-type]  # it takes a list of tensors
+            return self.calculate_loss([scores], len(queries))  # type: ignore[arg-type]  # it accepts a list of tensors
 
     class Cached(InBatch, CachedMultipleNegativesRankingLoss):
         """One mini-batch of pairs at a time."""
@@ -63,7 +63,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             name, pinned = backbone(cell, session.judged.texts.values())
             model = CrossEncoder(name, num_labels=1, max_length=options["pair_length"], **pinned)
         preprocess = model.preprocess
-        model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # the only type that DDP looks into
+        model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
         by_length(model, "scores")
         contents = session.feed(model)
         loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else Whole)(
@@ -88,5 +88,5 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
-    """Re-ranking of BM25's candidates."""
+    """Re-rank BM25's candidates."""
     return architectures.retriever("cross", model, {**options, **bm25.kept(model, options)})

@@ -2,7 +2,7 @@
 
 The option ``pooling`` takes the greatest weight of a term over the tokens (``max``: SPLADE-max, Formal et al., SPLADE
 v2, 2021) or their sum (``sum``: Formal et al., SIGIR 2021). With ``share`` the loss is that of github.com/naver/splade
-(:func:`baselines.training.losses.in_batch_pairwise`), else sentence-transformers' over all passages of the batch.
+(:func:`baselines.training.losses.in_batch_pairwise`), else sentence-transformers', over all passages of the batch.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,5 +97,5 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
-    """Search of the passages' weights."""
+    """Search by inner product of term weights."""
     return architectures.retriever("sparse", model, options)

@@ -1,10 +1,10 @@
-"""What a training starts from: any pretrained transformer by name, its bare shape, or a small one made on the spot.
+"""The model that training starts from: a named pretrained transformer, its untrained shape, or a small generated one.
 
-The small one is a BERT for a laptop. Its vocabulary is whole words (those of the passages, and those of the cell's own
+The small one is a BERT for a laptop. Its vocabulary is whole words (those of the passages and of the cell's own
 training queries), and its weights are drawn so that words match themselves from the beginning: token vectors are random
-and so nearly orthogonal; attention passes them on unchanged, half of its heads looking for the same word elsewhere, the
-other half taking the mean of all; the second text of a pair is marked, so that a word found in both shows; the head for
-masked words starts as the identity, with a bias that lets no other word through.
+and so nearly orthogonal; attention passes them on unchanged, with half of its heads looking for the same word elsewhere
+and the other half taking the mean of all; the second text of a pair is marked, so that a word found in both stands out;
+the head for masked words starts as the identity, with a bias that lets no other word through.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
 
     Args:
         cell: with the options ``backbone`` and ``random_weights``.
-        texts: of the training queries; a small backbone learns their words too.
+        texts: of the training queries; a small backbone's vocabulary includes their words.
 
     Returns:
         Name or folder, and the arguments that make the libraries load one commit of it.
@@ -45,12 +45,12 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     if not isinstance(chosen, str):
         return _with_words(_small(cell, chosen), texts, _own_folder(cell)), {}
     pinned = dict(checkpoint.pinned(chosen, cell.backbone_commit))
-    checkpoint.kind(chosen, cell.backbone_commit)  # says so if there is none
+    checkpoint.kind(chosen, cell.backbone_commit)  # raises if there is none
     return (_bare(cell, chosen, pinned), {}) if cell.options.get("random_weights", False) else (chosen, pinned)
 
 
 def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
-    """The :func:`backbone` as sentence-transformers' module, which takes the other options."""
+    """The :func:`backbone` as a sentence-transformers module, which gets the other options."""
     from sentence_transformers.base.modules import Transformer
 
     name, pinned = backbone(cell, texts)
@@ -59,14 +59,14 @@ def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
 
 @contextlib.contextmanager
 def loading(cell: Cell) -> Iterator[None]:
-    """Load the cell's backbone without a word on heads that it lacks; what cannot be loaded is said in one sentence."""
+    """Load the cell's backbone without warnings about missing heads; a failure becomes one sentence."""
     named = cell.options["backbone"]
     with checkpoint.loading(named if isinstance(named, str) else "the small backbone"):
         yield
 
 
 def _own_folder(cell: Cell) -> Path:
-    """Of each process, where several train together."""
+    """A folder for this process's backbone, as several may train together."""
     return cell.folder / "training" / f"backbone-{rank()}"
 
 
@@ -82,7 +82,7 @@ def _bare(cell: Cell, name: str, pinned: Mapping[str, Any]) -> str:
 
 
 def _small(cell: Cell, sizes: Mapping[str, Any]) -> Path:
-    """Made once for a release and shared by the cells of a grid."""
+    """The small backbone, made once for a release and shared by the cells of a grid."""
     key = hashlib.sha256(json.dumps([collection_key(cell.release), dict(sizes), SEED]).encode()).hexdigest()[:16]
     folder = cell.root / "backbones" / key
     with atomic.lock(folder):
@@ -100,7 +100,7 @@ def _words(texts: Iterable[str]) -> list[str]:
 
 
 def _tokenizer(words: Iterable[str]) -> Any:
-    """Whole words, and letters for words that are not among them."""
+    """A tokenizer of whole words, which splits other words into letters."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
@@ -178,12 +178,12 @@ def _as_matcher(model: Any, spread: float) -> None:
         layer.attention.output.dense.weight.mul_(0.3)
     head = model.cls.predictions
     eye_(head.transform.dense.weight)
-    head.transform.dense.bias.fill_(4)  # where GELU is linear; the norm that follows takes it out again
+    head.transform.dense.bias.fill_(4)  # where GELU is linear; the norm that follows removes it again
     head.bias.fill_(-4)
 
 
 def _with_words(base: Path, texts: Iterable[str], folder: Path) -> str:
-    """The backbone, its vocabulary extended by the texts' words, each with a vector of its own."""
+    """The backbone with its vocabulary extended by the texts' words, each with its own vector."""
     import torch
     from tokenizers import Tokenizer
     from transformers import BertForMaskedLM

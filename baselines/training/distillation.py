@@ -1,4 +1,4 @@
-"""Teachers: what a stronger model says about a batch, as labels to learn from instead of the judgements.
+"""Teachers: a stronger model's scores of a batch, as labels to learn from instead of the judgements.
 
 ``margin_mse`` learns the margins of a cross-encoder between the positive and each negative (Hofstätter et al., 2020);
 ``kl`` the distribution of a late-interaction model over all passages of the batch (TCT-ColBERT: Lin et al., 2020).
@@ -14,9 +14,9 @@ from baselines.training.queries import Teacher
 from eval_kit.errors import UserError
 
 TEACHER_TEMPERATURE = 0.25
-"""What a late-interaction teacher's scores are divided by, as in TCT-ColBERT's public code (``train/model_fn.py``)."""
+"""Divides a late-interaction teacher's scores, as in TCT-ColBERT's public code (``train/model_fn.py``)."""
 ARCHITECTURES = {"margin_mse": "cross", "kl": "multivector"}
-"""Of the teacher, by ``distillation``."""
+"""The teacher's architecture, by ``distillation``."""
 
 
 def teacher(options: Mapping[str, Any], commit: str | None = None) -> Teacher | None:

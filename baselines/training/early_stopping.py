@@ -1,8 +1,8 @@
-"""Approximate early stopping: evaluation on the validation queries over a few passages only.
+"""Approximate early stopping: evaluation on the validation queries over only a few passages.
 
-Those are the passages judged relevant to any validation query and the negatives of each, instead of the collection
+Instead of the collection, these are the passages judged relevant to any validation query and the negatives of each
 (ECIR 2023 §4: "an approximated early stopping relying on a validation set composed of 1600 queries"). Cross-encoders
-order each query's own passages.
+rank only each query's own passages.
 """
 
 from itertools import chain
@@ -32,7 +32,7 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
     batch = Batch(cell.options.get("encode_batch"))
 
     class Fitting(PoolEvaluator):
-        """In batches as large as encoding has them, or as the memory holds beside the training."""
+        """With batches as large as those for encoding, or smaller if memory is short during training."""
 
         def __call__(self, model: Any, *where: Any, **how: Any) -> dict[str, float]:
             def measured(size: int) -> dict[str, float]:

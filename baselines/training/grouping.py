@@ -1,7 +1,7 @@
-"""Training batches embedded in groups of texts of similar length, so that little of what a model reads is padding.
+"""Training batches embedded in groups of texts of similar length, so that a model reads little padding.
 
-The batch stays what it was, and so do its embeddings and gradients (but for dropout's draws): only what is computed at
-once changes. Of 256 passages of MS MARCO, filled up to the longest, more than half of the tokens are padding.
+The batch does not change, nor do its embeddings and gradients (but for dropout's draws): only what is computed at once
+changes. When 256 passages of MS MARCO are padded to the longest, more than half of the tokens are padding.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,10 @@ GROUP = 32
 
 
 def by_length(model: Any, output: str = "sentence_embedding") -> None:
-    """Have a model embed (or score) each training batch in groups, the texts in the order of their lengths.
+    """Make a model embed (or score) each training batch in groups, with the texts ordered by length.
 
-    It returns nothing but ``output``, one row a text: accelerate would make a float32 copy of all else, as of SPLADE's
-    logits.
+    It returns only ``output``, one row per text: accelerate would make a float32 copy of everything else, such as
+    SPLADE's logits.
     """
     import torch
 
@@ -43,5 +43,5 @@ def by_length(model: Any, output: str = "sentence_embedding") -> None:
 
 
 def _rows(value: Any, rows: "Tensor", width: int) -> Any:
-    """The rows of a tensor (texts, tokens) up to a width; other values as they are."""
+    """The rows of a tensor (texts, tokens) up to a width; other values unchanged."""
     return value[rows, :width] if getattr(value, "ndim", 0) == 2 else value

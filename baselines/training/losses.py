@@ -1,4 +1,4 @@
-"""Losses that sentence-transformers lacks: those of the papers' own repositories, and any loss in little memory."""
+"""Losses that sentence-transformers lacks: those of the papers' own repositories, and any loss in less memory."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ type Scores = Callable[..., Tensor]
 def in_batch_pairwise(share: int) -> Any:
     """SPLADE's loss: a softmax over the positives of a share of the batch and a query's own negatives.
 
-    As ``InBatchPairwiseNLL`` in ``splade/losses/pairwise.py`` of github.com/naver/splade, where the share is what one
-    GPU has of the batch: another query's negatives never count, other than in sentence-transformers' loss.
+    As ``InBatchPairwiseNLL`` in ``splade/losses/pairwise.py`` of github.com/naver/splade, where the share is one GPU's
+    part of the batch: unlike in sentence-transformers' loss, another query's negatives never count.
 
     Args:
-        share: queries whose positives compete; the batch is cut into as many shares as it takes.
+        share: number of queries whose positives compete; the batch is cut into shares of that size.
 
     Returns:
         A loss with ``compute_loss_from_embeddings`` for sentence-transformers' ``SpladeLoss``.
@@ -41,13 +41,13 @@ def in_batch_pairwise(share: int) -> Any:
 
 
 def gathered_flops(model: Any) -> Any:
-    """The FLOPS regularisation of a batch that processes share: of the mean over all, not the mean of theirs."""
+    """FLOPS regularisation of a batch that processes share: of the mean over all texts, not the mean of theirs."""
     from sentence_transformers.sparse_encoder.losses import FlopsLoss
     from sentence_transformers.util import all_gather_with_grad
 
     class GatheredFlops(FlopsLoss):
         def compute_loss_from_embeddings(self, embeddings: "Tensor") -> "Tensor":
-            """Of this process's ``embeddings`` (n, terms), with those of the others."""
+            """The loss of this process's ``embeddings`` (n, terms) together with those of the others."""
             return super().compute_loss_from_embeddings(all_gather_with_grad(embeddings))
 
     return GatheredFlops(model)
@@ -67,7 +67,7 @@ def negative_squared_l2(
 
 
 def own_passages_only(scores: Scores) -> Scores:
-    """Scores whose softmax is over a query's own positive and negatives, without the other passages of the batch.
+    """Scores for a softmax over a query's own positive and negatives, without the other passages of the batch.
 
     As ColBERT's ``colbert/training/training.py`` (v0.2, 2020), which scores each query with its own pair of passages.
     ``scores`` are of n queries and the n groups of their passages.
@@ -86,11 +86,11 @@ def own_passages_only(scores: Scores) -> Scores:
 def cached(loss: Any, mini_batch_size: int) -> Any:
     """A loss of embeddings with the same gradients in less memory: only one mini-batch is embedded at a time.
 
-    GradCache (Gao et al., 2021), as sentence-transformers has it for some losses by name.
+    GradCache (Gao et al., 2021), which sentence-transformers has for some losses only.
 
     Args:
         loss: of sentence-transformers, with ``compute_loss_from_embeddings``.
-        mini_batch_size: texts of a column that are embedded at once.
+        mini_batch_size: texts per column that are embedded at once.
     """
     import torch
     from sentence_transformers.base.losses.gradcache import CachedLossMixin

@@ -1,8 +1,8 @@
-"""Hard negatives mined by the model itself while it trains: STAR's static ones (Zhan et al., 2021), made anew.
+"""Hard negatives mined by the model itself while it trains: STAR's static ones (Zhan et al., 2021), renewed.
 
-Every so many steps the model as it is searches all passages for its training queries; what it ranks highest and nobody
-judged relevant are the negatives from then on. Where ``mine_every`` is at least half of the steps that happens once, as
-in STAR. ADORE, which searches at every step, is not here.
+Every ``mine_every`` steps the current model searches all passages for its training queries; the highest-ranked ones
+not judged relevant are the negatives from then on. If ``mine_every`` is at least half of the steps, this happens once,
+as in STAR. ADORE, which searches at every step, is not implemented.
 """
 
 import json
@@ -26,13 +26,13 @@ type Open = Callable[[Path], Retriever]
 
 
 def miner(cell: Cell, judged: Judged, lookup: Lookup, opened: Open) -> Any:
-    """A callback that mines every ``mine_every`` steps, and after a resume has the negatives last mined.
+    """A callback that mines every ``mine_every`` steps, and after a resume restores the negatives last mined.
 
     Args:
         cell: with the options ``mine_every`` and ``mine_depth``; what was mined is kept beside the checkpoints.
         judged: its training queries.
-        lookup: gets the mined passages.
-        opened: makes the retriever of a saved model.
+        lookup: receives the mined passages.
+        opened: makes a retriever of a saved model.
     """
     from transformers import TrainerCallback
 

@@ -1,6 +1,6 @@
-"""What a cell may train on: queries of the other parts, their judgements and negatives; never validation or test.
+"""A cell's training data: queries of the other parts, their judgements and negatives; never validation or test.
 
-Texts are looked up when a batch is made, so a grid of ten million triplets holds ids only.
+Texts are looked up when a batch is made, so ten million triplets are held as ids only.
 """
 
 import hashlib
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 QUERY = "?"
-"""Stands before the ids of queries, so that none is taken for a passage's."""
+"""Prefix of query ids, so that none is taken for a passage id."""
 
 type Teacher = Callable[[list[str], list[list[str]]], list[list[float]]]
-"""Takes n queries and, for each column of passages, n texts; gives each query's labels."""
+"""Takes n queries and, for each column of passages, n texts; returns each query's labels."""
 
 
 def training(cell: Cell) -> Judged:
     """The cell's training queries.
 
-    They are :meth:`eval_kit.shifts.Shift.training`'s, those of them that are judged.
+    They are the judged ones of :meth:`eval_kit.shifts.Shift.training`.
 
     Raises:
-        UserError: the release has no such queries, no judgements of them, or no negatives, and the cell wants some.
+        UserError: the release has no such queries, no judgements of them, or no negatives although the cell uses some.
     """
     if cell.options["negatives"]:
         refuse_without_negatives(cell.release)
@@ -58,13 +58,13 @@ def training(cell: Cell) -> Judged:
 
 
 def steps(cell: Cell, pairs: int) -> int:
-    """Updates of the weights, where the cell trains on so many pairs of a query and a relevant passage."""
+    """Updates of the weights, if the cell trains on ``pairs`` pairs of a query and a relevant passage."""
     options = cell.options
     return int(options.get("steps") or max(1, math.ceil(pairs * options["epochs"] / examples_a_step(cell))))
 
 
 def examples_a_step(cell: Cell) -> int:
-    """Examples in an update of the weights, over all batches and processes."""
+    """Examples per update of the weights, over all batches and processes."""
     return int(cell.options["batch_size"] * cell.options.get("gradient_accumulation", 1))
 
 
@@ -88,7 +88,7 @@ def validation(release: Release) -> Judged:
 
 
 def passage_texts(cell: Cell) -> PassageTexts:
-    """The texts of the release's passages, kept once for all cells of a grid.
+    """The texts of the release's passages, stored once for all cells of a grid.
 
     Raises:
         UserError: there are no passages, or the disk is full.
@@ -105,11 +105,11 @@ def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple[
     Args:
         cell: with the options ``negatives`` and ``negatives_from``, and the seed.
         queries: its training queries.
-        lookup: makes texts or token ids of ids.
+        lookup: turns ids into texts or token ids.
         count: how many examples the training will see.
 
     Returns:
-        The examples, and the sha256 over the ids of all.
+        The examples, and the sha256 over all their ids.
     """
     import pyarrow as pa
     from datasets import Dataset
@@ -136,9 +136,9 @@ class Lookup:
     Attributes:
         queries: texts by query id.
         texts: of the passages.
-        tokens: of the passages, where the model reads those.
+        tokens: of the passages, if the model reads tokens.
         teacher: gives the labels.
-        mined: take the place of a query's negatives.
+        mined: replace a query's negatives.
         mined_next: replaces ``mined`` two batches from now, because the loader has already made the next batch.
     """
 
@@ -150,7 +150,7 @@ class Lookup:
     mined_next: Mined | None = None
 
     def __call__(self, batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        """``query``, ``positive``, ``negative_0`` ... as ids → the same as texts or token ids, with ``label``."""
+        """Turn ``query``, ``positive``, ``negative_0`` ... from ids into texts or token ids, and add ``label``."""
         ids = [query.removeprefix(QUERY) for query in batch["query"]]
         columns: dict[str, list[Any]] = {"query": [self.queries[query] for query in ids]}
         passages = {name: column for name, column in batch.items() if name != "query"}

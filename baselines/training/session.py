@@ -1,4 +1,4 @@
-"""What the four trainings have in common: the cell's examples, their teacher, mining, and how long it lasts."""
+"""What training has in common for the four systems: the cell's examples, teacher, mining, and number of steps."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ class Session:
     Attributes:
         judged: the training queries with their passages.
         dataset: the examples, with texts or token ids made as they are read.
-        callbacks: mining, if the options want it.
+        callbacks: mining, if the options set it.
         steps: updates of the weights.
     """
 
@@ -45,13 +45,13 @@ class Session:
             self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
 
     def feed(self, model: Any) -> PassageTexts | PassageTokens:
-        """Have the dataset give the model its passages as it reads them, as token ids if it can, and return them."""
+        """Make the dataset supply passages as the model reads them, as token ids if it can, and return them."""
         texts = self._lookup.texts
         contents = token_ids.stored(model, texts, token_ids.prompt_of(model))
         self._lookup.tokens = contents if isinstance(contents, PassageTokens) else None
         return contents
 
     def train(self, build: Build, progress: Report | None) -> dict[str, Any]:
-        """Fit, and add to the facts on how many queries and on which examples."""
+        """Fit, and add the number of queries and the examples' number and digest to the facts."""
         facts = {"train_queries": len(self.judged.texts), "examples": len(self.dataset)}
         return fit(self.cell, self.steps, build, progress) | facts | {"examples_sha256": self._sha256}

@@ -1,4 +1,4 @@
-"""A cell's training in several processes of one machine, one a GPU; torchrun starts them and ends them together."""
+"""A cell's training in several processes on one machine, one per GPU; torchrun starts and ends them together."""
 
 import sys
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ from eval_kit.errors import UserError, in_one_sentence
 
 
 def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
-    """Train as the cell's system does alone, each of so many processes on its share of every batch.
+    """Train as the cell's system does in one process, but each process on its share of every batch.
 
     Args:
-        cell: which this process has.
-        processes: how many; each takes one of the GPUs that are visible here, if there are any.
+        cell: that this process has locked.
+        processes: how many; each takes one of the GPUs visible here, if there are any.
         progress: see :func:`baselines.training.trainer.fit`.
 
     Returns:
         What the training returns in the first process.
 
     Raises:
-        UserError: the processes cannot share the cell's batches; a process failed, and so all were ended; the first
-            sentence that one of them said.
+        UserError: the processes cannot share the cell's batches; or a process failed and all were ended, with the first
+            error message that arrived.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -51,18 +51,18 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
             except ChildFailedError as error:
                 failed = error
             except SignalException as signal:
-                sys.exit(128 + signal.sigval)  # who ended this process wants no more of it
+                sys.exit(128 + signal.sigval)  # this process was told to end
             else:
                 return facts
         _, first = failed.get_first_failure()
-        if first.exitcode < 0 or not errors:  # what the others then said is only that it was gone
+        if first.exitcode < 0 or not errors:  # errors of the others only say that it was gone
             raise UserError(f"{cell.name.file}: one of {processes} processes was ended: {first.message}") from failed
         if not any(isinstance(error, StepTooLargeError) for error in errors):
             raise errors[0] from failed
 
 
 def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:
-    """What each process does: the training, with its progress (the first one's) and its error sent on."""
+    """Train in one of the processes; its error, and the first process's progress, are sent to ``connection``."""
     try:
         return systems.system(cell.name.system).train(cell, connection.send if rank() == 0 else None)
     except Exception as error:
@@ -74,9 +74,9 @@ def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:
 
 @contextmanager
 def _hearing(progress: Report) -> Iterator[tuple[Connection, list[Exception]]]:
-    """A connection for the processes to send their progress and errors to, and the errors that came.
+    """A connection to which the processes send their progress and errors, and the list of errors received.
 
-    An error of ``progress`` (it writes to the disk) is raised when the training has ended.
+    An error of ``progress`` (it writes to disk) is raised when the training has ended.
     """
     from torch.multiprocessing import Pipe
 

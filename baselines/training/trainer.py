@@ -1,4 +1,4 @@
-"""The one pattern of all trainings: a trainer of sentence-transformers that resumes, stops early and fits the GPU."""
+"""The pattern of all trainings: a sentence-transformers trainer that resumes, stops early and fits the GPU."""
 
 import contextlib
 import errno
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 LOSSES_LOGGED = 20
-"""How many means of the loss a training keeps, at least."""
+"""How many mean losses a training records, at least."""
 SECONDS_TO_WAIT = 30 * 60
-"""Of a process for the others, before all end."""
+"""How long a process waits for the others before all end."""
 SECONDS_TO_MINE = 24 * 3600
 """The same where the first process mines negatives, for which the others wait."""
 MINI_BATCH = "mini_batch_size.json"
@@ -33,12 +33,12 @@ SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
 class StepTooLargeError(Exception):
-    """A step did not fit into the GPU's memory; where processes train together, all must end and begin again."""
+    """A step did not fit into the GPU's memory; if several processes train together, all must end and restart."""
 
 
 @dataclass
 class Parts:
-    """What one training consists of, made anew for every attempt.
+    """The parts of one training, made anew for every attempt.
 
     Attributes:
         trainer: class of sentence-transformers.
@@ -47,8 +47,8 @@ class Parts:
         loss: of the model.
         dataset: columns in the order of their roles.
         evaluator: on the validation queries; None without early stopping.
-        metric: of the evaluator, the greater the better.
-        callbacks: of the system's own.
+        metric: of the evaluator; higher is better.
+        callbacks: the system's own.
     """
 
     trainer: type
@@ -62,22 +62,22 @@ class Parts:
 
 
 type Build = Callable[[int | None], Parts]
-"""Takes how many texts are embedded at once, None for whole batches."""
+"""Takes the number of texts embedded at once; None for whole batches."""
 
 
 def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) -> dict[str, Any]:
     """Train, and put the model in ``cell.model``, whole or not at all.
 
-    A training that was killed goes on from its last checkpoint; on a CPU, to the same model as if it had not been. One
-    that does not fit into the GPU's memory goes on from there too, with the same batch embedded in mini-batches
-    (GradCache, Gao et al., 2021: the same gradients in less memory), and says so. Where processes train together
+    A killed training resumes from its last checkpoint; on a CPU, it gives the same model as if it had not been killed.
+    One that does not fit into the GPU's memory resumes from there too, with the same batch embedded in mini-batches
+    (GradCache, Gao et al., 2021: the same gradients in less memory), and logs it. If processes train together
     (:mod:`baselines.training.torchrun`), each calls this and takes its share of the batch.
 
     Args:
         cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
         steps: updates of the weights, unless training ends early.
-        build: makes the parts, with a loss that embeds so many texts at once, or a batch if it is given None; it is
-            called after the random numbers have been seeded.
+        build: makes the parts, with a loss that embeds the given number of texts at once, or a batch if given None; it
+            is called after the random numbers have been seeded.
         progress: is called with ``step``, ``steps`` and ``loss``.
 
     Returns:
@@ -149,7 +149,7 @@ def _attempt(
         model=parts.model,
         args=parts.arguments(
             **_arguments(cell.options, cell.name.seed, steps, batch, checkpoints, parts.metric),
-            router_mapping=roles,  # so that each role has its own length
+            router_mapping=roles,  # gives each role its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
         train_dataset=parts.dataset,
@@ -195,7 +195,7 @@ def _attempt(
 
 
 def processes() -> int:
-    """How many processes train together, as torchrun tells each."""
+    """How many processes train together, from torchrun's environment."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -206,7 +206,7 @@ def rank() -> int:
 
 @contextlib.contextmanager
 def encoding(name: str, when: str) -> Iterator[None]:
-    """While passages are encoded in a training: that the memory does not hold them has nothing to do with its steps.
+    """For encoding passages during training: running out of memory there says nothing about the size of a step.
 
     Raises:
         UserError: out of memory.
@@ -221,7 +221,7 @@ def encoding(name: str, when: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the bars that transformers shows when it writes a model."""
+    """Hide the progress bars that transformers shows when it writes a model."""
     from transformers.utils import logging as transformers_logging
 
     shown = transformers_logging.is_progress_bar_enabled()
@@ -299,7 +299,7 @@ def _arguments(
 
 
 def _sampler() -> type:
-    """Batches in which no query and no passage appears twice, found by their ids, before there are texts and labels."""
+    """Batches in which no query or passage appears twice, judged by their ids, before there are texts and labels."""
     from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
     class Distinct(NoDuplicatesBatchSampler):
@@ -310,9 +310,9 @@ def _sampler() -> type:
 
 
 def _adapted(trainer: Any, name: str) -> Any:
-    """The trainer without the library's model card, which would read examples and write at every checkpoint.
+    """The trainer without the library's model card, which would read examples and be written at every checkpoint.
 
-    An evaluation that does not fit into memory is one sentence, which begins with ``name``.
+    An evaluation that does not fit into memory raises one sentence, which begins with ``name``.
     """
 
     def nothing(self: Any, *_: Any, **__: Any) -> None:
@@ -330,7 +330,7 @@ def _adapted(trainer: Any, name: str) -> Any:
 
 
 def _watch(steps: int, progress: Report | None) -> Any:
-    """A callback that times the training, without its evaluations' end, and passes on how far it is."""
+    """A callback that times the training up to its last step and passes on its progress."""
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
@@ -355,7 +355,7 @@ def _watch(steps: int, progress: Report | None) -> Any:
 
 
 def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
-    """The facts before the model: a model that stands there is finished."""
+    """Write the facts before the model: a model that exists is finished."""
     with atomic.folder(cell.model) as staging:
         with quiet():
             model.save_pretrained(str(staging), create_model_card=False)
@@ -364,10 +364,10 @@ def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
 
 
 def share_of(cell: Cell, processes: int) -> int:
-    """Queries of a batch that each of so many processes trains on.
+    """How many queries of a batch each of the processes trains on.
 
     Raises:
-        UserError: the processes cannot share the batch, or would train another model than one process does.
+        UserError: the processes cannot share the batch, or would train a different model from one process.
     """
     batch, name = cell.options["batch_size"], cell.name.file
     if batch % processes:
@@ -384,7 +384,7 @@ def share_of(cell: Cell, processes: int) -> int:
 
 
 def _mini_batch_size(folder: Path) -> int | None:
-    """What an earlier attempt left to try; None if none ran out of memory."""
+    """The mini-batch size that an earlier attempt left to try; None if none ran out of memory."""
     path = folder / MINI_BATCH
     return int(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
@@ -396,7 +396,7 @@ def _device() -> str:
 
 
 def free_memory() -> None:
-    """Give back what this process holds of the GPU's memory and does not use."""
+    """Release the GPU memory that this process holds but does not use."""
     import gc
 
     import torch
@@ -406,7 +406,7 @@ def free_memory() -> None:
 
 
 def _unwritable(error: BaseException) -> str | None:
-    """Why a file could not be written, if that is what the error (of Python, torch or safetensors) says."""
+    """Why a file could not be written, if that is the error (of Python, torch or safetensors)."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS):
         return error.strerror or "the disk is full"
     text = str(error)

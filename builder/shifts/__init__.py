@@ -1,1 +1,1 @@
-"""One module a shift: the rule or algorithm that says which query belongs to which cluster."""
+"""One module per shift: the rule or algorithm that says which query belongs to which cluster."""

@@ -1,7 +1,7 @@
 """MS MARCO Chameleons: the queries on which all rankers do badly (CIKM 2021 §2.3-3.2).
 
-A query that is obstinate (:mod:`eval_kit.protocols.obstinacy`) for all rankers is a *lesser* chameleon, for all but
-one at least a *pygmy*, for all but two a *veiled* one (§3, Table 3).
+A query that is obstinate (:mod:`eval_kit.protocols.obstinacy`) for all rankers is a *lesser* chameleon; for all but
+at most one, a *pygmy*; for all but at most two, a *veiled* one (§3, Table 3).
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ LIMITS = (
     "How equal values at the boundary were parted is not given (CIKM 2021 §2.3); here the lower mean over all "
     "rankers goes first, then the lower id.",
 )
-"""What no rebuilding can reproduce of the published lists, and why."""
+"""What no rebuild can reproduce of the published lists, and why."""
 MEASURE = "AP@1000"
 """The paper's (§2.1: "over the top-1000 retrieved documents")."""
 
@@ -55,7 +55,7 @@ def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl
         ``query_id`` and a float64 column for each ranker, in the order of ``queries``.
 
     Raises:
-        UserError: a run that cannot be read or lacks queries, a query without a relevant passage.
+        UserError: a run cannot be read or lacks queries, or a query has no relevant passage.
     """
     check_ids(queries)
     pairs = qrels.filter(pl.col("query_id").is_in(queries.implode()))
@@ -74,10 +74,10 @@ def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl
 
 
 def assign(values: pl.DataFrame, parameters: ChameleonParameters | None = None) -> pl.DataFrame:
-    """Which set each query is in, at each level.
+    """The set of each query, at each level.
 
     Args:
-        values: ``query_id`` and a column of average precision for each ranker (three at least).
+        values: ``query_id`` and a column of average precision for each ranker (at least three).
         parameters: the levels.
 
     Returns:
@@ -85,7 +85,7 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters | None = None) 
         the order of ``values``.
 
     Raises:
-        UserError: as :func:`eval_kit.protocols.obstinacy.obstinate`; fewer than three rankers.
+        UserError: there are fewer than three rankers, or as :func:`eval_kit.protocols.obstinacy.obstinate`.
     """
     parameters = parameters or ChameleonParameters()
     names = rankers(values)

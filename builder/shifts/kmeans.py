@@ -1,9 +1,9 @@
 """k-means (Lloyd's) whose result depends on the seed alone, not on the number of threads.
 
-faiss' own ``Kmeans`` leaves the blocking of its matrix products to the BLAS, which differs with the number of threads:
-distances then differ in their last bits, and members with them. Here the vectors are cut into blocks of a fixed
-size; each is searched by faiss and summed on one thread, and the blocks' sums are added in their order. Threads only
-share out the blocks. All vectors train (faiss would draw 256 a cluster).
+faiss's own ``Kmeans`` leaves the blocking of its matrix products to the BLAS, where it varies with the number of
+threads: distances then differ in their last bits, and with them the clusters. Here the vectors are cut into blocks of a
+fixed size; each is searched by faiss and summed on one thread, and the blocks' sums are added in order. Threads only
+divide up the blocks. Training uses all vectors (faiss would draw 256 per cluster).
 
 Another processor, or another version of the BLAS, may still round differently.
 """
@@ -23,12 +23,12 @@ type Ints = NDArray[np.int64]
 
 BLOCK = 2_048
 SEEDING = 256
-"""Vectors a cluster, drawn at random, among which k-means++ chooses the first centroids."""
+"""Vectors per cluster, drawn at random, from which k-means++ chooses the first centroids."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """What k-means found.
+    """The result of k-means.
 
     Attributes:
         labels: (n,) the cluster of each vector: the nearest centroid, the lowest of equals.
@@ -56,10 +56,10 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25, threads: in
         k: how many clusters.
         seed: of the first centroids (k-means++) and of what replaces an empty cluster.
         iterations: at most; fewer if no vector changes its cluster.
-        threads: how many to use (all the processor has); without influence on the result.
+        threads: how many to use (by default all the processor has); does not affect the result.
 
     Raises:
-        UserError: k is less than 1, or greater than the number of vectors; fewer than one iteration.
+        UserError: k is less than 1 or greater than the number of vectors, or there would be no iteration.
     """
     import faiss
     from faiss.contrib.clustering import reassign_centroids
@@ -94,7 +94,7 @@ def blocks(count: int) -> Iterator[slice]:
 
 
 def _one_thread() -> None:
-    """OpenMP's number of threads is a setting of the calling thread."""
+    """Set OpenMP's number of threads, which is a setting of the calling thread."""
     import faiss
 
     faiss.omp_set_num_threads(1)

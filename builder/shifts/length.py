@@ -24,12 +24,12 @@ LIMITS = (
     "The paper says 'median length of 6 words'; the released lists have up to 5 words in short, counted between "
     "single spaces.",
 )
-"""What no rebuilding can reproduce of the published lists, and why."""
+"""What no rebuild can reproduce of the published lists, and why."""
 
 
 @dataclass(frozen=True)
 class LengthParameters:
-    """The training sets' size of arXiv 2205.02870 §3.1; our share of test queries where there is no dev split."""
+    """Training-set size from arXiv 2205.02870 §3.1; our share of test queries for collections without a dev split."""
 
     size: int = 100_000
     test_share: float = 0.2
@@ -54,14 +54,14 @@ def assign(
 
     Args:
         train: ``query_id``, ``text``.
-        dev: the test queries; without them, the share of the training queries is held back.
-        parameters: as in the papers, if not given.
+        dev: the test queries; without them, a share of the training queries is held back.
+        parameters: by default as in the papers.
 
     Returns:
         ``train`` and ``test``, each with ``query_id``, ``text``, ``cluster`` (Enum short, long).
 
     Raises:
-        UserError: parameters that make no sense.
+        UserError: the parameters make no sense.
     """
     parameters = parameters or LengthParameters()
     if not 0 < parameters.test_share < 1:
@@ -91,9 +91,9 @@ def _test_split(build: Build) -> str:
 
 
 def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
-    """The shift's tables; where the collection has a dev split, its queries are the test queries.
+    """The shift's tables; if the collection has a dev split, its queries are the test queries.
 
-    Without training queries, those of dev, else of test, are parted, and there is no training set.
+    Without training queries, those of dev, else of test, are divided, and there is no training set.
     """
     evaluation = build.collection.evaluation
     dev = evaluation.get("dev") if build.train.height else evaluation[_test_split(build)]

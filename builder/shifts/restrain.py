@@ -1,13 +1,13 @@
 """ReSTrain: training queries near to, and far from, the test queries (CIKM 2022 §4.1.2).
 
 The interpolation set is the union of every test query's top-I training queries; the extrapolation set is what is in
-no test query's top-E. "We can tune I and E to explore the influence of training set size": they are solved for here.
+no test query's top-E. "We can tune I and E to explore the influence of training set size": here they are solved for.
 
 A training query's *depth* is the best rank that any test query gives it, so the union of the top-I is depth <= I and
-what the top-E leave is depth > E: both are found exactly by binary search in the sorted depths, at every size.
+what is in no top-E is depth > E: both are found exactly by binary search in the sorted depths, at every size.
 
 The released sets are nested (14k in 45k in 200k, in both regimes) and no query is in both regimes at any two sizes.
-That is what this rule gives, and what sampling from all but a small top-E would not give.
+This rule gives both properties; sampling from all but a small top-E would not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,11 +38,11 @@ LIMITS = (
     "The released sets of size 14k, 45k and 200k hold 13,175 to 13,763, 42,725 to 44,747 and 194,113 to 200,137 "
     "queries, interpolation fewer than extrapolation; here both regimes have the same number.",
 )
-"""What no rebuilding can reproduce of the published lists, and why."""
+"""What no rebuild can reproduce of the published lists, and why."""
 REGIMES = ("interpolate", "extrapolate")
 TESTS_AT_ONCE = 64
 TOLERANCE = 0.1
-"""How far, as a share of it, a set may stay from its target size."""
+"""How far a set may stay from its target size, as a share of it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RestrainParameters:
 
 @dataclass(frozen=True)
 class Solved:
-    """The I and E that give a size, and how many queries each regime then has."""
+    """The I and E for one size, and how many queries each regime then has."""
 
     size: str
     top_i: int
@@ -74,14 +74,14 @@ def assign(
         train: the training queries.
         tests: the test queries of all test sets together (DL 2019 and 2020: 97).
         parameters: sizes, seed.
-        threads: how many to use; without influence on the result.
+        threads: how many to use; does not affect the result.
 
     Returns:
         ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither), in the
         order of ``train``.
 
     Raises:
-        UserError: vectors of different width, no test queries, a size that cannot be reached.
+        UserError: the vectors' widths differ, there are no test queries, or a size cannot be reached.
     """
     parameters = parameters or RestrainParameters()
     depth = depths(train, tests, threads)
@@ -118,7 +118,7 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
         sizes: name -> number of queries wanted in each regime.
 
     Raises:
-        UserError: a size that no I comes within 10 % of, or that leaves too few for extrapolation.
+        UserError: no I comes within 10 % of a size, or a size leaves too few queries for extrapolation.
     """
     ordered = np.sort(depth)
     reached = np.searchsorted(ordered, np.arange(ordered[-1] + 1), side="right")  # by I: queries in the union
@@ -142,7 +142,7 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
 
 
 def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
-    """(n,) the best rank, from 1, that any test query gives to each training query by inner product (exact)."""
+    """(n,) the best rank, from 1, that any test query gives each training query by inner product (exact)."""
     import faiss
     from threadpoolctl import threadpool_limits
 
@@ -168,7 +168,7 @@ def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
 
 
 def test_splits(build: Build) -> list[str]:
-    """The splits whose queries the training queries are near to: TREC DL's, else test, else dev."""
+    """The splits to whose queries nearness is measured: TREC DL's, else test, else dev."""
     for candidates in (DL, ("test",), ("dev",)):
         splits = [split for split in candidates if split in build.collection.evaluation]
         if splits:
@@ -209,7 +209,7 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
 
 
 def _solved_where_possible(depth: Ints, sizes: Mapping[str, int]) -> tuple[list[Solved], list[str]]:
-    """I and E for each size that can be reached, and why the others cannot be.
+    """I and E for each reachable size, and why the others cannot be reached.
 
     Raises:
         UserError: no size can be reached.
@@ -226,7 +226,7 @@ def _solved_where_possible(depth: Ints, sizes: Mapping[str, int]) -> tuple[list[
 
 
 def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Matrix:
-    """(tests, n) inner products; blocks of a fixed size, each on one thread, for equal bits on any number of them."""
+    """(tests, n) inner products in blocks of a fixed size, one thread each: the same bits for any number of threads."""
     scores = np.empty((len(tests), len(train)), np.float32)
 
     def fill(rows: slice) -> None:
@@ -237,5 +237,5 @@ def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Mat
 
 
 def _positions(ids: pl.Series) -> Ints:
-    """(n,) the place of each id among all, sorted, so that the order of the input does not matter."""
+    """(n,) the position of each id in sorted order, so that the input order does not matter."""
     return ids.rank("ordinal").to_numpy().astype(np.int64) - 1

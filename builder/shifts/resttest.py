@@ -21,12 +21,12 @@ LIMITS = (
     "is not given, and buckets are numbered in no stated order.",
     "Which training queries were clustered with the test queries is not given.",
 )
-"""What no rebuilding can reproduce of the published lists, and why."""
+"""What no rebuild can reproduce of the published lists, and why."""
 
 
 @dataclass(frozen=True)
 class ResttestParameters:
-    """The paper's k; seed and iterations are ours, the paper does not give them."""
+    """The paper's k; seed and iterations are ours, as the paper gives neither."""
 
     k: int = 5
     seed: int = 13
@@ -39,15 +39,15 @@ def assign(
     """The bucket of every query of every split.
 
     Args:
-        splits: name -> queries, as ``train``, ``dev``, ``dl19``; all of one width.
+        splits: name -> queries, as ``train``, ``dev``, ``dl19``; all vectors of one width.
         parameters: k, seed.
-        threads: how many to use; without influence on the result.
+        threads: how many to use; does not affect the result.
 
     Returns:
         For each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
 
     Raises:
-        UserError: no splits, splits of different width, more buckets than queries.
+        UserError: there are no splits, their widths differ, or there are more buckets than queries.
     """
     parameters = parameters or ResttestParameters()
     widths = {queries.values.shape[1] for queries in splits.values()}

@@ -1,10 +1,10 @@
-"""The topic shift: five groups of queries, as far from each other as can be (ECIR 2023 §3.1, "Query Topics").
+"""The topic shift: five groups of queries, as far from each other as possible (ECIR 2023 §3.1, "Query Topics").
 
 (i) k-means into 100 clusters; (ii) the five of them "that maximize the sum of pairwise l2 distances between their
 respective centroids"; (iii) "expand those five native clusters by joining nearest clusters, until we have groups of
 about 25k queries (without overlap)"; then a split of each into train and test.
 
-The papers leave open: seeds, the order of joining, and the size. ECIR 2023 says 25k a group, arXiv 2205.02870 §3.1
+The papers leave open: seeds, the order of joining, and the size. ECIR 2023 says 25k per group, arXiv 2205.02870 §3.1
 says 30k, split 26,000/6,200; the released test sets (5,868 to 6,595 queries, about a fifth) fit the latter.
 """
 
@@ -45,10 +45,10 @@ LIMITS = (
     "The draw of test queries has no seed; only their share, about a fifth, can be the same.",
     "Topics are numbered in no stated order; here the largest native cluster comes first.",
 )
-"""What no rebuilding can reproduce of the published lists, and why."""
+"""What no rebuild can reproduce of the published lists, and why."""
 SPLITS = ("train", "test")
 TOLERANCE = 0.25
-"""How far, as a share of it, a topic may stay from the target size."""
+"""How far a topic may stay from the target size, as a share of it."""
 ROUNDING = 1e-9
 DRAWN_POINTS = 5_000
 """Queries in the picture of the topics, at most."""
@@ -72,15 +72,15 @@ def assign(queries: Vectors, parameters: TopicParameters | None = None, threads:
 
     Args:
         queries: of the whole training set.
-        parameters: as in the paper, if not given.
-        threads: how many to use; without influence on the result.
+        parameters: by default as in the paper.
+        threads: how many to use; does not affect the result.
 
     Returns:
         ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
         queries of no topic are left out.
 
     Raises:
-        UserError: parameters that make no sense, k larger than the number of queries, a size that cannot be reached.
+        UserError: parameters make no sense, k exceeds the number of queries, or a size cannot be reached.
     """
     parameters = parameters or TopicParameters()
     if not 2 <= parameters.topics <= parameters.k:
@@ -104,7 +104,7 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     """The topic of each cluster: (k,) from 0 to ``count`` - 1, and -1 for none.
 
     Raises:
-        UserError: a topic that stays more than 25 % from ``size``, or fewer non-empty clusters than topics.
+        UserError: a topic stays more than 25 % from ``size``, or there are fewer non-empty clusters than topics.
     """
     filled = np.flatnonzero(clusters.sizes)
     if len(filled) < count:
@@ -127,24 +127,24 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
     """The ``count`` points with the greatest sum of pairwise distances: the optimum over all choices.
 
     Branch and bound. A choice is a strictly increasing tuple of points; the search extends prefixes in lexicographic
-    order and leaves one aside only if a bound shows that nothing below it is better than the best choice known.
+    order and prunes one only if a bound shows that nothing below it is better than the best choice known.
 
-    The bound: let P be the prefix, r how many points are still to come, and C those after its last one. A set R of r
-    points of C adds ``sum over i in R of (v(i) + h(R, i))``, with v(i) the sum of i's distances to P, and h(R, i) half
-    the sum of its distances to the rest of R, as each pair in R is then counted twice by half. h(R, i) is at most
+    The bound: let P be the prefix, r how many points are still missing, and C the points after its last one. A set R
+    of r points of C adds ``sum over i in R of (v(i) + h(R, i))``, with v(i) the sum of i's distances to P, and h(R, i)
+    half the sum of its distances to the rest of R, as each pair in R is counted twice. h(R, i) is at most
     h(i): half the sum of i's r - 1 greatest distances to any point. So R adds at most the sum of the r greatest
     values of v(i) + h(i) over C. The last two points are not searched one by one: all their pairs are evaluated at
     once. Hence every one of the C(k, count) choices is either evaluated or shown to be no better; bounds are compared
     with a margin (1e-9 of the total) far above the rounding of float64 sums, far below any difference that matters.
 
-    The best choice known at the start comes from :func:`_good_choice`; it only decides how much is left aside.
+    The best choice known at the start comes from :func:`_good_choice`; it only decides how much is pruned.
 
     Args:
         distances: (k, k), symmetric, zero on the diagonal.
         count: 2 to k.
 
     Returns:
-        The points, increasing; of equal sums, one and the same at every call.
+        The points, increasing; of equal sums, the same one at every call.
     """
     k = len(distances)
     best = _good_choice(distances, count)
@@ -180,11 +180,11 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
 
 
 def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
-    """Let each topic join its nearest clusters, in turn.
+    """Join the nearest clusters to each topic, in turn.
 
-    In each round every topic, in order, looks at the free cluster whose centroid is nearest to the topic's *native*
-    centroid (the lowest of equals) and joins it if that brings the topic's size nearer to ``size``. If it does not, the
-    topic is done, unless it is still more than 25 % from ``size``: then it passes over that cluster (a huge one) to the
+    In each round every topic, in order, considers the free cluster whose centroid is nearest to the topic's *native*
+    centroid (the lowest of equals) and takes it if that brings the topic's size nearer to ``size``. If it does not, the
+    topic is done, unless it is still more than 25 % from ``size``: then it skips that (huge) cluster for the
     nearest that does, and is done when there is none.
 
     Args:
@@ -223,7 +223,7 @@ def picture(queries: Vectors, assigned: pl.DataFrame, path: Path) -> None:
         path: the file to write.
 
     Raises:
-        UserError: no assigned query among ``queries``; a file that cannot be written.
+        UserError: no assigned query is among ``queries``, or the file cannot be written.
     """
     from matplotlib.figure import Figure
     from sklearn.decomposition import PCA
@@ -273,7 +273,7 @@ def _distances(centroids: Matrix) -> Floats:
 def _good_choice(distances: Floats, count: int) -> tuple[int, ...]:
     """A good choice: the farthest pair, then greedily the point farthest from those chosen, then single swaps."""
     chosen = list(divmod(int(distances.argmax()), len(distances)))
-    if chosen[0] == chosen[1]:  # all points are one
+    if chosen[0] == chosen[1]:  # all points coincide
         return tuple(range(count))
     while len(chosen) < count:
         gain = distances[chosen].sum(axis=0)
@@ -298,7 +298,7 @@ def _total(distances: Floats, chosen: tuple[int, ...]) -> float:
 
 
 def _test(query_ids: pl.Series, topic: Ints, parameters: TopicParameters) -> NDArray[np.bool_]:
-    """Which queries are test queries: the same share of each topic, drawn by id, whatever the order of the input."""
+    """Which queries are test queries: the same share of each topic, drawn by id regardless of the input order."""
     by_id = query_ids.arg_sort().to_numpy()
     test = np.zeros(len(topic), np.bool_)
     for number in range(parameters.topics):

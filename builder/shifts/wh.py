@@ -4,8 +4,8 @@ The published test sets follow, without exception, a rule on *substrings* of the
 may be in several clusters ("tv show times" is in how).
 
 The *token* rule is our variant: the same terms as whole words ("what's" and "how-to" count, as words end where letters,
-digits and underscores do; "show" and "whatever" do not). Its clusters are subsets of the published rule's; what they
-lose is what a reader would call a mistake of the substring rule.
+digits and underscores do; "show" and "whatever" do not). Its clusters are subsets of the published rule's; the queries
+that they lose are those that a reader would call mistakes of the substring rule.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ LIMITS = (
     "was drawn without a stated seed.",
     "The token rule is this project's variant; it cannot give the published sets, which are by substring.",
 )
-"""What no rebuilding can reproduce of the published lists, and why."""
+"""What no rebuild can reproduce of the published lists, and why."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.
 
     Args:
         queries: ``query_id``, ``text`` of the training set.
-        parameters: as in the papers, if not given.
+        parameters: by default as in the papers.
 
     Returns:
         ``query_id``, ``cluster`` (Enum wha, how, who) and ``split`` (Enum train, test), a row for each membership.
 
     Raises:
-        UserError: parameters that make no sense.
+        UserError: the parameters make no sense.
     """
     parameters = parameters or WhParameters()
     if not 0 < parameters.test_share < 1:
@@ -91,7 +91,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.
 
 
 def differences(texts: pl.Series) -> dict[str, tuple[int, int]]:
-    """Cluster -> how many of the texts the token rule gains and loses against the substring rule."""
+    """Cluster -> how many texts the token rule gains and loses compared with the substring rule."""
     changes = {}
     for cluster in CLUSTERS:
         substring, token = (member(texts, cluster, rule) for rule in RULES)

@@ -1,1 +1,1 @@
-"""Where queries, qrels and passages come from: one module a kind of source."""
+"""Sources of queries, qrels and passages: one module per kind."""

@@ -1,7 +1,7 @@
 """A collection in BEIR's format (Thakur et al., NeurIPS Datasets and Benchmarks 2021): any folder with
 ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv``.
 
-A passage's text is its title and text, as BEIR's own models take it. Passages without any text are kept, as some of
+A passage's text is its title and text, as BEIR's own models take it. Passages without text are kept, as some of
 BEIR's own datasets have them; queries without text are refused.
 """
 
@@ -21,17 +21,17 @@ LICENCE = "not stated in the folder"
 
 
 def collection(folder: Path) -> Collection:
-    """Read a folder; every split is called as its file in ``qrels`` (see :func:`split_name`).
+    """Read a folder; every split is named after its file in ``qrels`` (see :func:`split_name`).
 
     Raises:
-        UserError: a file that is not there or is not as BEIR's, with file and line: no JSON object, no ``_id``, an id
-            that appears twice, a query without text, judgements of a query that is not there.
+        UserError: a file is missing or not in BEIR's format, with file and line: no JSON object, no ``_id``, an id
+            that appears twice, a query without text, judgements of a missing query.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
     name = folder.resolve().name
     judgements: dict[str, Path] = {}
-    for path in sorted((folder / "qrels").glob("[!.]*.tsv")):  # a Mac leaves ._test.tsv in zips
+    for path in sorted((folder / "qrels").glob("[!.]*.tsv")):  # macOS leaves ._test.tsv in zips
         if (split := split_name(path.stem)) in judgements:
             raise UserError(f"{path}: {judgements[split].name} is the split {split} too; leave one of them")
         judgements[split] = path
@@ -61,7 +61,7 @@ def collection(folder: Path) -> Collection:
 
 
 def _remarks(passages: pl.DataFrame, queries: pl.DataFrame, qrels: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Oddities that BEIR's own datasets have, counted."""
+    """Counts of oddities that BEIR's own datasets have."""
     empty = passages.filter(pl.col("text") == "").height
     remarks = [f"{empty:,} passages of corpus.jsonl have neither title nor text; kept"] if empty else []
     own = queries.join(passages, left_on="query_id", right_on="passage_id", how="semi").height

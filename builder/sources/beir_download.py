@@ -1,4 +1,4 @@
-"""Download a dataset of BEIR: the zip is resumed and verified by its md5, its folder appears whole or not at all."""
+"""Download a dataset of BEIR: the zip resumes and is verified by md5; its folder appears whole or not at all."""
 
 import hashlib
 import zipfile
@@ -14,13 +14,13 @@ from eval_kit.release.beir_suite import BeirDataset, parts
 
 
 def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: None) -> Path:
-    """The dataset's folder below ``out``; downloaded and unpacked, unless it is there.
+    """The dataset's folder below ``out``; downloaded and unpacked, unless it exists.
 
-    Two processes that want it wait for each other. The zip is removed once it is unpacked.
+    Processes that need it wait for each other. The zip is removed once it is unpacked.
 
     Raises:
-        UnavailableError: BEIR does not distribute it; no connection, a refusal, or bytes of another md5.
-        UserError: the zip holds something else than the dataset's folder, or ``out`` cannot be written.
+        UnavailableError: BEIR does not distribute it; no connection, a refusal, or bytes with another md5.
+        UserError: the zip holds anything but the dataset's folder, or ``out`` cannot be written.
     """
     target = out / dataset.name
     if target.is_dir():
@@ -42,7 +42,7 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
 
 
 def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
-    """What is to know of the dataset, where the folder is not as large as BEIR's Table 1 says, and judged strangers."""
+    """Remarks on the dataset, sizes that differ from BEIR's Table 1, and judged passages that are not in the corpus."""
     passages = queries = absent = 0
     for part in map(beir.open, parts(folder)):
         missing = set(part.qrels["passage_id"])

@@ -1,4 +1,4 @@
-"""What a release can be rebuilt from: a collection's queries and judgements by split, and its passages."""
+"""The input of a rebuild: a collection's queries and judgements by split, and its passages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ from eval_kit.stats.vectors import check_ids
 
 SPLIT = re.compile(r"[a-z0-9][a-z0-9_]*")
 DEV = ("valid", "validation")
-"""Other names of dev: what is called validation in a release is drawn from train."""
+"""Other names of dev, since validation in a release means queries drawn from train."""
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Queries and judgements, of a split ``train``, if there is one, and of the evaluation splits in their own names.
+    """Queries and judgements: of a split ``train``, if there is one, and of evaluation splits under their own names.
 
     Attributes:
         name: for manifests; never a path.
         source: in words, where queries and judgements are from.
-        queries: split -> ``query_id``, ``text``; among them may be queries that nobody judged.
+        queries: split -> ``query_id``, ``text``; may include unjudged queries.
         qrels: split -> ``query-id``, ``corpus-id``, ``score``.
         irds: the ir_datasets id that holds the passages.
         passages: ``passage_id``, ``text``, for a collection that ir_datasets doesn't have.
@@ -32,8 +32,8 @@ class Collection:
         remarks: oddities.
 
     Raises:
-        UserError: no judgements, a split whose name the manifest can't hold, a judged query that appears twice in
-            a split, is both a training and an evaluation query, or has no text.
+        UserError: there are no judgements, a split's name is not allowed in a manifest, or a judged query appears twice
+            in a split, is both a training and an evaluation query, or has no text.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Collection:
 
     @property
     def train(self) -> pl.DataFrame:
-        """The training queries that have a relevant passage; no rows without a split ``train``."""
+        """The training queries that have a relevant passage; empty without a split ``train``."""
         return self.judged["train"] if "train" in self.judged else pl.DataFrame(schema=QUERIES_SCHEMA)
 
     @property
@@ -84,6 +84,6 @@ class Collection:
 
 
 def split_name(name: str) -> str:
-    """A source's name of a split as a release has it: in lower case, ``_`` for hyphens, dev for validation."""
+    """A source's split name in a release's form: in lower case, ``_`` for hyphens, dev for validation."""
     plain = name.lower().replace("-", "_")
     return "dev" if plain in DEV else plain

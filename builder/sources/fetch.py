@@ -1,6 +1,6 @@
-"""Get the authors' files, declared in ``published.json``, from a local folder or from the web, verified.
+"""Get and verify the authors' files, declared in ``published.json``, from a local folder or from the web.
 
-Every file is known by its git blob id (sha1 of ``blob <size>\\0`` and the bytes), so a copy is either exactly
+Every file is identified by its git blob id (sha1 of ``blob <size>\\0`` and the bytes), so a copy is either exactly
 the pinned one or refused. Downloads go to a cache shared by all builds, resume where they broke off, and are
 safe with several processes at once.
 """
@@ -35,7 +35,7 @@ class UnavailableError(UserError):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One declared file: where it stands and which bytes it must have."""
+    """One declared file: its location and the bytes it must have."""
 
     source: str
     repository: str
@@ -53,14 +53,14 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Checksum:
-    """What a file must have: its kind for messages, how it is computed, and its value."""
+    """A file's required checksum: its kind for messages, how it is computed, and its value."""
 
     kind: str
     compute: Callable[[Path], str]
     expected: str
 
     def is_of(self, path: Path) -> bool:
-        """Whether ``path`` is a file of that checksum."""
+        """Whether ``path`` is a file with that checksum."""
         return path.is_file() and self.compute(path) == self.expected
 
 
@@ -85,7 +85,7 @@ def obtain(
     Args:
         files: which.
         upstream: a folder with the files at ``owner/name/path``; without it they are downloaded.
-        cache: where downloads are kept; :func:`cache_folder` without it.
+        cache: where downloads are kept; by default :func:`cache_folder`.
 
     Returns:
         Paths by file id, and for the files that cannot be obtained the reason by file id.
@@ -130,7 +130,7 @@ def obtain(
 
 
 def download(file: SourceFile, cache: Path, advance: Advance = lambda count: None) -> Path:
-    """Download one file into the cache, or find it there; resumes a part left by an earlier try.
+    """Download one file into the cache, or find it there; resumes a partial earlier download.
 
     Raises:
         UnavailableError: no connection, a refusal (404 …), or bytes that are not the declared ones.
@@ -141,10 +141,10 @@ def download(file: SourceFile, cache: Path, advance: Advance = lambda count: Non
 
 
 def download_verified(url: str, target: Path, checksum: Checksum, advance: Advance = lambda count: None) -> Path:
-    """Download a file to ``target``, or find it there; resumes a part left by an earlier try.
+    """Download a file to ``target``, or find it there; resumes a partial earlier download.
 
     Raises:
-        UnavailableError: no connection, a refusal (404 …), or bytes of another checksum.
+        UnavailableError: no connection, a refusal (404 …), or bytes with another checksum.
         UserError: ``target`` cannot be written.
     """
     try:

@@ -26,7 +26,7 @@ def queries(dataset_id: str) -> pl.DataFrame:
     """All queries of a dataset: ``query_id`` and ``text``, in its order.
 
     Raises:
-        UnavailableError: with ir_datasets' own reason.
+        UnavailableError: with ir_datasets' reason.
     """
     rows = _rows(dataset_id, "queries_iter", lambda query: (query.query_id, query.default_text()))
     return pl.DataFrame(rows, QUERIES_SCHEMA, orient="row")
@@ -36,7 +36,7 @@ def qrels(dataset_id: str) -> pl.DataFrame:
     """All judgements of a dataset: ``query-id``, ``corpus-id``, ``score``, in its order.
 
     Raises:
-        UnavailableError: with ir_datasets' own reason.
+        UnavailableError: with ir_datasets' reason.
     """
     rows = _rows(dataset_id, "qrels_iter", lambda qrel: (qrel.query_id, qrel.doc_id, qrel.relevance))
     return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
@@ -45,12 +45,12 @@ def qrels(dataset_id: str) -> pl.DataFrame:
 def collection(dataset_id: str) -> Collection:
     """A dataset with its judged subsets as splits (``beir/scifact``: train, test).
 
-    ``msmarco-passage`` has train, dev (small), dl19 and dl20. A dataset without a subset ``train``, but with queries
-    and judgements of its own (``antique/train``), has those as its only split, train.
+    ``msmarco-passage`` has train, dev (small), dl19 and dl20. A dataset without a subset ``train`` that has queries and
+    judgements itself (``antique/train``) has these as its only split, train.
 
     Raises:
-        UserError: no such dataset, or none that is judged.
-        UnavailableError: with ir_datasets' own reason.
+        UserError: there is no such dataset, or it has no judgements.
+        UnavailableError: with ir_datasets' reason.
     """
     splits = MS_MARCO_SPLITS if dataset_id == MS_MARCO else _splits(dataset_id)
     return Collection(
@@ -83,5 +83,5 @@ def _rows(dataset_id: str, iterator: str, row: Any) -> list[tuple[Any, ...]]:
 
     try:
         return [row(item) for item in getattr(ir_datasets.load(dataset_id), iterator)()]
-    except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
+    except Exception as error:  # ir_datasets passes on its HTTP, tar and file errors unchanged
         raise UnavailableError(f"ir_datasets {dataset_id} cannot be read ({type(error).__name__})") from error

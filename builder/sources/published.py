@@ -48,8 +48,8 @@ def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed:
 
     Args:
         upstream: folder with the files at ``owner/name/path``; without it they are downloaded.
-        allow_partial: leave out, and name in ``missing``, what cannot be obtained, instead of stopping.
-        unlicensed: take the variations and test sets too whose authors state no licence.
+        allow_partial: leave out what cannot be obtained and name it in ``missing``, instead of stopping.
+        unlicensed: include the variations and test sets whose authors state no licence.
 
     Raises:
         UserError: something cannot be obtained (without ``allow_partial``), or a file is not the declared one.
@@ -58,7 +58,7 @@ def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed:
 
 
 class _Gathering:
-    """One gathering of the parts: the files at hand, and what the parts have yielded so far."""
+    """One gathering of the parts: the files obtained, and what the parts have yielded so far."""
 
     def __init__(self, upstream: Path | None, unlicensed: bool) -> None:
         allowed = {part: unlicensed or part.licence != variations.NONE_STATED for part in variations.parts()}
@@ -254,7 +254,7 @@ class _Gathering:
                 self._add("qrels", f"restrain_{split}", by_id(pairs, "query-id", "corpus-id"), rule)
 
     def _validation(self) -> None:
-        """Training queries in none of the lists; the authors did not release theirs."""
+        """Draw validation queries from the training queries in none of the lists; the authors released none."""
         have = {(table.config, table.split): table.frame for table in self.tables}
         lists = [*product(("topic", "wh", "length"), ("train", "test"))]
         lists += [("restrain", f"{regime}_{size}") for size, regime in product(SIZES, REGIMES)]
@@ -356,7 +356,7 @@ class _Gathering:
             self.remarks.append(f"left out: {names}; their authors state no licence (--unlicensed takes them in)")
 
     def _with_text(self, what: str, ids: pl.DataFrame) -> pl.DataFrame:
-        """Add the query text, as far as it can be obtained; the rest is null and recorded as missing."""
+        """Add the query texts that can be obtained; the rest are null and recorded as missing."""
         known = [
             table.frame.select("query_id", "text")
             for table in self.tables
@@ -393,7 +393,7 @@ class _Gathering:
 
 
 def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
-    """A training query's own bucket, from the files it stands in: its own one, or all four others.
+    """A training query's own bucket, from the files that list it: its own, or all four others.
 
     Raises:
         UserError: the files are neither the buckets themselves nor their complements.

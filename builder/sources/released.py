@@ -13,12 +13,12 @@ TOPIC_QRELS = {"train": "train", "test": "topic_test"}
 
 
 def collection(folder: Path) -> Collection:
-    """The queries of the topic shift, its training and its test queries alike, as train; the benchmarks' as they are.
+    """All queries of the topic shift, for training or test, as train; those of the benchmarks unchanged.
 
-    A partial release has what it has: the published topic test queries alone, say.
+    From a partial release, what it has: the published topic test queries only, say.
 
     Raises:
-        UserError: no release, or one without topic queries and their judgements.
+        UserError: there is no release, or it lacks topic queries and their judgements.
     """
     release = open_release(folder)
     configs = release.configs

@@ -1,8 +1,8 @@
 """Find the MS MARCO ids of the authors' training queries, which they list by text.
 
-``TRAIN/queries_clustering.tsv`` (MS-Shift) has one row a query: its text and, for each shift, a cluster and
-whether to train on it. Some texts are UTF-8 that was once read as Latin-1; they are joined through the repaired
-text and kept as the authors wrote them.
+``TRAIN/queries_clustering.tsv`` (MS-Shift) has one row per query: its text and, for each shift, a cluster and
+whether to train on it. Some texts are UTF-8 that was once read as Latin-1; they are joined by the repaired
+text but kept as the authors wrote them.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ PREFIXES = {"topic": "topic", "wh": "whword", "length": "length"}
 
 @dataclass(frozen=True)
 class Join:
-    """The joined rows, what to say about the join, and a listing of every text that needed a decision."""
+    """The joined rows, remarks about the join, and a listing of every text that needed a decision."""
 
     rows: pl.DataFrame
     remarks: list[str]
     report: str
 
     def members(self, shift: str, clusters: Sequence[str]) -> pl.DataFrame:
-        """Training queries of a shift: ``query_id``, ``text``, ``cluster``; those outside every cluster not."""
+        """Training queries of a shift, without those outside every cluster: ``query_id``, ``text``, ``cluster``."""
         prefix = PREFIXES[shift]
         return self.rows.filter(
             (pl.col(f"{prefix}_train") == 1) & (pl.col(f"{prefix}_cluster") < len(clusters))
@@ -57,7 +57,7 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
 
     Returns:
         One row per matching id. A text that several ids share gives a row for each of them, if all its rows
-        in the file agree; else, and where no id has the text, it is left out. All three cases are listed.
+        in the file agree; otherwise, or if no id has the text, it is left out. All three cases are listed.
     """
     listed = _read(path)
     listed = listed.with_columns(key=_repaired(listed["query"], train["text"]))
@@ -87,7 +87,7 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
 
 
 def _repaired(texts: pl.Series, known: pl.Series) -> pl.Series:
-    """Each text as MS MARCO has it: itself, or where it is unknown, its Latin-1 bytes read as UTF-8."""
+    """Each text as MS MARCO has it: unchanged or, if unknown there, its Latin-1 bytes read as UTF-8."""
     unknown = ~texts.is_in(known.implode())
     fixed = {text: _read_as_utf8(text) for text in texts.filter(unknown)}
     return texts.replace(list(fixed), list(fixed.values())) if fixed else texts

@@ -1,7 +1,7 @@
-"""Other people's wordings of the benchmarks' queries, and the test sets that came with them, from their own files.
+"""Other authors' wordings of the benchmarks' queries, and the test sets that came with them, from their own files.
 
 Each part names the files it needs and reads them into tables; :mod:`builder.sources.published` gets the files, and
-leaves out the parts without a stated licence unless it is asked for them.
+leaves out the parts without a stated licence unless told otherwise.
 """
 
 import json
@@ -40,7 +40,7 @@ DL_TYPO_FILES = {
     ("spelling", "ms"): ("query.ms.tsv", "the correct query after Microsoft's spell-checker"),
     ("spelling", "py"): ("query.py.tsv", "the correct query after pyspellchecker"),
 }
-"""DL-Typo's wordings beside the correct ones: file, and how it was made."""
+"""DL-Typo's wordings other than the correct ones: file, and how each was made."""
 ONCE = {
     "conceptnet": "ConceptNet/All_queries_conceptnet.topn3",
     "entity_linking": "Entity Linking/All_queries_tagmee.topn3",
@@ -64,7 +64,7 @@ RANKERS = {
     "ance": "ance",
     "tct_colbert": "colbert",
 }
-"""What the file names call each ranker (RM3's write ``doct5`` in lower case)."""
+"""Each ranker's name in file names (RM3's files have ``doct5`` in lower case)."""
 SUPERVISED = {"anmt": "seq2seq", "acg": "acg", "hred_qs": "hredqs"}
 SUPERVISED_LACK = 32
 """Queries of Veiled 50 % that each supervised method's file lacks."""
@@ -96,13 +96,13 @@ class Wordings:
     lack: int = 0
 
     def check(self, base: pl.Series) -> None:
-        """Check that the queries are the base's, but for those known to be lacking, and have texts.
+        """Check that the queries are the base's, except those known to be missing, and have texts.
 
         Args:
             base: query ids of the base.
 
         Raises:
-            UserError: an empty text, an extra id, or other than the known number of missing ones.
+            UserError: a text is empty, an id is extra, or the number of missing ones is not the known one.
         """
         queries, file = self.table.frame["query_id"], self.table.rule.inputs[0]
         extra = queries.filter(~queries.is_in(base.implode()))
@@ -121,7 +121,7 @@ class Wordings:
 
 @dataclass(frozen=True)
 class Part:
-    """Variations, or a test set, that come from one source."""
+    """Variations or a test set from one source."""
 
     what: str
     licence: str
@@ -191,8 +191,8 @@ def _dl_typo_wordings(paths: Paths) -> Iterator[Wordings]:
 def _reformulations() -> Iterator[tuple[str, str, str]]:
     """Base, method and file of every reformulation.
 
-    The authors' files of Veiled 50 % hold the same texts as those of all dev queries, but for the supervised methods,
-    which there are for Veiled 50 % only.
+    The authors' files of Veiled 50 % hold the same texts as those of all dev queries, except for the supervised
+    methods, which exist for Veiled 50 % only.
     """
     for method, file in ONCE.items():
         yield "dev", method, f"{EXPANDED}/{file}"

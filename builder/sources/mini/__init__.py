@@ -3,7 +3,7 @@
 Every passage is about one (entity, aspect) pair and every query asks for one. A passage names the aspect by
 one word; a query uses that word, or a synonym that no passage contains. Some synonyms are reserved for one
 topic, one wh-form or one length: the share of a cluster's queries that use its reserved synonyms is the
-cluster's planted strength, what a model can't know that never trained on the cluster.
+cluster's planted strength. A model that never trained on the cluster can't know these synonyms.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ MOST_QUERIES = 200_000
 
 @dataclass(frozen=True)
 class MiniParameters:
-    """What a mini is made from: equal parameters give equal frames.
+    """The parameters of a mini: equal parameters give equal frames.
 
     `queries` (at least 500) counts all populations together. `strength` (0..1) scales every planted strength:
     it changes the words that queries use for aspects, the hardness that follows from them, and nothing else.
@@ -122,9 +122,9 @@ def collection(parameters: MiniParameters = DEFAULT) -> Collection:
 
 
 def encoder(mini: Collection) -> Lsa:
-    """LSA learnt from mini's passages, as from the queries alone no encoder can know its topics.
+    """LSA learnt from mini's passages, as no encoder can learn its topics from the queries alone.
 
-    It has six vocabularies (five topics and the rest), and its common words are in more than 2 % of the passages.
+    Mini has six vocabularies (five topics and the rest), and its common words are in more than 2 % of the passages.
     """
     assert mini.passages is not None
     return Lsa(dimensions=len(TOPIC_SHARES), most=0.02, corpus=mini.passages["text"].to_list())

@@ -12,9 +12,9 @@ QUERIES_PER_ENTITY = 4
 
 @dataclass(frozen=True)
 class Entities:
-    """What passages and queries are about: topic t has those from ``starts[t]`` to ``ends[t] - 1``.
+    """What passages and queries are about: topic t has the entities ``starts[t]`` to ``ends[t] - 1``.
 
-    head and tail are the word numbers of each entity's name; tail is 0 where the name has one word.
+    head and tail are the word numbers of each entity's name; tail is 0 if the name has one word.
     """
 
     starts: Ints
@@ -33,7 +33,7 @@ class Entities:
 
 
 def name_entities(rng: np.random.Generator, queries: int) -> tuple[Lexicon, Entities]:
-    """Draw all words, and name as many entities as so many queries need."""
+    """Draw all words, and name as many entities as that number of queries needs."""
     shares = np.array(TOPIC_SHARES)
     blocks = np.maximum(2, np.round(queries * shares / QUERIES_PER_ENTITY / ENTITIES_PER_TAIL)).astype(np.int64)
     ends = np.cumsum(blocks * ENTITIES_PER_TAIL)

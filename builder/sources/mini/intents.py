@@ -26,9 +26,9 @@ POPULARITY = 1.2  # 1 = every entity is asked for equally often
 
 @dataclass(frozen=True)
 class Intents:
-    """What each query asks for, before it is written: (n,) each; topic, wh and length are numbers of labels.
+    """What each query asks for, before it is written: (n,) each; topic, wh and length are label numbers.
 
-    word is the number of the word for the aspect; literal says that passages use it too.
+    word is the number of the word for the aspect; literal says whether passages use it too.
     """
 
     population: NDArray[np.str_]
@@ -44,7 +44,7 @@ class Intents:
 
     @property
     def graded(self) -> NDArray[np.bool_]:
-        """Which are TREC DL queries."""
+        """Whether each is a TREC DL query."""
         return np.isin(self.population, list(DL_SIZES))
 
     @property
@@ -82,7 +82,7 @@ def draw_intents(
         aspect=aspect,
         word=word,
         literal=word == lexicon.aspect + aspect,
-        typo=misspells & (entities.tail[entity] != 0),  # the second word stays right: every query matches something
+        typo=misspells & (entities.tail[entity] != 0),  # the second word stays correct: every query matches something
     )
 
 

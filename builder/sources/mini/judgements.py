@@ -1,4 +1,4 @@
-"""The judgements of mini: one passage a query, and many graded ones for each TREC DL query."""
+"""The judgements of mini: one passage per query, and many graded ones for each TREC DL query."""
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,7 @@ def judge(rng: np.random.Generator, query_ids: pl.Series, intents: Intents, pass
 
 
 def _judge_track_query(rng: np.random.Generator, answer: int, about: Ints, topic: Ints) -> tuple[Ints, Ints]:
-    """Judge 20 to 60 passages for the dl query that row `answer` is for: passage rows and grades 0..3."""
+    """Judge 20 to 60 passages for the dl query that row `answer` answers: passage rows and grades 0..3."""
     low, high = JUDGED
     same_entity = about // ASPECTS == about[answer] // ASPECTS
     own = np.flatnonzero(same_entity)

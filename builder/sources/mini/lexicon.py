@@ -1,4 +1,4 @@
-"""The words of mini: pseudo-words in blocks, of which prose and names are drawn by number."""
+"""The words of mini: pseudo-words in blocks, from which prose and names are drawn by number."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -53,7 +53,7 @@ def draw_words(rng: np.random.Generator, entities: int) -> Lexicon:
 
 
 def _words(rng: np.random.Generator, count: int, syllables: int) -> list[str]:
-    """Draw `count` different pseudo-words of so many syllables."""
+    """Draw `count` different pseudo-words with the given number of syllables."""
     codes = rng.choice(len(SYLLABLES) ** syllables, count, replace=False)
     words = SYLLABLES[codes % len(SYLLABLES)]
     for _ in range(syllables - 1):
@@ -63,7 +63,7 @@ def _words(rng: np.random.Generator, count: int, syllables: int) -> list[str]:
 
 
 def prose(rng: np.random.Generator, lexicon: Lexicon, topic: Ints, width: int) -> Ints:
-    """Draw (n, width) word numbers, Zipf-distributed, some general and some of the row's topic."""
+    """Draw (n, width) word numbers, Zipf-distributed, some general and some from the row's topic."""
     shape = (len(topic), width)
     u = rng.random(shape)
     general = lexicon.filler + (FILLER_WORDS**u).astype(np.int64) - 1

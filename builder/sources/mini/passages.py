@@ -14,7 +14,7 @@ PASSAGES_PER_QUERY = 2
 MENTION_RATE = 0.2  # of the passages that also name another entity
 PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
 THE, OF, IS = 1, 2, 3
-CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold nothing but filler; long queries quote them
+CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold only filler; long queries quote them
 CHUNK = 100_000
 
 
@@ -22,7 +22,7 @@ CHUNK = 100_000
 class Passages:
     """The passages (m,): the pair each is about, its topic, the second entity it names (-1 for none).
 
-    answer (n,) is the row of the passage that each query is for; context (m, 4) are quotable word numbers.
+    answer (n,) is the row of the passage that answers each query; context (m, 4) are quotable word numbers.
     """
 
     pair: Ints
@@ -45,7 +45,7 @@ class Passages:
 
 
 def write_passages(rng: np.random.Generator, lexicon: Lexicon, entities: Entities, intents: Intents) -> Passages:
-    """Write a passage for each pair that is asked for, two more for TREC DL's, and others; in random order."""
+    """Write a passage for each pair that is queried, two more for TREC DL's, and others; in random order."""
     pairs, pair_of = np.unique(intents.pair, return_inverse=True)
     repeated = np.repeat(pairs[pair_of[intents.graded]], 2)
     extra_count = len(intents.pair) * PASSAGES_PER_QUERY - len(pairs) - len(repeated)
@@ -93,7 +93,7 @@ def _passage_texts(
 
 
 def named(entities: Entities, passages: Passages) -> pl.DataFrame:
-    """Which names each passage holds: its entity's, and with less weight those of the entity it mentions."""
+    """The names in each passage: its entity's, and with less weight those of the entity it mentions."""
     parts = []
     for entity, weight in ((passages.entity, 1.0), (passages.mentioned, 0.8)):
         for names in entities.names(entity).T:

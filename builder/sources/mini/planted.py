@@ -1,4 +1,4 @@
-"""What is planted in mini: its clusters, how strong each is, and how its queries are shared out."""
+"""What is planted in mini: its clusters, their strengths, and their shares of the queries."""
 
 from builder.shifts import length, wh
 

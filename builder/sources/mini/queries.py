@@ -1,4 +1,4 @@
-"""The texts of mini's queries, how hard each is, and how near to the TREC DL queries."""
+"""The texts of mini's queries, their hardness, and their nearness to the TREC DL queries."""
 
 import numpy as np
 import polars as pl
@@ -85,7 +85,7 @@ def _published_rules(text: pl.Series) -> dict[str, pl.Series]:
 
 
 def _hardness(intents: Intents, passages: Passages) -> Floats:
-    """0..1: a synonym, a typo and many passages about the entity make a query hard."""
+    """Hardness from 0 to 1: a synonym, a typo and many passages about the entity make a query hard."""
     crowd = np.bincount(passages.entity, minlength=int(intents.entity.max()) + 1)[intents.entity]
     return np.asarray(
         HARDNESS["synonym"] * ~intents.literal
