@@ -144,7 +144,7 @@ def table(
         bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
     ] = False,
 ) -> None:
-    """Print a grid's losses beside the papers' figures. They are They are In, Out and Rel Loss of every system."""
+    """Print In, Out and Rel Loss of every system of a grid, beside the papers' figures."""
     from baselines.table import results
     from eval_kit.console import refuse_overwriting, screen, status, write_json
     from eval_kit.pages.report import write_report
