@@ -141,7 +141,7 @@ def table(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")] = 0,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
+        bool, typer.Option("--allow-missing", help="Also score runs that lack many queries, or are cut short.")
     ] = False,
 ) -> None:
     """Print In, Out and Rel Loss of every system of a grid, beside the papers' figures."""

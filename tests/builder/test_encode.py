@@ -139,6 +139,6 @@ def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp
 
 def test_embed_refuses_duplicate_ids_before_it_encodes() -> None:
     encoder = Counting()
-    with pytest.raises(UserError, match="query id '1' comes more than once"):
+    with pytest.raises(UserError, match="query id '1' appears more than once"):
         embed(pl.DataFrame({"query_id": ["1", "1"], "text": ["a", "b"]}), encoder)
     assert not encoder.loaded

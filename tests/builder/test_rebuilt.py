@@ -398,7 +398,7 @@ def test_collections_that_are_refused(small: Collection) -> None:
         return replace(small, queries={**small.queries, split: queries}, qrels=pairs)
 
     train, dev = small.queries["train"], small.queries["dev"]
-    with pytest.raises(UserError, match=r"^query id '\d+' comes more than once$"):
+    with pytest.raises(UserError, match=r"^query id '\d+' appears more than once$"):
         changed("train", pl.concat([train, train[:1]]))
     with pytest.raises(UserError, match=r"^mini: query \d+ of dev has no text$"):
         changed("dev", dev.with_columns(text=pl.when(pl.int_range(pl.len()) == 3).then(pl.lit(" ")).otherwise("text")))
