@@ -115,8 +115,8 @@ assert vectors.shape == (200_000, 200) and vectors[:, 0].all()
     ("texts", "sentence"),
     [
         ([], "there are no texts to encode"),
-        (["a", "", "b", " \t"], "text 2 is empty (of 2 that are)"),
-        (pl.Series(["a", None]), "text 2 is empty (of 1 that are)"),
+        (["a", "", "b", " \t"], "text 2 is empty (2 in all)"),
+        (pl.Series(["a", None]), "text 2 is empty (1 in all)"),
     ],
 )
 def test_texts_that_are_refused(texts: Sequence[str], sentence: str, tmp_path: Path) -> None:
