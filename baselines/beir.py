@@ -82,7 +82,7 @@ def search(
         try:
             check(system, folder)
         except UserError as error:
-            raise UserError(f"{error}; the run {run} is not there either") from None
+            raise UserError(f"{error}; there is no run {run} either") from None
     if any(system not in LEXICAL for system, _, _ in missing):
         refuse_unusable_gpus()
     for system, run, folder in missing:
