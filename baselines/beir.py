@@ -121,7 +121,7 @@ def check(system: str, folder: Path) -> None:
         raise UserError(f"{system} is neither {' nor '.join(LEXICAL)} nor a checkpoint ({', '.join(known)})")
     if known[system].architecture == "prebuilt" and dataset_name(folder) != MS_MARCO:
         raise UserError(
-            f"{system} is an index of MS MARCO's passages, and {folder} has others{_INSTEAD.get(system, '')}"
+            f"{system} is an index of MS MARCO's passages, but {folder} has others{_INSTEAD.get(system, '')}"
         )
 
 

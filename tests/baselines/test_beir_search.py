@@ -73,7 +73,7 @@ def test_two_suites_at_once_search_each_run_once(beir: Path, tmp_path: Path) -> 
 
 
 def test_an_index_of_ms_marcos_passages_is_refused_for_another_dataset(beir: Path, tmp_path: Path) -> None:
-    sentence = "doct5query is an index of MS MARCO's passages, and .*nfcorpus has others; python -m baselines generate"
+    sentence = "doct5query is an index of MS MARCO's passages, but .*nfcorpus has others; python -m baselines generate"
     with pytest.raises(UserError, match=sentence):
         search(["doct5query"], [beir / "nfcorpus"], tmp_path / "runs", 1000, Console())
     with pytest.raises(UserError, match=sentence):
