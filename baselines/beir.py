@@ -82,7 +82,7 @@ def search(
         try:
             check(system, folder)
         except UserError as error:
-            raise UserError(f"{error}; the run {run} is not there either") from None
+            raise UserError(f"{error}; there is no run {run} either") from None
     if any(system not in LEXICAL for system, _, _ in missing):
         refuse_unusable_gpus()
     for system, run, folder in missing:
@@ -121,7 +121,7 @@ def check(system: str, folder: Path) -> None:
         raise UserError(f"{system} is neither {' nor '.join(LEXICAL)} nor a checkpoint ({', '.join(known)})")
     if known[system].architecture == "prebuilt" and dataset_name(folder) != MS_MARCO:
         raise UserError(
-            f"{system} is an index of MS MARCO's passages, and {folder} has others{_INSTEAD.get(system, '')}"
+            f"{system} is an index of MS MARCO's passages, but {folder} has others{_INSTEAD.get(system, '')}"
         )
 
 

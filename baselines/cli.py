@@ -39,7 +39,7 @@ def run_grid(
             help="paper, day, mini, nfcorpus or another name in baselines/configs; or a JSON file. Repeatable.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The grid's folder; a grid that is there resumes.")],
+    out: Annotated[Path, typer.Option(help="The grid's folder; an existing grid resumes.")],
     release: ReleaseOption = None,
     system: Annotated[list[str] | None, typer.Option(help="Only this system. Repeatable.")] = None,
     backbone: Annotated[
@@ -141,7 +141,7 @@ def table(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")] = 0,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
+        bool, typer.Option("--allow-missing", help="Also score runs that lack many queries, or are cut short.")
     ] = False,
 ) -> None:
     """Print In, Out and Rel Loss of every system of a grid, beside the papers' figures."""
@@ -221,13 +221,13 @@ def beir(
     ] = None,
     folder: Annotated[Path, typer.Option(help="Folder of datasets in BEIR's format.")] = Path("beir"),
     depth: Annotated[int, typer.Option(min=101, help="Number of passages per query.")] = 1000,
-    out: Annotated[Path, typer.Option(help="Folder for the runs; a run that is there is not searched again.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the runs; existing runs are not searched again.")] = Path(
         "beir-runs"
     ),
     runner: search_cli.RunnerOption = Runner.local,
     json_file: JsonFile = None,
 ) -> None:
-    """Search datasets of BEIR with several systems. Their figures stand beside the paper's."""
+    """Search datasets of BEIR with several systems. Their figures are shown beside the paper's."""
     from rich.console import Console
 
     from baselines.beir import folders, measured, published_as, search
@@ -247,12 +247,12 @@ def generate(
     beir: Annotated[Path, typer.Argument(metavar="FOLDER", help="A dataset, as a folder in BEIR's format.")],
     out: Annotated[Path, typer.Option(help="The folder to write, in BEIR's format.")],
     config: Annotated[
-        str, typer.Option(help="genq, doct5query, or a JSON file with a generation of its own.")
+        str, typer.Option(help="genq, doct5query, or a JSON file that configures a generation.")
     ] = "genq",
-    model: Annotated[str | None, typer.Option(help="Hub id or folder of another model than the config's.")] = None,
+    model: Annotated[str | None, typer.Option(help="Hub id or folder of the model, instead of the config's.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the draws.")] = 0,
 ) -> None:
-    """Write queries for passages by a T5, as in BEIR's GenQ or docT5query. A generation that was stopped goes on."""
+    """Write queries for passages with a T5, as in BEIR's GenQ or docT5query. An interrupted generation resumes."""
     from baselines.config import recipe
     from baselines.generation import generate as write_queries
     from search.gpus import refuse_unusable_gpus
@@ -271,13 +271,13 @@ def efficiency(
     beir: Annotated[Path, typer.Option(metavar="FOLDER", help="A folder in BEIR's format.")] = Path(
         "beir/dbpedia-entity"
     ),
-    passages: Annotated[int, typer.Option(min=1, help="How many of its passages, from the first.")] = 1_000_000,
-    out: Annotated[Path, typer.Option(help="Folder for the indexes and figures; what is measured stays.")] = Path(
+    passages: Annotated[int, typer.Option(min=1, help="How many of its first passages to use.")] = 1_000_000,
+    out: Annotated[Path, typer.Option(help="Folder for the indexes and figures; existing figures are kept.")] = Path(
         "beir-efficiency"
     ),
     json_file: JsonFile = None,
 ) -> None:
-    """Measure latency and index size as BEIR's Table 3. The paper's figures stand beside them."""
+    """Measure latency and index size as in BEIR's Table 3. The paper's figures are shown beside them."""
     from rich.console import Console
 
     from baselines.efficiency import efficiency as measure

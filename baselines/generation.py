@@ -69,7 +69,7 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
     work = out.with_name(f".{out.name}.{sha256(json.dumps(decides).encode()).hexdigest()[:16]}.generating")
     with atomic.lock(out):
         if out.exists():
-            raise UserError(f"{out}: is there already; remove it to generate again")
+            raise UserError(f"{out}: already exists; remove it to generate again")
         work.mkdir(exist_ok=True)
         documents = counted(_drawn(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages")
         shards = [

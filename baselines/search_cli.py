@@ -45,7 +45,7 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 class Model:
     """The searcher: BM25, a model, or a published checkpoint."""
 
-    system: Annotated[str | None, typer.Argument(help="bm25, or with --beir bm25-multifield.")] = None
+    system: Annotated[str | None, typer.Argument(help="bm25, or bm25-multifield with --beir.")] = None
     model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None
     architecture: Annotated[
         str | None,
@@ -74,7 +74,7 @@ class Model:
         if (self.model is None) != (self.architecture is None):
             raise UserError("--model and --architecture go together")
         if self.system not in (None, "bm25", "bm25-multifield"):
-            raise UserError(f"only bm25 is searched without a model, not {self.system!r}; name one by --model")
+            raise UserError(f"only bm25 searches without a model, not {self.system!r}; name one with --model")
         return str(named[given[0]])
 
 
@@ -125,13 +125,13 @@ def search(model: Model, texts: Texts, output: Output) -> None:
         return
     source = model.source
     if texts.beir and (texts.release or texts.test_set or texts.variation or texts.passages or texts.queries):
-        raise UserError("--beir has passages and queries of its own: leave out the release's options and the files")
+        raise UserError("--beir has its own passages and queries: leave out the release's options and the files")
     if model.system == "bm25-multifield" and texts.beir is None:
-        raise UserError("bm25-multifield searches titles and texts: name a folder by --beir")
+        raise UserError("bm25-multifield searches titles and texts: name a folder with --beir")
     if texts.test_set and texts.queries is not None:
-        raise UserError("--test-set is of a release, and --queries names a file instead")
+        raise UserError("--test-set needs a release's queries, but --queries names a file")
     if texts.variation and texts.queries is not None:
-        raise UserError("--variation is of a release, and --queries names a file instead")
+        raise UserError("--variation needs a release's queries, but --queries names a file")
 
     from rich.console import Console
 

@@ -163,7 +163,7 @@ def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:
     if len(clusters) < 2:
         names = ", ".join(sorted(clusters)) or "none"
         raise UserError(
-            f"{shift} needs two clusters with queries in {' and '.join(parts)}; with such there is: {names}"
+            f"{shift} needs two clusters with queries in {' and '.join(parts)}; those that have them: {names}"
         )
 
 

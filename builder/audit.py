@@ -338,8 +338,8 @@ def _cell(leak: dict[str, Any] | None) -> str:
 def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> str:
     """The worst share of each kind, over all pairs, and what limits the figures."""
     words = {
-        "equal": "stand in the training queries word for word",
-        "normalised": "do so but for case, punctuation and spaces",
+        "equal": "appear word for word in the training queries",
+        "normalised": "do so apart from case, punctuation and spaces",
         "near": "have a near-duplicate there",
         "passages": "share a relevant passage with one",
     }
@@ -356,11 +356,11 @@ def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> 
             clauses.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
     limits = []
     if stand_ins := sum(pair["name"].endswith(STAND_IN) for pair in compared):
-        limits.append(f"In {stand_ins} pairs other test queries stand for training queries, which the release lacks.")
+        limits.append(f"In {stand_ins} pairs other test queries stand in for missing training queries.")
     if textless := sum(pair["train"]["with_text"] < pair["train"]["queries"] for pair in compared):
         limits.append(
-            f"In {textless} pairs the release lacks the text of some training queries, so that equal queries and "
-            "near-duplicates are at least as many as found."
+            f"In {textless} pairs the release lacks the text of some training queries, so the counts of equal "
+            "queries and near-duplicates are lower bounds."
         )
     limits.append(f"Near-duplicates have a cosine of at least {near:g} ({encoder})")
     measured = THRESHOLDS.get(encoder)

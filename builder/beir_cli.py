@@ -34,7 +34,7 @@ def download(
 ) -> None:
     """Download datasets, verified by md5. An interrupted download resumes; a folder appears whole or not at all.
 
-    A folder that is there stays as it is, be it of a dataset that BEIR does not have.
+    Existing folders are kept, even those of datasets that BEIR does not have.
     """
     from builder.sources.beir_download import install, remarks
     from eval_kit.console import counting

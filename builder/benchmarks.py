@@ -78,7 +78,7 @@ def check(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
         wrong = EVAL
     if wrong:
         raise UserError(
-            f"{folder / wrong}: is not that of the release; let 'python -m builder card {folder}' write it again"
+            f"{folder / wrong}: is not that of the release; run 'python -m builder card {folder}' to write it again"
         )
 
 

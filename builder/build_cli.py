@@ -83,7 +83,7 @@ def rebuilt(
     encoder: Annotated[
         str,
         typer.Option(
-            help="lsa, or a sentence-transformers model (:cls after it takes the bare [CLS]; the paper's is "
+            help="lsa, or a sentence-transformers model (append :cls for the bare [CLS]; the paper's is "
             "distilbert-base-uncased:cls)."
         ),
     ] = "lsa",
@@ -99,7 +99,7 @@ def rebuilt(
             "--parameters",
             callback=_list_parameters,
             is_eager=True,
-            help="List what --set takes, with the papers' values, and exit. Other collections get the same shares.",
+            help="List what --set takes, with the papers' values, and exit. Other collections scale the sizes.",
         ),
     ] = False,
     run: Annotated[list[Path] | None, typer.Option(help="A ranker's run over dev, for Chameleons. Repeatable.")] = None,

@@ -16,7 +16,7 @@ from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.topics import about
 
 CARD = "README.md"
-AGAIN = "let 'python -m builder card {}' write it again"
+AGAIN = "run 'python -m builder card {}' to write it again"
 TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "dataset.md"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SAMPLE_LENGTH = 200

@@ -154,7 +154,7 @@ def export(
 def card(
     folder: Folder = DEFAULT,
     previous: Annotated[
-        str | None, typer.Option(help="The version before, to list what changed: folder or Hub id@revision.")
+        str | None, typer.Option(help="The previous version, to list what changed: folder or Hub id@revision.")
     ] = None,
 ) -> None:
     """Write the dataset card again. It quotes the release's reports: audit, pictures, version history."""
@@ -168,7 +168,7 @@ def card(
     cards.write(folder)
     typer.echo(f"{folder / cards.CARD}: written")
     for name in reports.read(folder, read_manifest(folder)).outdated:
-        typer.echo(f"  remark: left out {name}, which was made of other content; make it again")
+        typer.echo(f"  remark: left out {name}, which was made from other content; make it again")
 
 
 @app.command()
@@ -220,17 +220,17 @@ def lite(
     folder: Folder = DEFAULT,
     out: Annotated[Path, typer.Option(help="The release folder to write.")] = Path("ms-marco-shift-lite"),
     passages: Annotated[int, typer.Option(min=1, help="How many passages it will hold.")] = 1_000_000,
-    depth: Annotated[int, typer.Option(min=1, help="How many of BM25's best are kept for each test query.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of the others.")] = 13,
+    depth: Annotated[int, typer.Option(min=1, help="How many of BM25's best to keep for each test query.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing the other passages.")] = 13,
     queries: Annotated[
         int | None,
-        typer.Option(min=1, show_default="all", help="How many queries of each test set; no training data then."),
+        typer.Option(min=1, show_default="all", help="Queries to keep of each test set, without training data."),
     ] = None,
     shift: Annotated[list[str] | None, typer.Option(help="Only test sets of this shift. Repeatable.")] = None,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
-    """Write a release with a part of the passages: judged ones, BM25's best for the test queries, a random sample."""
+    """Write a release with part of the passages. Judged ones, BM25's best for the test queries, and a random sample."""
     from builder.lite import make
     from builder.release import summary
     from eval_kit.release import open_release
@@ -248,7 +248,7 @@ def negatives(
     depth: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Number of passages that BM25 ranks for a query.")
     ] = 1_000,
-    sample: Annotated[int, typer.Option(min=1, help="Number of them that are drawn.")] = 100,
+    sample: Annotated[int, typer.Option(min=1, help="Number of those to draw.")] = 100,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draw.")] = 13,
     threads: Annotated[
         int,
@@ -282,23 +282,23 @@ def negatives(
 
 @app.command()
 def triplets(
-    shift: Annotated[str, typer.Option(help="topic, wh, length, resttest or restrain; all for everything.")],
+    shift: Annotated[str, typer.Option(help="topic, wh, length, resttest, restrain, or all (nothing held out).")],
     held_out: Annotated[
-        str, typer.Option(metavar="NAME", help="What training lacks, such as c0; for restrain the set trained on.")
+        str, typer.Option(metavar="NAME", help="What training holds out, such as c0; for restrain, the set trained on.")
     ],
     folder: Folder = DEFAULT,
-    format: Annotated[Trainer, typer.Option("--format", help="Whose.")] = Trainer.sentence_transformers,
+    format: Annotated[Trainer, typer.Option("--format", help="Trainer to write for.")] = Trainer.sentence_transformers,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("triplets.jsonl"),
     negatives: Annotated[int, typer.Option(min=0, help="Number of negatives in an example.")] = 1,
     examples: Annotated[
-        int, typer.Option(min=1, help="Number of examples at least; every pair appears once, then again.")
+        int, typer.Option(min=1, help="Minimum number of examples; all pairs appear once, then all again.")
     ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the draw of negatives.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Leave out the test queries of all shifts.")] = False,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
-    """Write training examples for other trainers. They are those that our own cells train on, one JSON line each."""
+    """Write training examples for other trainers. Our own cells train on the same examples. One JSON line each."""
     from builder import triplets as writing
     from eval_kit.release import Release, verified_manifest
     from eval_kit.shifts import TRAINED_FOR
@@ -319,9 +319,7 @@ def typos(
         list[str], typer.Option(metavar="NAME", help="Mistype the queries of this test set. Repeatable.")
     ],
     folder: Folder = DEFAULT,
-    replicas: Annotated[
-        int, typer.Option(min=1, max=1_000, help="Number of times that each kind of typo is drawn.")
-    ] = 1,
+    replicas: Annotated[int, typer.Option(min=1, max=1_000, help="Number of draws of each kind of typo.")] = 1,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draws.")] = 13,
 ) -> None:
     """Add five kinds of typo as variations. One word of each query is mistyped."""
@@ -339,11 +337,11 @@ def audit(
     folder: Folder = DEFAULT,
     near: Annotated[
         float | None,
-        typer.Option(help="Cosine from which two queries are near-duplicates. Default: as measured in docs/audit.md."),
+        typer.Option(help="Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md."),
     ] = None,
     encoder: Annotated[
         str,
-        typer.Option(help="characters, words, lsa, or a model (Hub id or folder; :cls after it takes the bare [CLS])."),
+        typer.Option(help="characters, words, lsa, or a model (Hub id or folder; append :cls for the bare [CLS])."),
     ] = "characters",
     out: Annotated[
         Path | None, typer.Option(help="Write the report to this file. Default: reports/audit.json in the release.")
@@ -351,7 +349,7 @@ def audit(
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
-    """Count the test queries that leak into training. Equal, normalised, near-duplicate or sharing a passage."""
+    """Count the test queries that leak into training. By equal or normalised text, near-duplicate or shared passage."""
     from builder import audit as auditing
     from builder.reports import AUDIT
     from eval_kit.console import screen
@@ -375,7 +373,7 @@ def audit(
 
 @app.command(name="shared-passages")
 def shared_passages(release: Folder = DEFAULT, as_json: Json = False) -> None:
-    """Count shared passages as CIKM 2022, Table 3. TREC DL and training queries, beside the paper's figures."""
+    """Count shared passages as in CIKM 2022, Table 3. Of TREC DL and training queries, beside the paper's figures."""
     from builder.shared_passages import layout, shared
     from eval_kit.console import screen
     from eval_kit.release import Release, verified_manifest
@@ -391,7 +389,7 @@ def shared_passages(release: Folder = DEFAULT, as_json: Json = False) -> None:
 def pictures(
     folder: Folder = DEFAULT,
     encoder: Annotated[
-        str, typer.Option(help="lsa, or a model (Hub id or folder; :cls after it takes the bare [CLS]).")
+        str, typer.Option(help="lsa, or a model (Hub id or folder; append :cls for the bare [CLS]).")
     ] = "lsa",
     cache: Cache = None,
 ) -> None:
@@ -414,5 +412,5 @@ def main() -> None:
             app()
         except ModuleNotFoundError as error:
             raise UserError(
-                f"this command needs more than was installed: {error}; 'pip install .[builder]' brings it"
+                f"a package that this command needs is missing: {error}; run: pip install '.[builder]'"
             ) from error

@@ -142,5 +142,5 @@ def _checked(texts: Sequence[str] | pl.Series) -> list[str]:
         raise UserError("there are no texts to encode")
     empty = (series.str.strip_chars().str.len_bytes() == 0).fill_null(True)
     if empty.any():
-        raise UserError(f"text {(empty.arg_max() or 0) + 1:,} is empty (of {int(empty.sum()):,} that are)")
+        raise UserError(f"text {(empty.arg_max() or 0) + 1:,} is empty ({int(empty.sum()):,} in all)")
     return series.to_list()

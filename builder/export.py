@@ -106,7 +106,7 @@ def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
     """
     present = [path for path in (folder, *sorted(folder.rglob("*"))) if path.exists() and not path.is_dir()]
     if foreign := [path for path in present if path.relative_to(folder).as_posix() not in files]:
-        raise UserError(f"{foreign[0]}: is no part of the export that would replace it; name another --out")
+        raise UserError(f"{foreign[0]}: is not part of the export that would replace it; name another --out")
 
 
 def _chosen(release: Release, test_sets: Collection[str], training_sets: Collection[str]) -> list[Exported]:

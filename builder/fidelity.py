@@ -93,7 +93,7 @@ class Report:
         lines += [
             "Over the queries that both releases put into a cluster; 1 is the same division, a Rand index of 0 is"
         ]
-        lines += ["chance. Each published cluster stands beside the rebuilt one of the best one-to-one match.", ""]
+        lines += ["chance. Each published cluster is shown beside the rebuilt one of the best one-to-one match.", ""]
         lines += _rows(
             ["shift", "shared queries", "adjusted Rand", "NMI"],
             [

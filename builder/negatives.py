@@ -131,17 +131,17 @@ def fault(release: Release) -> str:
         return ""
     table = release.table(CONFIG, SPLIT)
     if (twice := table["query_id"].is_duplicated()).any():
-        return f"query {table.filter(twice)['query_id'][0]} stands twice"
+        return f"query {table.filter(twice)['query_id'][0]} appears twice"
     positives = _positives(release)
     embedded = release.table("passages", "passages").select("passage_id") if "passages" in release.configs else None
     for part in table.iter_slices(CHECKED_AT_ONCE):
         pairs = part.rename({"passage_ids": "passage_id"}).explode("passage_id").drop_nulls()
         faults = {
-            "stands twice for": pairs.filter(pairs.is_duplicated()),
+            "appears twice for": pairs.filter(pairs.is_duplicated()),
             "is judged relevant to": pairs.join(positives, on=["query_id", "passage_id"], how="semi"),
         }
         if embedded is not None:
-            faults["is not in the collection, but stands for"] = pairs.join(embedded, on="passage_id", how="anti")
+            faults["is not in the collection, but is listed for"] = pairs.join(embedded, on="passage_id", how="anti")
         for what, wrong in faults.items():
             if wrong.height:
                 return f"passage {wrong['passage_id'][0]} {what} query {wrong['query_id'][0]}"

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 HUB_FILES = {".gitattributes"}  # the Hub's own; neither deleted nor counted as a difference
 
-COMMITTING = "main is as it was, or holds the whole release, and nothing is tagged; the same command again finishes"
-COMMITTED = "main holds the release, without the tag; the same command again finishes"
+COMMITTING = "main is as it was, or holds the whole release; nothing is tagged; run the same command again to finish"
+COMMITTED = "main holds the release, without the tag; run the same command again to finish"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _publish(
         if differing := compare(api, folder, repo_id, commit):
             raise UserError(
                 f"{repo_id}: what the Hub holds at commit {commit} is not what was sent ({_named(differing)}); "
-                "it is not tagged; the same command again sends those files"
+                "it is not tagged; run the same command again to send those files"
             )
         _tag(api, folder, plan, commit)
     return replace(plan, commit=commit, seconds=time.monotonic() - started)
@@ -184,7 +184,7 @@ def check_folder(folder: Path, tag: str, allow_partial: bool) -> dict[str, Any]:
         )
     files(folder, manifest)
     if outdated := reports.read(folder, manifest).outdated:
-        raise UserError(f"{folder / outdated[0]}: was made of other content than the release's; make it again")
+        raise UserError(f"{folder / outdated[0]}: was made from content other than the release's; make it again")
     check_card(folder, manifest)
     return manifest
 
@@ -272,8 +272,8 @@ def _refuse_to_replace(
         )
     if not history.tells(history.read(folder), manifest, published):
         raise UserError(
-            f"{folder / CARD}: does not tell what changed since version {version}, which {repo_id} holds; let "
-            f"'python -m builder card {folder} --previous {repo_id}@v{version}' write that; {UNCHANGED}"
+            f"{folder / CARD}: does not say what changed since version {version}, which {repo_id} holds; run "
+            f"'python -m builder card {folder} --previous {repo_id}@v{version}' to write that; {UNCHANGED}"
         )
 
 

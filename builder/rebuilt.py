@@ -114,5 +114,5 @@ def _size_remarks(collection: Collection, scaled: Sequence[str]) -> list[str]:
         return []
     return [
         f"the sizes of {', '.join(scaled)} are the papers' shares of MS MARCO's {MS_MARCO_TRAINING:,} training "
-        f"queries, taken of the {collection.train.height:,} of {collection.name}"
+        f"queries, applied to the {collection.train.height:,} of {collection.name}"
     ]

@@ -199,7 +199,7 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     strangers = [name for name in names if name not in own and (not name.startswith("reports/") or "/." in name)]
     if strangers:
         raise UserError(
-            f"{folder / strangers[0]}: is no part of the release; remove it (and {len(strangers) - 1} more)"
+            f"{folder / strangers[0]}: is not part of the release; remove it (and {len(strangers) - 1} more)"
         )
     return names
 

@@ -18,7 +18,7 @@ JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them.")
 ]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Also score runs that lack much of a test set, or its end.")
+    bool, typer.Option("--allow-missing", help="Also score runs that lack many queries, or are cut short.")
 ]
 Measures = Annotated[
     list[str] | None,
@@ -36,7 +36,7 @@ GridRuns = Annotated[
 ]
 Systems = Annotated[
     list[str] | None,
-    typer.Option("--system", metavar="NAME", help="The system of each run, in their order; or once, for all."),
+    typer.Option("--system", metavar="NAME", help="The system of each run, in the same order; or one for all runs."),
 ]
 Shifts = Annotated[
     list[str] | None,
@@ -46,10 +46,10 @@ Shifts = Annotated[
 ]
 HeldOuts = Annotated[
     list[str] | None,
-    typer.Option("--held-out", metavar="NAME", help="What the training of each run lacked, likewise, such as c0."),
+    typer.Option("--held-out", metavar="NAME", help="What each run's training held out, likewise, such as c0."),
 ]
 Untrained = Annotated[
-    list[Path] | None, typer.Option(metavar="RUN", help="A run of a system without training, such as BM25. Repeatable.")
+    list[Path] | None, typer.Option(metavar="RUN", help="A run of an untrained system, such as BM25. Repeatable.")
 ]
 DevRuns = Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small.")]
 Page = Annotated[Path, typer.Option(help="The HTML file to write.")]
@@ -208,7 +208,7 @@ def similarity(
     json_file: JsonFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Measure how alike each cluster is to the others. With runs, also how their losses follow from it."""
+    """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
     from eval_kit.console import screen, write_json
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
@@ -224,15 +224,15 @@ def slices(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of dev-small: length, bucket, chameleons10 to chameleons50; of DL-HARD: intent, answer_type, topic, "
-            "fold. Repeat for a cross-table."
+            help="For dev-small: length, bucket, chameleons10 to chameleons50; for DL-HARD: intent, answer_type, "
+            "topic, fold. Repeat for a cross-table."
         ),
     ] = None,
     release: Release = None,
     json_file: JsonFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Slice dev-small and DL-HARD by what is known of queries. Several --by give a cross-table."""
+    """Slice dev-small and DL-HARD by query property. Several --by give a cross-table."""
     from eval_kit.console import screen, write_json
     from eval_kit.measures.score import score as score_runs
     from eval_kit.protocols.slices import cross_table, layout
@@ -295,7 +295,7 @@ def variations(
         list[str] | None,
         typer.Option(
             metavar="SYSTEM=RANKER",
-            help="On chameleons.veiled.50: set SYSTEM beside this ranker of CIKM 2021, Table 7. Default: its name's.",
+            help="On chameleons.veiled.50: show SYSTEM beside this ranker of CIKM 2021, Table 7. Default: by name.",
         ),
     ] = None,
     release: Release = None,
@@ -393,7 +393,7 @@ def leaderboard(
     release: Release = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Write a static page over many submissions. Those on the published lists stand beside the papers' own figures."""
+    """Write a static page of many submissions. For a published release, it also shows the papers' own figures."""
     from eval_kit.console import status
     from eval_kit.exchange.entries import entries
     from eval_kit.pages.leaderboard import published_entries, write_leaderboard
@@ -412,7 +412,7 @@ def publish_result(
     repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/MODEL", help="The model repository on the Hub.")],
     dataset: Annotated[str, typer.Option(metavar="ORG/NAME", help="The release's dataset on the Hub.")],
     system: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The system, or of scores the run, where there are several.")
+        str | None, typer.Option(metavar="NAME", help="The system, or the run for score --json, if there are several.")
     ] = None,
     source: Annotated[str | None, typer.Option(metavar="URL", help="A page about the results.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the file.")] = False,
@@ -466,7 +466,7 @@ def beir(
     bm25: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="BM25's runs, in the same order.")] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Score runs on datasets in BEIR's format. BEIR's own figures stand beside them."""
+    """Score runs on datasets in BEIR's format. BEIR's own figures are shown beside them."""
     from eval_kit.console import screen, status, write_json
     from eval_kit.measures.beir import report as score_datasets
 
@@ -480,7 +480,7 @@ def beir(
 def overlap(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Datasets, as folders in BEIR's format.")],
     results: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Results of beir --json, on MS MARCO too. Repeatable.")
+        list[Path] | None, typer.Option(metavar="FILE", help="Results of beir --json, with MS MARCO. Repeatable.")
     ] = None,
     training: Annotated[
         Path | None,
@@ -493,7 +493,7 @@ def overlap(
     json_file: JsonFile = None,
     seed: Seed = 0,
 ) -> None:
-    """Compare the words of datasets, as BEIR's Figure 2. With training queries, each system's losses stand beside."""
+    """Compare the words of datasets, as in BEIR's Figure 2. With training queries, also show each system's losses."""
     from eval_kit.console import refuse_overwriting, screen, write_json
     from eval_kit.pages.overlap import write_page
     from eval_kit.protocols.overlap import overlap as compare_datasets

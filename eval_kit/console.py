@@ -42,7 +42,7 @@ def refuse_overwriting(inputs: Sequence[Path], outputs: Sequence[Path | None]) -
         if path is None or path == Path("-"):
             continue
         if os.path.realpath(path) in taken:
-            raise UserError(f"{path}: is read, or written already, by this command; name another file to write")
+            raise UserError(f"{path}: this command already reads or writes this file; name another one to write")
         taken.add(os.path.realpath(path))
 
 

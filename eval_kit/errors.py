@@ -88,7 +88,7 @@ def _check_arguments(arguments: list[str]) -> None:
     """Refuse arguments that would reach the terminal as control characters wherever they are echoed."""
     for argument in arguments:
         if _CONTROLS.search(argument):
-            raise UserError(f"the argument {argument} holds control characters; rename the file, or write it otherwise")
+            raise UserError(f"the argument {argument} holds control characters; rename the file or type it differently")
 
 
 def _drop_output() -> None:

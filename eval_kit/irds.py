@@ -21,7 +21,7 @@ import polars as pl
 try:
     import ir_datasets
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}; pip install 'ms-marco-shift[irds]' brings it", name=error.name) from None
+    raise ModuleNotFoundError(f"{error}; run: pip install 'ms-marco-shift[irds]'", name=error.name) from None
 from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload
@@ -239,6 +239,6 @@ if __name__ == "__main__":
             ir_datasets.main_cli()
         except KeyError as error:
             have = ", ".join(name for name in ir_datasets.registry if "/shift/" in name)
-            raise UserError(f"there is no dataset {error}; of this release there are {have}") from None
+            raise UserError(f"there is no dataset {error}; this release has {have}") from None
 else:
     _register_default()

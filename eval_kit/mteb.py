@@ -21,7 +21,7 @@ try:
     from mteb.abstasks.retrieval import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}; pip install 'mteb>=2.26' brings it", name=error.name) from None
+    raise ModuleNotFoundError(f"{error}; run: pip install 'mteb>=2.26'", name=error.name) from None
 
 from eval_kit import api
 from eval_kit.api import ReleaseSource

@@ -20,7 +20,7 @@ try:
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SparseEncoder
     from sentence_transformers.base.evaluation import BaseEvaluator
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}; pip install 'sentence-transformers>=6.2' brings it", name=error.name) from None
+    raise ModuleNotFoundError(f"{error}; run: pip install 'sentence-transformers>=6.2'", name=error.name) from None
 
 from eval_kit.api import ReleaseSource
 from eval_kit.errors import UserError

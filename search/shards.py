@@ -222,7 +222,7 @@ class Shards:
                 self._maps[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
             except FileNotFoundError as error:
                 raise UserError(
-                    f"{self.folder}: {name}.npy is missing, as after an index was made of it; index the passages again "
+                    f"{self.folder}: {name}.npy is missing: making an index of it removes it; index the passages again "
                     "in another folder"
                 ) from error
         return self._maps[name]

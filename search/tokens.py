@@ -115,7 +115,7 @@ def backend(tokenizer: Any) -> "Tokenizer":
 def _described(tokenizer: Any) -> str:
     """The JSON of a fast tokenizer without the truncation and padding that its last call has set."""
     if not getattr(tokenizer, "is_fast", False):
-        raise UserError(f"{type(tokenizer).__name__}: is no fast tokenizer; passages are tokenised by fast ones only")
+        raise UserError(f"{type(tokenizer).__name__}: is not a fast tokenizer; passages need a fast one")
     described: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return json.dumps(described | {"truncation": None, "padding": None}, sort_keys=True)
 

@@ -50,7 +50,7 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
     if actual == architecture or actual in accepted.get(architecture, set()):
         return
     could_be_pooled = architecture == "dense" and actual in ("masked", "transformer")
-    hint = "; name its pooling to take it as one" if could_be_pooled else ""
+    hint = "; name its pooling to use it as one" if could_be_pooled else ""
     raise UserError(f"{model}: is {_WORDS[actual]}, not {_WORDS[architecture]}{hint}")
 
 

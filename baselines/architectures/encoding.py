@@ -35,8 +35,8 @@ class Batch:
                 return encode(self.size)
             except torch.OutOfMemoryError as error:
                 if self.size == 1:
-                    raise UserError("the GPU's memory does not hold a single text; shorten the texts") from error
-            LOG.warning("out of memory at %d texts in a batch; going on with %d", self.size, self.size // 2)
+                    raise UserError("the GPU's memory cannot hold a single text; shorten the texts") from error
+            LOG.warning("out of memory at %d texts in a batch; continuing with %d", self.size, self.size // 2)
             self.size //= 2
             torch.cuda.empty_cache()
 

@@ -77,7 +77,7 @@ class Prebuilt:
             raise UserError(f"{self.model}: there is no such folder, and no such inverted index among Pyserini's")
         if self.model in IMPACT_INDEX_INFO and self._encoder is None:
             raise UserError(
-                f"{self.model}: is an index of impacts; name what weighs the queries with --option query_encoder=..."
+                f"{self.model}: is an index of impacts; name the query encoder with --option query_encoder=..."
             )
         try:
             with contextlib.redirect_stdout(sys.stderr):

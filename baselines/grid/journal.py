@@ -85,7 +85,7 @@ def read(folder: Path) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(read_utf8(path))  # a loss may be NaN
         validate("state", document)
     except (ValueError, RecursionError, SchemaError) as error:
-        raise UserError(f"{path}: is not the state of a cell; remove {folder} to do the cell again") from error
+        raise UserError(f"{path}: is not the state of a cell; remove {folder} to run the cell again") from error
     return document
 
 

@@ -77,7 +77,7 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
         raise UserError(
             f"{root}: the grid takes about {need / 1e9:,.1f} GB there (runs {runs / 1e9:,.1f}, passages encoded by "
             f"{min(workers, len(cells))} cells at once {encoded / 1e9:,.1f}, what all cells share "
-            f"{shared / 1e9:,.1f}), but {free / 1e9:,.1f} GB are free or taken by them; make room, "
+            f"{shared / 1e9:,.1f}), but {free / 1e9:,.1f} GB are free or already used by them; make room, "
             "or name another --out"
         )
 

@@ -77,7 +77,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         contents = session.feed(model)
         if options.get("distillation") == "margin_mse":
             if mini_batch:
-                raise UserError(f"{cell.name.file}: the GPU's memory does not hold a batch; set batch_size to less")
+                raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
             loss: Any = MultiVectorMarginMSELoss(model)
         else:
             in_batch = options.get("in_batch_negatives", True)

@@ -108,16 +108,16 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                 smaller = (mini_batch or share_of(cell, processes())) // 2
                 if smaller == 0:
                     raise UserError(
-                        f"{cell.name.file}: the GPU's memory does not hold a mini-batch of one text beside the model "
+                        f"{cell.name.file}: the GPU's memory cannot hold a mini-batch of one text beside the model "
                         "and its optimiser; shorten the texts, or take a smaller backbone"
                     ) from error
-                LOG.warning("%s: out of memory; going on in mini-batches of %d", cell.name.file, smaller)
+                LOG.warning("%s: out of memory; continuing in mini-batches of %d", cell.name.file, smaller)
                 atomic.write_text(folder / MINI_BATCH, json.dumps(smaller) + "\n")
                 if processes() > 1:
                     raise
             except torch.OutOfMemoryError as error:
                 raise UserError(
-                    f"{cell.name.file}: the GPU's memory does not hold the model; free it, or take a smaller backbone"
+                    f"{cell.name.file}: the GPU's memory cannot hold the model; free it, or take a smaller backbone"
                 ) from error
             free_memory()
     except UserError:

@@ -353,7 +353,7 @@ class _Gathering:
                 self.tables.append(wordings.table)
         if self.left_out:
             names = ", ".join(part.what for part in self.left_out)
-            self.remarks.append(f"left out: {names}; their authors state no licence (--unlicensed takes them in)")
+            self.remarks.append(f"left out: {names}; their authors state no licence (--unlicensed includes them)")
 
     def _with_text(self, what: str, ids: pl.DataFrame) -> pl.DataFrame:
         """Add the query texts that can be obtained; the rest are null and recorded as missing."""

@@ -52,7 +52,7 @@ def entries(
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
     for path in folders:
         if path not in paths:
-            warnings.warn(f"{path}: is no submission: there is no {DOCUMENT}", stacklevel=2)
+            warnings.warn(f"{path}: is not a submission: there is no {DOCUMENT}", stacklevel=2)
 
     def scored(path: Path) -> list[Entry] | UserError:
         try:

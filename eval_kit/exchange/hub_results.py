@@ -27,7 +27,7 @@ FILE = ".eval_results/ms-marco-shift.yaml"
 FIGURES = {"out": "Out", "rel_loss": "Rel Loss"}
 MOST_BYTES = 1 << 20
 TIMEOUT_SECONDS = 120.0
-COMMITTING = "main is as it was, or holds the results; the same command again finishes"
+COMMITTING = "main is as it was, or holds the results; run the same command again to finish"
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ def read(path: Path, system: str | None = None) -> Results:
         release = document["provenance"]["release"]
         version, digest = str(release["version"]), str(release["digest"])
     except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
-        raise UserError(f"{path}: is not as eval_kit protocol --json or eval_kit score --json writes it") from None
+        raise UserError(f"{path}: is not in the format of eval_kit protocol --json or eval_kit score --json") from None
     chosen = system or (next(iter(by_system)) if len(by_system) == 1 else None)
     if chosen not in by_system:
         names = ", ".join(by_system) or "none"
-        raise UserError(f"{path}: name one of its systems by --system; there are {names}")
+        raise UserError(f"{path}: name one of its systems with --system; there are {names}")
     return Results(chosen, version, digest, by_system[chosen])
 
 
@@ -186,7 +186,7 @@ def _commit_of(api: "HfApi", dataset: str, results: Results) -> str:
     commit = str(api.dataset_info(dataset, revision=tag).sha)
     manifest = Path(api.hf_hub_download(dataset, MANIFEST, repo_type="dataset", revision=commit))
     if strict_json.read(manifest).get("digest") != results.digest:
-        raise UserError(f"{dataset}: {tag} has other content than the release that was scored; {UNCHANGED}")
+        raise UserError(f"{dataset}: {tag} differs in content from the release that was scored; {UNCHANGED}")
     return commit
 
 
@@ -225,7 +225,7 @@ def _parsed(text: str) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
         return [entry for entry in entries if _key(entry)]
     except (yaml.YAMLError, ValueError, TypeError, KeyError):
-        raise UserError(f"{FILE}: what stands there is not a list of results; {UNCHANGED}") from None
+        raise UserError(f"{FILE}: its content is not a list of results; {UNCHANGED}") from None
 
 
 def _key(entry: Mapping[str, Any]) -> tuple[str, str]:

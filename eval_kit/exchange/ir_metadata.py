@@ -25,7 +25,7 @@ from eval_kit.release import Release
 DOCUMENT = "ir-metadata.yml"
 GAPS = (
     "does not say which release its runs were made for (taken as this one), which of them are of a grid (taken from "
-    "their names), nor the licence, and knows no late interaction or cross-encoders (taken as other)"
+    "their names), nor the licence, and has no late interaction or cross-encoders (taken as other)"
 )
 PLACEHOLDER = "ENTER_VALUE_HERE"
 """Marks a field of LongEval's template that is still to be filled in."""

@@ -140,7 +140,7 @@ def of_submission(
     plain = plain.with_columns(figure=pl.lit(""))
     if plain.select(_KEYS).is_duplicated().any():
         twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
-        raise UserError(f"{path}: two of its runs cover {twice}; it is not clear which one stands for the system")
+        raise UserError(f"{path}: two of its runs cover {twice}; it is not clear which one represents the system")
     whole = pl.concat([plain.select(*_KEYS, "value", "missing", "trained_on"), _in_and_out(values, cells, release)])
     whole = whole.with_columns(system=pl.lit(opened.system)).select(list(_VALUES))
     return Source(str(path), [opened.system], whole, scores.provenance)
@@ -172,11 +172,11 @@ def of_document(path: Path) -> Source:
         key = (entry["run"], entry["test_set"], entry["measure"])
         mean, rows, distinct = computed.pop(key, (0.0, 0, 0))
         if rows != entry["queries"] or distinct != rows or abs(mean - entry["value"]) > 1e-9 * max(1.0, abs(mean)):
-            raise UserError(f"{table}: does not give the document's {key[2]} of {key[0]} on {key[1]}; score again")
+            raise UserError(f"{table}: does not match the document's {key[2]} of {key[0]} on {key[1]}; score again")
         of_figures.append((*key, entry["missing"], entry["trained_on"]))
     if computed:
         run, test_set, measure = next(iter(computed))
-        raise UserError(f"{table}: has {measure} of {run} on {test_set}, which {path.name} has not; score again")
+        raise UserError(f"{table}: has {measure} of {run} on {test_set}, which {path.name} lacks; score again")
     names = ("run", "test_set", "measure")
     columns = {name: _VALUES.get(name, pl.String()) for name in (*names, "missing", "trained_on")}
     same_for_all = pl.DataFrame(of_figures, columns, orient="row")
@@ -244,14 +244,14 @@ def _read_per_query(path: Path) -> pl.DataFrame:
     text = read_utf8(path, LARGEST_TABLE)
     header = text.partition("\n")[0].split("\t")  # first: polars unpacks what begins like zlib
     if header != list(_PER_QUERY):
-        raise UserError(f"{path}: is not the table that --per-query writes: {', '.join(_PER_QUERY)}, all of them given")
+        raise UserError(f"{path}: is not the table that --per-query writes: {', '.join(_PER_QUERY)}, without gaps")
     try:
         frame = pl.read_csv(text.encode(), separator="\t", schema=_PER_QUERY)
     except pl.exceptions.PolarsError as error:
         raise UserError(f"{path}: is not the table that --per-query writes: {str(error).splitlines()[0]}") from error
     whole = not any(frame.null_count().row(0)) if frame.height else True
     if not whole or not frame["value"].is_finite().all():
-        raise UserError(f"{path}: is not the table that --per-query writes: {', '.join(_PER_QUERY)}, all of them given")
+        raise UserError(f"{path}: is not the table that --per-query writes: {', '.join(_PER_QUERY)}, without gaps")
     if not all(name.isprintable() for column in ("run", "test_set", "measure") for name in frame[column].unique()):
         raise UserError(f"{path}: a name in it holds control characters")
     return frame

@@ -259,7 +259,7 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
 
 def second_run(first: str, second: str, test_set: str) -> str:
     """The fault of two runs that belong to no grid and cover the same test set."""
-    return f"{printable(first)} and {printable(second)} are both runs of {test_set}; a system has one, or a grid"
+    return f"{printable(first)} and {printable(second)} are both runs of {test_set}; submit one, or a grid"
 
 
 def _run_faults(

@@ -124,7 +124,7 @@ def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
         else:
             grades[query, passage] = grade
     if not grades and not faults.count:
-        faults.add(2, "the file judges nothing")
+        faults.add(2, "the file holds no judgements")
     faults.raise_any()
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], _QRELS, orient="row")
 

@@ -27,7 +27,7 @@ NOT_A_NAME = "that is not the name of a repository; it is written NAMESPACE/NAME
 UNCHANGED = "nothing was changed"
 REFUSALS = {
     401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
-    403: "the token may not do that; get access from its owner, or name a repository of your own",
+    403: "the token may not do that; get access from the repository's owner, or name one of your own",
     404: "there is no such repository, or the token may not see it; check the name and the token",
     409: "the Hub reports a conflict with another change; wait until that is done and try again",
     412: "somebody else changed the repository meanwhile; look at what changed and try again",
@@ -174,7 +174,7 @@ def _reason(error: BaseException) -> str | None:
         return NOT_A_NAME
     if isinstance(error, LocalEntryNotFoundError):
         why = reason(error.__cause__) if error.__cause__ else None
-        return why or "it is not whole in the local cache, and the Hub cannot be reached; try again with a network"
+        return why or "it is incomplete in the local cache, and the Hub cannot be reached; try again online"
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
         return "the Hub did not answer in time; check the network and try again"
     if isinstance(error, httpx2.ConnectError):

@@ -114,15 +114,15 @@ def parse(name: str) -> Measure:
     match = _NAME.fullmatch(name)
     if not match or match["kind"] not in KINDS:
         raise UserError(
-            f"unknown measure {name[:40]!r}; there are {', '.join(KINDS)}, as RR@10 or R(rel=2)@100, "
+            f"unknown measure {name[:40]!r}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
             "with grades up to 999 and cutoffs up to 9,999,999"
         )
     kind = KINDS[match["kind"]]
     if match["grade"] and not kind.takes_grade:
-        raise UserError(f"the measure {name!r} cannot have a (rel=): {kind.name} takes every grade")
+        raise UserError(f"the measure {name!r} cannot take (rel=): {kind.name} uses every grade")
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
     if cutoff is None and kind.needs_cutoff:
-        raise UserError(f"the measure {name!r} needs a cutoff, as {name}@100")
+        raise UserError(f"the measure {name!r} needs a cutoff, such as {name}@100")
     return Measure(name, kind, int(match["grade"] or kind.lowest_grade), cutoff)
 
 

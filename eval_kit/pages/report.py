@@ -130,7 +130,7 @@ def encoded(source: str | None, grid: Protocols | None, release: Release) -> Vec
     if source is None:
         return None
     if grid is None:
-        raise UserError(f"--vectors {source}: none of the runs is of a grid, whose figures need vectors")
+        raise UserError(f"--vectors {source}: none of the runs is of a grid, and only a grid's figures need vectors")
     return get(source, queries_to_encode(grid, release))
 
 

@@ -198,7 +198,7 @@ def _read_csv(path: Path, text: str) -> list[tuple[str, str, float, str, float]]
         if tuple(header[: len(COLUMNS)]) != COLUMNS or not all(datasets) or len(set(header)) < len(header):
             faults.add(1, "expected the header system,training,score and one column for each dataset")
         elif not datasets:
-            faults.add(1, "has no column of a dataset after system,training,score")
+            faults.add(1, "has no dataset column after system,training,score")
         faults.raise_any()
         for fields in reader:
             what = _fault_of_fields(fields, len(header)) or _fault_of_model(fields[0], fields[1], seen)
@@ -267,7 +267,7 @@ def _fault_of_entry(model: Any, datasets: Sequence[str] | None) -> str:
     if not isinstance(beir, dict) or not beir or not all(beir):
         return "beir must be an object of dataset and score"
     if datasets is not None and set(beir) != set(datasets):
-        return f"scores the datasets {', '.join(sorted(beir))}, the models before it {', '.join(sorted(datasets))}"
+        return f"scores the datasets {', '.join(sorted(beir))}, but the models before it {', '.join(sorted(datasets))}"
     for name, value in {"score": model["score"], **beir}.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             return f"{name} is {json.dumps(value)[:40]}, not a finite number"

@@ -41,7 +41,7 @@ def read_results(paths: Sequence[Path]) -> list[Model]:
             else:
                 _add(values, document, path)
         except (KeyError, TypeError, AttributeError, IndexError):
-            raise UserError(f"{path}: is not as eval_kit protocol --json or beir --json writes it") from None
+            raise UserError(f"{path}: is not in the format of eval_kit protocol --json or beir --json") from None
     if len(protocols) != 1 or not values:
         raise UserError(
             f"give one file of eval_kit protocol --json and at least one of beir --json; "
@@ -85,7 +85,7 @@ def beir_scores(paths: Sequence[Path]) -> dict[str, dict[str, float]]:
         try:
             _add(values, strict_json.read(path), path)
         except (KeyError, TypeError, AttributeError, IndexError, StopIteration):
-            raise UserError(f"{path}: is not as beir --json writes it") from None
+            raise UserError(f"{path}: is not in the format of beir --json") from None
     return values
 
 
@@ -102,7 +102,7 @@ def _add(values: dict[str, dict[str, float]], document: Any, path: Path) -> None
             by_dataset.setdefault(name, []).append(figure["value"])
         for name, of_folders in by_dataset.items():
             if name in values.setdefault(system, {}):
-                raise UserError(f"{path}: scores {system} on {name}, as a file before it does")
+                raise UserError(f"{path}: scores {system} on {name}, as an earlier file does")
             values[system][name] = sum(of_folders) / len(of_folders)
 
 

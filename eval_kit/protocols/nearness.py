@@ -35,11 +35,11 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
             of_model = vectors if isinstance(vectors, Vectors) else vectors.get(name)
             if of_model is None:
                 known = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
-                raise UserError(f"no vectors of the model trained without {name}; given are {known}")
+                raise UserError(f"no vectors of the model trained without {name}; given: {known}")
             r = to_training(release, shift, cluster, of_model)
             frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
     if not frames:
-        raise UserError(f"these runs have no use for vectors: they are of no {', '.join(CLUSTERED)} shift")
+        raise UserError(f"these runs need no vectors: none is of a shift with clusters ({', '.join(CLUSTERED)})")
     return pl.concat(frames)
 
 
@@ -52,7 +52,7 @@ def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
         for split in ("test", "train")
     ]
     if not frames:
-        raise UserError(f"these runs have no use for vectors: they are of no {', '.join(CLUSTERED)} shift")
+        raise UserError(f"these runs need no vectors: none is of a shift with clusters ({', '.join(CLUSTERED)})")
     return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
 
 

@@ -36,7 +36,7 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
         raise UserError(f"the share of most obstinate queries must be 1 to 100 percent, not {level}")
     count = round(values.height * level / 100)
     if not count:
-        raise UserError(f"the bottom {level} % of {values.height:,} queries are none")
+        raise UserError(f"the bottom {level} % of {values.height:,} queries is empty")
     columns = [values["query_id"]]
     mean = values.select(pl.mean_horizontal(names)).to_series()
     for name in names:
@@ -100,7 +100,7 @@ def strictly_more_obstinate(first: Mapping[str, float], second: Mapping[str, flo
         UserError: no rankers, or not the same.
     """
     if not first or first.keys() != second.keys():
-        raise UserError("two sets of queries can be compared only on the same rankers, at least one")
+        raise UserError("two sets of queries can be compared only on the same rankers, and on at least one")
     if same_ranker:
         return all(first[ranker] < second[ranker] for ranker in first)
     return max(first.values()) < min(second.values())

@@ -298,5 +298,5 @@ def _why(error: Exception, fixed: str | None) -> str:
 
     why = hub.reason(error) or hub.UNREADABLE
     if isinstance(error, RepositoryNotFoundError):
-        return f"{why}; a release folder of that name is not here either"
+        return f"{why}; there is no release folder of that name here either"
     return why if fixed else f"{why}, or name a version that is in the local cache with --revision"

@@ -126,7 +126,7 @@ def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
     for system, verdict in systems:
         by_verdict.setdefault(TrainedOn(verdict), {})[system] = None
     said = {
-        TrainedOn.YES: f"{MARK} trained on queries that it is scored on, so that it is no test on unseen ones",
+        TrainedOn.YES: f"{MARK} trained on queries that it is scored on, so not tested on unseen ones",
         TrainedOn.UNKNOWN: "training data unknown, as nobody declared it; these queries may be part of it",
     }
     return [f"{text}: {', '.join(by_verdict[verdict])}" for verdict, text in said.items() if verdict in by_verdict]

@@ -196,7 +196,7 @@ def _original_names(worded_run: WordedRun) -> list[str]:
 def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:
     for option, values in given.items():
         if not values:
-            raise UserError(f"{option} is missing: --system, --shift and --held-out come together, or none of them")
+            raise UserError(f"{option} is missing: give --system, --shift and --held-out together, or none of them")
         if len(values) not in (1, runs):
             raise UserError(
                 f"{option} is given {len(values)} times for {runs} run{'s' * (runs != 1)}; "

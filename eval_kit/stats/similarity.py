@@ -124,7 +124,7 @@ def by_cluster(
     for cluster, queries in clusters.items():
         outside = [name for name in clusters if name != cluster]
         if not outside:
-            raise UserError(f"{shift}: has no cluster but {cluster}, nothing to compare it with")
+            raise UserError(f"{shift}: has only the cluster {cluster}, and nothing to compare it with")
         outside_queries = pl.concat(clusters[name] for name in outside)
         row = {
             "cluster": cluster,

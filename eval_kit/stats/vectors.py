@@ -80,7 +80,7 @@ class Vectors:
         if rows.null_count():
             absent = query_ids.filter(rows.is_null())
             raise VectorsError(
-                f"{self.source}: no vector of query {absent[0]}{_more(len(absent))} ({len(query_ids):,} are asked for)"
+                f"{self.source}: no vector of query {absent[0]}{_more(len(absent))} ({len(query_ids):,} are needed)"
             )
         values: Matrix = self.values[rows.to_numpy()]
         return values
@@ -93,7 +93,7 @@ def check_ids(query_ids: pl.Series) -> None:
         VectorsError: naming the first of them.
     """
     if len(repeated := _repeated(query_ids)):
-        raise VectorsError(f"query id {repeated[0]!r} comes more than once{_more(repeated.n_unique())}")
+        raise VectorsError(f"query id {repeated[0]!r} appears more than once{_more(repeated.n_unique())}")
 
 
 def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
@@ -149,7 +149,7 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
             encoder = SentenceTransformer(model)
     except Exception as error:  # transformers, safetensors, tokenizers and pickle each raise their own
         why = hub.reason(error) or in_one_sentence(error)
-        raise VectorsError(f"{model}: not a sentence-transformers model that can be obtained: {why}") from error
+        raise VectorsError(f"{model}: cannot be loaded as a sentence-transformers model: {why}") from error
     once = queries.unique("query_id", keep="first", maintain_order=True)
     values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)
     return Vectors(model, once["query_id"], np.asarray(values))
@@ -164,7 +164,7 @@ def blocks(values: Matrix) -> Iterator[Matrix]:
 def _read_npy(path: Path) -> Vectors:
     beside = path.with_suffix(IDS_ENDING)
     if not beside.is_file():
-        raise VectorsError(f"{path}: its query ids are missing: {beside} should hold them, one a line")
+        raise VectorsError(f"{path}: its query ids are missing: {beside} should hold them, one per line")
     ids = [line.removeprefix("\ufeff") for _, line in read_lines(beside)]
     try:
         values = np.lib.format.open_memmap(path, mode="r")

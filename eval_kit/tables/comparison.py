@@ -82,7 +82,7 @@ def _notes(comparison: Comparison) -> list[str]:
         f"({comparison.provenance['resamples']:,} resamples, seed {comparison.provenance['seed']}). "
         "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and test sets of a "
         f"measure. ≈ equivalent: within {MARGIN:.0%} of {comparison.systems[0]}, by two one-sided t-tests, p < 0.05 "
-        f"after the same correction. Of {', '.join(LOWER_IS_BETTER)}, lower is better.",
+        f"after the same correction. For {', '.join(LOWER_IS_BETTER)}, lower is better.",
         f"{release['kind']} release {release['version']} ({release['digest'][:16]}), "
         f"eval_kit {comparison.provenance['kit_version']}; ties: {comparison.provenance['tie_rule']}",
     ]

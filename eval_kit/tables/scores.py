@@ -65,7 +65,7 @@ def _notes(scores: Scores) -> list[str]:
                 f"(@{deepest}) are cut there"
             )
         if source["unjudged_queries"]:
-            notes.append(f"{source['run']}: {source['unjudged_queries']:,} queries that nobody judged were left out")
+            notes.append(f"{source['run']}: {source['unjudged_queries']:,} unjudged queries were left out")
         if source.get("rank_contradictions"):
             notes.append(
                 f"{source['run']}: the ranks of {source['rank_contradictions']:,} queries contradict their scores; "
@@ -78,7 +78,7 @@ def _notes(scores: Scores) -> list[str]:
         worst, best = (parse(figure.measure).show(value) for value in (figure.worst, figure.best))
         if worst != best:
             notes.append(
-                f"{figure.run}: {figure.measure} on {figure.test_set} is {worst} to {best} by the order of ties "
-                f"across the cutoff ({figure.ties_at_cutoff:,} queries)"
+                f"{figure.run}: {figure.measure} on {figure.test_set} is {worst} to {best}, depending on the order "
+                f"of ties across the cutoff ({figure.ties_at_cutoff:,} queries)"
             )
     return notes

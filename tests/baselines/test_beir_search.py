@@ -55,7 +55,7 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     assert again["bm25"] == [runs / "bm25.nfcorpus.trec"] and again["bm25"][0].stat().st_mtime_ns == before
     with pytest.raises(
         UserError,
-        match=r"deepct is neither bm25 nor .*deepct.nfcorpus.trec is not there",
+        match=r"deepct is neither bm25 nor .*there is no run .*deepct.nfcorpus.trec",
     ):
         search(["deepct"], [beir / "nfcorpus"], runs, 1000, Console())
 
@@ -73,7 +73,7 @@ def test_two_suites_at_once_search_each_run_once(beir: Path, tmp_path: Path) -> 
 
 
 def test_an_index_of_ms_marcos_passages_is_refused_for_another_dataset(beir: Path, tmp_path: Path) -> None:
-    sentence = "doct5query is an index of MS MARCO's passages, and .*nfcorpus has others; python -m baselines generate"
+    sentence = "doct5query is an index of MS MARCO's passages, but .*nfcorpus has others; python -m baselines generate"
     with pytest.raises(UserError, match=sentence):
         search(["doct5query"], [beir / "nfcorpus"], tmp_path / "runs", 1000, Console())
     with pytest.raises(UserError, match=sentence):

@@ -87,7 +87,7 @@ def test_stopped_and_with_another_seed(
     assert not list(tmp_path.glob(".*.generating"))
     generate(nfcorpus, tmp_path / "other", plain, seed=1)
     assert content(tmp_path / "other") != content(tmp_path / "whole")
-    with pytest.raises(UserError, match="whole: is there already"):
+    with pytest.raises(UserError, match="whole: already exists"):
         generate(nfcorpus, tmp_path / "whole", plain)
 
 

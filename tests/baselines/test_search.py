@@ -101,7 +101,7 @@ def test_a_model_over_a_beir_folder_without_train(command, tmp_path: Path):
     done = command(*given, "--split", "dev")
     assert done.returncode == 2 and "dev.tsv: there is no such split; the folder has test" in done.stderr
     done = command(*given, "--test-set", "dev")
-    assert done.returncode == 2 and "--beir has passages and queries of its own" in done.stderr
+    assert done.returncode == 2 and "--beir has its own passages and queries" in done.stderr
 
 
 def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp_path: Path):
@@ -197,7 +197,7 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
     for arguments, sentence in (
         ([], "name one of the system, --model, --checkpoint; given: none"),
         (["bm25", "--checkpoint", "ance"], "given: the system and --checkpoint"),
-        (["splade"], "only bm25 is searched without a model, not 'splade'; name one by --model"),
+        (["splade"], "only bm25 searches without a model, not 'splade'; name one with --model"),
         (["--model", dense], "--model and --architecture go together"),
         (["--model", sparse, "--architecture", "dense"], "is a sparse encoder (SparseEncoder or masked language"),
         (["--model", dense, "--architecture", "dense", "--option", "indx=hnsw"], "dense has no option 'indx'; it has"),
@@ -212,9 +212,9 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
         ),
         (
             ["--model", "msmarco-v1-passage.unicoil", "--architecture", "prebuilt"],
-            "is an index of impacts; name what weighs the queries with --option query_encoder=",
+            "is an index of impacts; name the query encoder with --option query_encoder=",
         ),
-        (["bm25", "--test-set", "dl19"], "--test-set is of a release, and --queries names a file"),
+        (["bm25", "--test-set", "dl19"], "--test-set needs a release's queries, but --queries names a file"),
     ):
         given = [str(one) for one in ("search", *arguments, *files, "--out", tmp_path)]
         result = CliRunner().invoke(app, given)
@@ -224,7 +224,7 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
     done = command("baselines", "search", "splade", *files, "--out", tmp_path)
     assert (done.returncode, done.stderr) == (
         2,
-        "baselines: only bm25 is searched without a model, not 'splade'; name one by --model\n",
+        "baselines: only bm25 searches without a model, not 'splade'; name one with --model\n",
     )
 
 

@@ -220,7 +220,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
     assert content() == before
     (strange := out / "length.long" / "notes.txt").write_text("mine")
     for format, foreign in (("beir", strange), ("trec", out / "length.short" / "README.md")):
-        with pytest.raises(UserError, match=f"^{foreign}: is no part of the export that would replace it"):
+        with pytest.raises(UserError, match=f"^{foreign}: is not part of the export that would replace it"):
             export(release, out, format)
     strange.unlink()
     shutil.copytree(out / "length.short", out / ".length.short.new")  # as a killed export leaves it
@@ -316,6 +316,6 @@ def test_export_faults(write: Callable[[Draft], Release], tmp_path: Path, comman
     (tmp_path / "file").write_text("x")
     (tmp_path / "half/length.short").mkdir(parents=True)
     (tmp_path / "half/length.short/qrels").write_text("a file where a folder should be")
-    for place, message in (("file", "cannot be written"), ("half", "length.short/qrels: is no part of the export")):
+    for place, message in (("file", "cannot be written"), ("half", "length.short/qrels: is not part of the export")):
         with pytest.raises(UserError, match=message):
             export(release, tmp_path / place, "beir")

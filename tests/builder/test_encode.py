@@ -115,8 +115,8 @@ assert vectors.shape == (200_000, 200) and vectors[:, 0].all()
     ("texts", "sentence"),
     [
         ([], "there are no texts to encode"),
-        (["a", "", "b", " \t"], "text 2 is empty (of 2 that are)"),
-        (pl.Series(["a", None]), "text 2 is empty (of 1 that are)"),
+        (["a", "", "b", " \t"], "text 2 is empty (2 in all)"),
+        (pl.Series(["a", None]), "text 2 is empty (1 in all)"),
     ],
 )
 def test_texts_that_are_refused(texts: Sequence[str], sentence: str, tmp_path: Path) -> None:
@@ -139,6 +139,6 @@ def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp
 
 def test_embed_refuses_duplicate_ids_before_it_encodes() -> None:
     encoder = Counting()
-    with pytest.raises(UserError, match="query id '1' comes more than once"):
+    with pytest.raises(UserError, match="query id '1' appears more than once"):
         embed(pl.DataFrame({"query_id": ["1", "1"], "text": ["a", "b"]}), encoder)
     assert not encoder.loaded

@@ -78,7 +78,7 @@ def test_what_was_changed_is_refused_and_written_again(mini_release: Release, tm
     }
     for name, damage in damages.items():
         damage(folder / name)
-        with pytest.raises(UserError, match=f"{name}: is not that of the release; let 'python -m builder card"):
+        with pytest.raises(UserError, match=f"{name}: is not that of the release; run 'python -m builder card"):
             check_card(folder, manifest)
         write(folder)
         check_card(folder, manifest)

@@ -183,7 +183,7 @@ def test_load_dataset_reads_them(drawn: Release, tmp_path: Path) -> None:
     ("change", "found"),
     [
         (lambda ids, positive: [positive, *ids], "is judged relevant to query"),
-        (lambda ids, positive: [*ids, ids[0]], "stands twice for query"),
+        (lambda ids, positive: [*ids, ids[0]], "appears twice for query"),
         (lambda ids, positive: [*ids, "no such passage"], "is not in the collection"),
     ],
 )

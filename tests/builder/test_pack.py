@@ -64,7 +64,7 @@ def test_what_is_not_packed(folder: Path, tmp_path: Path, command: Run) -> None:
     done = command("builder", "pack", folder, "--out", tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (2, "") and "cannot be written" in done.stderr
     (stranger := folder / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"notes\.txt: is no part of the release"):
+    with pytest.raises(UserError, match=r"notes\.txt: is not part of the release"):
         pack(folder, tmp_path)
     stranger.unlink()
     path = folder / "data/qrels/dev-00000-of-00001.parquet"

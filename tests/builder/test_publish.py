@@ -498,9 +498,9 @@ def test_an_erratum_tells_what_changed(hub: Hub, home: Path, first: Path, second
     card.write(folder)
     for options in ([], ["--dry-run"]):
         sentence = user_error(publish(hub, home, folder, *options, tag="v1.1.0"))
-        assert "does not tell what changed since version 1.0.0" in sentence
+        assert "does not say what changed since version 1.0.0" in sentence
     assert not WRITES & set(hub.steps())
-    advised = sentence.split("let 'python ")[1].split("'")[0].split()
+    advised = sentence.split("run 'python ")[1].split("'")[0].split()
     assert f"--previous {REPOSITORY}@v1.0.0" in sentence
     done = client(hub, home, *advised)
     assert done.returncode == 0, done.stderr
@@ -560,10 +560,10 @@ def hidden(folder: Path) -> None:
         (stale_card, "its configs are not those of the release"),
         (lambda folder: (folder / "README.md").unlink(), "README.md: cannot be read"),
         (lambda folder: (folder / "manifest.json").unlink(), "not a release"),
-        (stranger, "notes.txt: is no part of the release"),
-        (hidden, ".env: is no part of the release"),
+        (stranger, "notes.txt: is not part of the release"),
+        (hidden, ".env: is not part of the release"),
         (by_hand, "is not the card of the release and its reports"),
-        (old_audit, "reports/audit.json: was made of other content than the release's"),
+        (old_audit, "reports/audit.json: was made from content other than the release's"),
     ],
 )
 def test_a_folder_unfit_to_be_published(

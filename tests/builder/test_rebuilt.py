@@ -329,7 +329,7 @@ def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     assert sum(len(nfcorpus.test_sets[name].queries) for name in ("length.short", "length.long")) == 324
     assert nfcorpus.test_sets["dev"].measures[0] == nfcorpus.test_sets["test"].measures[0] == "nDCG@10"
     remarks = "\n".join(nfcorpus.manifest["remarks"])
-    assert "papers' shares of MS MARCO's 502,939 training queries, taken of the 2,590 of nfcorpus" in remarks
+    assert "papers' shares of MS MARCO's 502,939 training queries, applied to the 2,590 of nfcorpus" in remarks
     assert "left out: ReSTrain size 72 (72) cannot be reached" in remarks
 
 
@@ -398,7 +398,7 @@ def test_collections_that_are_refused(small: Collection) -> None:
         return replace(small, queries={**small.queries, split: queries}, qrels=pairs)
 
     train, dev = small.queries["train"], small.queries["dev"]
-    with pytest.raises(UserError, match=r"^query id '\d+' comes more than once$"):
+    with pytest.raises(UserError, match=r"^query id '\d+' appears more than once$"):
         changed("train", pl.concat([train, train[:1]]))
     with pytest.raises(UserError, match=r"^mini: query \d+ of dev has no text$"):
         changed("dev", dev.with_columns(text=pl.when(pl.int_range(pl.len()) == 3).then(pl.lit(" ")).otherwise("text")))

@@ -121,7 +121,7 @@ def test_plaid_keeps_no_tokens_and_says_so_to_whoever_asks_for_them(real, tmp_pa
     hits = next(iter(late.plaid(queries[:1], late.load(again, "plaid", tmp_path), again, 5)))
     assert hits[0][0] == ids[0]
     for use in (lambda: late.build(again, "exact", tmp_path), lambda: late.build(again, "faiss", tmp_path)):
-        with pytest.raises(UserError, match=r"tokens\.npy is missing, as after an index was made of it; index the"):
+        with pytest.raises(UserError, match=r"tokens\.npy is missing: making an index of it removes it; index the"):
             use()
 
 

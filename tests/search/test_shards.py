@@ -177,7 +177,7 @@ def test_no_passages_and_ids_that_come_twice_are_refused(tmp_path: Path):
     with pytest.raises(UserError, match=r"^there are no passages to encode$"):
         shards.write([], tmp_path, Counting(), "model")
     made = shards.write([*PASSAGES, ("p3", "again")], tmp_path, Counting(), "model")
-    with pytest.raises(UserError, match=r"^passage id p3 comes more than once$"):
+    with pytest.raises(UserError, match=r"^passage id p3 appears more than once$"):
         made.rank  # noqa: B018
 
 

@@ -92,7 +92,7 @@ def test_mistakes_are_one_sentence(kept: PassageTexts, tmp_path: Path, tokenizer
             tokens.write(kept, tokenizer)
         (stored.folder / "tokens.json").write_bytes(before["tokens.json"])
     assert content(stored.folder) == before
-    with pytest.raises(UserError, match="is no fast tokenizer"):
+    with pytest.raises(UserError, match="is not a fast tokenizer"):
         tokens.write(kept, object())
     with pytest.raises(UserError, match="holds no passage nowhere"):
         stored.of(["p1", "nowhere"])

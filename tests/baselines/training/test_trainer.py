@@ -231,13 +231,13 @@ def test_out_of_memory_goes_on_from_the_last_checkpoint_and_says_so(
     assert done == [1, 2, 3, 4, 5, 6, 5, 6, 7, 8]
     assert (facts["batch_size"], facts["mini_batch_size"], facts["steps"]) == (8, 4, 8)
     said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
-    assert said == [f"{cell.name.file}: out of memory; going on in mini-batches of 4"]
+    assert said == [f"{cell.name.file}: out of memory; continuing in mini-batches of 4"]
     assert cell.model.is_dir()
 
 
 def test_a_text_that_does_not_fit_is_one_sentence(trainable_release: Release, tmp_path: Path) -> None:
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, batch_size=2)
-    with memory(0), pytest.raises(UserError, match="does not hold a mini-batch of one text"):
+    with memory(0), pytest.raises(UserError, match="cannot hold a mini-batch of one text"):
         systems.system("biencoder").train(cell)
     assert not cell.model.exists()
 
@@ -275,5 +275,5 @@ def test_memory_that_the_optimiser_or_the_model_lacks(
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=2)
     full = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
     monkeypatch.setattr(transformers.Trainer, "_move_model_to_device", full)
-    with pytest.raises(UserError, match=f"{cell.name.file}: the GPU's memory does not hold the model; free it"):
+    with pytest.raises(UserError, match=f"{cell.name.file}: the GPU's memory cannot hold the model; free it"):
         systems.system("biencoder").train(cell)

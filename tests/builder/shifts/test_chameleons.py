@@ -66,13 +66,13 @@ def test_a_ranker_that_lacks_queries(bad: float | None) -> None:
 
 def test_other_things_that_are_refused() -> None:
     values, _ = planted()
-    with pytest.raises(UserError, match=r"query id 'q.*' comes more than once"):
+    with pytest.raises(UserError, match=r"query id 'q.*' appears more than once"):
         assign(pl.concat([values, values[:1]]))
     with pytest.raises(UserError, match="at least three rankers, not 2"):
         assign(values.select("query_id", *RANKERS[:2]))
     with pytest.raises(UserError, match="1 to 100 percent, not 0"):
         assign(values, ChameleonParameters(levels=[0]))
-    with pytest.raises(UserError, match="the bottom 10 % of 4 queries are none"):
+    with pytest.raises(UserError, match="the bottom 10 % of 4 queries is empty"):
         assign(values[:4])
     with pytest.raises(UserError, match="no rankers"):
         assign(values.select("query_id"))

@@ -209,9 +209,9 @@ def test_documents_whose_values_are_not_their_own(mini_release, tmp_path, runs):
     measure = document["measures"][0]["measure"]
     last = document["measures"][-1]
     cases = {
-        f"does not give the document's {measure} of one on dl19": lines[0] + "".join(lines[2:]),
+        f"does not match the document's {measure} of one on dl19": lines[0] + "".join(lines[2:]),
         "score again": "".join([*lines[:-1], re.sub(r"[^\t]+\n$", "0.123\n", lines[-1])]),
-        f"does not give the document's {measure}": "".join([lines[0], lines[2], *lines[2:]]),
+        f"does not match the document's {measure}": "".join([lines[0], lines[2], *lines[2:]]),
         "of one on dl19; score again": "".join([*lines[:2], _with_query_of(lines[2], lines[1]), *lines[3:]]),
         "is not the table that --per-query writes": good.replace("query_id", "qid", 1),
         "is not the table that --per-query writes: run": good.replace(lines[1], lines[1].replace("dl19", "")),
@@ -225,9 +225,7 @@ def test_documents_whose_values_are_not_their_own(mini_release, tmp_path, runs):
         assert sentence in str(error.value), sentence
     table.write_text(good)
     path.write_text(json.dumps({**document, "measures": document["measures"][:-1]}))
-    with pytest.raises(
-        UserError, match=rf"has {re.escape(last['measure'])} of one on dl20, which scores\.json has not"
-    ):
+    with pytest.raises(UserError, match=rf"has {re.escape(last['measure'])} of one on dl20, which scores\.json lacks"):
         load([path], never)
     path.write_text(json.dumps({**document, "provenance": {}}))
     with pytest.raises(UserError, match="not a valid scores document"):

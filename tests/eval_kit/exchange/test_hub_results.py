@@ -89,8 +89,8 @@ def test_scores_give_the_first_measure_of_each_test_set(mini_release: Release, t
 @pytest.mark.parametrize(
     ("document", "system", "words"),
     [
-        ([], None, "is not as eval_kit protocol --json"),
-        ({"protocols": {"topic": [{}]}, "provenance": {}}, None, "is not as eval_kit protocol --json"),
+        ([], None, "is not in the format of eval_kit protocol --json"),
+        ({"protocols": {"topic": [{}]}, "provenance": {}}, None, "is not in the format of eval_kit protocol --json"),
         (protocol(row("a", "c0", "RR@10", 1, 0), row("b", "c0", "RR@10", 1, 0)), None, "there are a, b"),
         (protocol(row("a", "c0", "RR@10", 1, 0)), "c", "there are a"),
     ],
@@ -155,7 +155,7 @@ def test_publishing_to_a_model_repository(hub: Any, mini_release: Release, tmp_p
     other = written(tmp_path / "other.json", protocol(*losses, digest="1" * 64))
     hub.accounts["hf_reader"] = set()
     for file, own, words in (
-        (other, token, "v1.0.0 has other content than the release that was scored; nothing was changed"),
+        (other, token, "v1.0.0 differs in content from the release that was scored; nothing was changed"),
         (path, token, "nothing to do"),
         (scores, {"HF_TOKEN": "hf_reader"}, "the token may not do that"),
         (scores, {"HF_TOKEN": ""}, "there is no token to publish with"),
@@ -177,9 +177,9 @@ def test_hostile_yaml_in_a_model_repository_is_one_sentence(
         (b"[" * 100_000, "ms-marco-shift.yaml:1: is nested more than 64 deep"),
         (b"#" * (2 << 20), "is larger than 1,048,576 bytes"),
         (b"- \xff", "is not UTF-8 text"),
-        (b"- !!python/object/apply:os.getpid []", "what stands there is not a list of results; nothing was changed"),
-        (b"- {dataset: {id: a, task_id: b}, date: 2026-99-99}", "what stands there is not a list of results"),
-        (b"- 1", "what stands there is not a list of results"),
+        (b"- !!python/object/apply:os.getpid []", "its content is not a list of results; nothing was changed"),
+        (b"- {dataset: {id: a, task_id: b}, date: 2026-99-99}", "its content is not a list of results"),
+        (b"- 1", "its content is not a list of results"),
     ):
         head = model.commit("odd", {hub_results.FILE: hub_server.Blob(content, False)}).oid
         names = ("--repo-id", MODEL, "--dataset", DATASET, "--dry-run")

@@ -238,7 +238,7 @@ HEADER = b"query-id\tcorpus-id\tscore\n"
         ("qrels/test.tsv", None, "test.tsv: cannot be read: No such file"),
         ("qrels/test.tsv", b"", "test.tsv:1: expected the header"),
         ("qrels/test.tsv", b"1\ta\t1\n", "test.tsv:1: expected the header"),
-        ("qrels/test.tsv", HEADER, "test.tsv:2: the file judges nothing"),
+        ("qrels/test.tsv", HEADER, "test.tsv:2: the file holds no judgements"),
         ("qrels/test.tsv", HEADER + b"1 a 1\n", "test.tsv:2: expected a query id"),
         ("qrels/test.tsv", HEADER + b"1\ta\t1\t\n", "test.tsv:2: expected a query id"),
         ("qrels/test.tsv", HEADER + b"1\ta\t1.0\n", "test.tsv:2: the grade '1.0' is not a whole number"),

@@ -138,7 +138,7 @@ HEADER = "system,training,score,nq\n"
     [
         ("", ":1: expected the header"),
         ("system,score,training,nq\n", ":1: expected the header"),
-        ("system,training,score\n", ":1: has no column of a dataset"),
+        ("system,training,score\n", ":1: has no dataset column"),
         ("system,training,score,nq,nq\n", ":1: expected the header"),
         ("system,training,score,\n", ":1: expected the header"),
         ("\ufeff" + HEADER, ":1: expected the header"),
@@ -180,7 +180,7 @@ GOOD = {"system": "a", "training": "interpolation", "score": 0.5, "beir": {"nq":
         ('[{"system": "a", "training": "interpolation", "score": NaN, "beir": {"nq": 1}}]', "NaN, not a finite number"),
         ([{**GOOD, "beir": {}}], "$[0]: beir must be an object"),
         ([GOOD, GOOD], "$[1]: a appears twice for interpolation"),
-        ([GOOD, {**GOOD, "system": "b", "beir": {"x": 1}}], "$[1]: scores the datasets x, the models before it nq"),
+        ([GOOD, {**GOOD, "system": "b", "beir": {"x": 1}}], "$[1]: scores the datasets x, but the models before it nq"),
         ([{**GOOD, "training": "x"}] * 7, "; and 2 more"),
     ],
 )
@@ -257,8 +257,8 @@ def test_the_kits_own_results_are_read(tmp_path):
     for paths, sentence in (
         ([resttest, reports[0]], "lack b on nq: run b.nq.trec"),
         ([resttest, resttest], "give one file of eval_kit protocol --json and at least one of beir --json"),
-        ([resttest, reports[0], reports[0]], "scores a on nq, as a file before it does"),
-        ([resttest, write("other.json", {"scores": [{}]})], "other.json: is not as eval_kit protocol --json"),
+        ([resttest, reports[0], reports[0]], "scores a on nq, as an earlier file does"),
+        ([resttest, write("other.json", {"scores": [{}]})], "other.json: is not in the format of eval_kit"),
         ([resttest, write("list.json", [])], "list.json: expected results"),
         ([write("topic.json", protocol("topic", "RR@10", [])), reports[0]], "neither restrain nor resttest"),
     ):

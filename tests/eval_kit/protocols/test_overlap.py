@@ -119,5 +119,5 @@ def test_without_training_queries_passages_are_compared(suite: list[Path], tmp_p
     with pytest.raises(UserError, match=r"empty\.tsv: holds no queries"):
         overlap(suite, training=tmp_path / "empty.tsv")
     (tmp_path / "wrong.json").write_text('{"systems": 1}')
-    with pytest.raises(UserError, match=r"wrong\.json: is not as beir --json writes it"):
+    with pytest.raises(UserError, match=r"wrong\.json: is not in the format of beir --json"):
         overlap(suite, [tmp_path / "wrong.json"])

@@ -197,7 +197,7 @@ def test_runs_of_any_name_are_a_grid_if_options_tell_their_cells(oracle, tmp_pat
 
 def test_options_that_do_not_fit_the_runs(tmp_path, command):
     options = {
-        "--system is missing: --system, --shift and --held-out come together": ["--shift", "topic", "--held-out", "c0"],
+        "--system is missing: give --system, --shift and --held-out together": ["--shift", "topic", "--held-out", "c0"],
         "--held-out is missing": ["--system", "s", "--shift", "wh"],
         "--held-out is given 2 times for 3 runs; give it once": [
             *("--system", "s", "--shift", "wh", "--held-out", "wha", "--held-out", "how")

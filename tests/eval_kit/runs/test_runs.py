@@ -446,7 +446,7 @@ def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path,
     ):
         done = command("eval_kit", "score", path, "--release", mini_release.folder, *options)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"eval_kit: {name}: is read, or written already, by this command")
+        assert done.stderr.startswith(f"eval_kit: {name}: this command already reads or writes this file")
         assert path.read_bytes() == b"\n".join(lines) + b"\n"
         assert not same.exists()
 

@@ -78,15 +78,15 @@ def test_faults_of_any_vectors():
     fails_with("not a table of vectors: its shape is (0, 3)", lambda: vectors(VALUES[:0], []))
     fails_with("the vectors are int64, not floating-point", lambda: vectors(VALUES.astype(np.int64)))
     fails_with(
-        "mine: no vector of query 8 (and 1 more) (3 are asked for)", lambda: vectors().of(pl.Series(["8", "9", "7"]))
+        "mine: no vector of query 8 (and 1 more) (3 are needed)", lambda: vectors().of(pl.Series(["8", "9", "7"]))
     )
 
 
 def test_query_ids_that_occur_twice_are_refused():
     check_ids(pl.Series(IDS))
-    fails_with("query id '9' comes more than once", lambda: check_ids(pl.Series([*IDS, "9"])))
+    fails_with("query id '9' appears more than once", lambda: check_ids(pl.Series([*IDS, "9"])))
     twice = pl.Series(["9", "9", "10", "10", "9"])
-    fails_with("query id '9' comes more than once (and 1 more)", lambda: check_ids(twice))
+    fails_with("query id '9' appears more than once (and 1 more)", lambda: check_ids(twice))
 
 
 def test_faults_of_npy_files(tmp_path: Path):
@@ -149,7 +149,7 @@ def test_a_model_encodes_each_query_once(tmp_path: Path):
     from sentence_transformers import SentenceTransformer
 
     assert np.allclose(vectors.values, SentenceTransformer(str(model)).encode(texts[:2]), atol=1e-5)
-    fails_with("not a sentence-transformers model", lambda: encode(str(tmp_path), pl.DataFrame()))
+    fails_with("cannot be loaded as a sentence-transformers model", lambda: encode(str(tmp_path), pl.DataFrame()))
 
 
 class Harm:
@@ -172,5 +172,5 @@ def test_a_model_that_is_a_pickle_is_one_sentence_and_runs_nothing(content: byte
     config = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 10, **sizes}
     (model / "config.json").write_text(json.dumps(config))
     (model / "pytorch_model.bin").write_bytes(pickle.dumps(Harm(harm)) if content is None else content)
-    fails_with("not a sentence-transformers model", lambda: get(model, pl.DataFrame()))
+    fails_with("cannot be loaded as a sentence-transformers model", lambda: get(model, pl.DataFrame()))
     assert not harm.exists()
