@@ -30,7 +30,7 @@ from search.retriever import Hits, Passages, Retriever, best_first
 BM25 = "bm25"
 MULTIFIELD = "bm25-multifield"
 LEXICAL = (BM25, MULTIFIELD)
-_INSTEAD = {"doct5query": "; python -m baselines generate --expand makes a folder with such queries, for bm25"}
+_INSTEAD = {"doct5query": "; python -m baselines generate --config doct5query writes queries into a copy, for bm25"}
 
 
 def folders(parent: Path, names: Sequence[str]) -> list[Path]:
