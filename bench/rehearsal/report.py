@@ -49,6 +49,7 @@ def growth(scales: Mapping[str, Mapping[str, Any]]) -> str:
     for name in names:
         stages = [figures["stages"].get(name) for figures in scales.values()]
         unit = next(stage["unit"] for stage in stages if stage)
-        cells = ["" if stage is None else f"{1_000 * stage['cpu_s'] / stage['count']:,.3f}" for stage in stages]
+        costs = [stage and 1_000 * stage["cpu_s"] / stage["count"] for stage in stages]
+        cells = ["" if cost is None else f"{cost:,.{3 if cost >= 0.1 else 5}f}" for cost in costs]
         lines.append(f"| {name}, of the {unit} | {' | '.join(cells)} |")
     return "\n".join(lines)
