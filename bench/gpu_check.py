@@ -100,7 +100,7 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
     parts: dict[str, Callable[[], Any]] = {}
     release = _release(folder / "release", scope)
     for system in NEURAL:
-        parts[f"train {system}"] = lambda system=system: train(release, folder, system, scope, peak)
+        parts[f"train {system}"] = lambda system=system: train_and_count(release, folder, system, scope, peak)
     for system in ("biencoder", "splade", "colbert"):
         parts[f"encode {system}"] = lambda system=system: encode(release, folder, system, scope, peak)
     parts["re-rank"] = lambda: rerank(release, folder, scope, peak)
@@ -109,7 +109,7 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
     parts["plaid"] = lambda: plaid(folder / "plaid", scope)
     parts["two processes"] = lambda: two_processes(release, folder, scope)
     if torch.cuda.is_available():
-        parts["out of memory"] = lambda: out_of_memory(release, folder, scope, peak)
+        parts["out of memory"] = lambda: out_of_memory(release, folder, scope)
     for name, part in parts.items():
         begun = time.monotonic()
         try:
@@ -136,21 +136,27 @@ def cell(release: Any, root: Path, system: str, scope: Scope, **options: Any) ->
     return Cell(names.Cell(system, SHIFT, "c0"), release, checked, root / "grid")
 
 
-def train(release: Any, root: Path, system: str, scope: Scope, peak: float) -> dict[str, Any]:
-    """Samples a second after the first step, the share of the peak, and the GPU's memory at its most (GB)."""
+def train_and_count(release: Any, root: Path, system: str, scope: Scope, peak: float) -> dict[str, Any]:
+    """The figures of :func:`train`, and the share of the peak."""
+    step = cell(release, root / "step", system, scope, steps=1)
+    operations = _operations(lambda: _systems(system).train(step)) / step.options["batch_size"]
+    figures = train(release, root, system, scope)
+    return figures | {"share_of_peak": round(operations * figures["samples_per_second"] / peak, 6)}
+
+
+def train(release: Any, root: Path, system: str, scope: Scope) -> dict[str, Any]:
+    """Samples a second after the first step, and the GPU's memory at its most (GB)."""
     import torch
 
     from bench.baselines_training import ours
 
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    trained, step = cell(release, root, system, scope), cell(release, root / "step", system, scope, steps=1)
-    operations = _operations(lambda: _systems(system).train(step)) / step.options["batch_size"]
+    trained = cell(release, root, system, scope)
     figures = ours(trained)
     facts = json.loads((trained.folder / "training.json").read_text(encoding="utf-8"))
     return {
         "samples_per_second": round(figures["samples_per_second"], 2),
-        "share_of_peak": round(operations * figures["samples_per_second"] / peak, 6),
         "batch_size": facts["batch_size"],
         "mini_batch_size": facts["mini_batch_size"],
         "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2) if torch.cuda.is_available() else None,
@@ -289,7 +295,7 @@ def two_processes(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
     return {"moved": moved, "same": round(same / moved, 4)}
 
 
-def out_of_memory(release: Any, root: Path, scope: Scope, peak: float) -> dict[str, Any]:
+def out_of_memory(release: Any, root: Path, scope: Scope) -> dict[str, Any]:
     """The mini-batch that a training goes on with, whose whole batch the memory does not hold."""
     import torch
 
@@ -297,7 +303,7 @@ def out_of_memory(release: Any, root: Path, scope: Scope, peak: float) -> dict[s
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(0.1)
     try:
-        facts = train(release, root / "little", "splade", scope, peak)
+        facts = train(release, root / "little", "splade", scope)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     return {"before": trained["mini_batch_size"], **facts}
@@ -321,21 +327,12 @@ def _systems(name: str) -> Any:
 def _matmul(size: int) -> float:
     """The peak of this machine in operations a second: of products of two such matrices, in bfloat16 on a GPU."""
     import torch
+    from torch.utils.benchmark import Timer
 
     on_gpu = torch.cuda.is_available()
-    matrix = torch.randn(
-        size, size, device="cuda" if on_gpu else "cpu", dtype=torch.bfloat16 if on_gpu else torch.float32
-    )
-    for repeats in (5, 50):  # the first few warm up
-        if on_gpu:
-            torch.cuda.synchronize()
-        begun = time.monotonic()
-        for _ in range(repeats):
-            matrix @ matrix
-        if on_gpu:
-            torch.cuda.synchronize()
-        seconds = time.monotonic() - begun
-    return 2 * size**3 * repeats / seconds
+    kind = {"device": "cuda", "dtype": torch.bfloat16} if on_gpu else {}
+    product = Timer("matrix @ matrix", globals={"matrix": torch.randn(size, size, **kind)})
+    return float(2 * size**3 / product.timeit(50).mean)
 
 
 def _operations(work: Callable[[], object]) -> int:

@@ -74,9 +74,9 @@ def write(
     sha256, written = hashlib.sha256(), 0
 
     def documents(examples: Sequence[Example]) -> Iterator[str]:
-        found = iter(passage_texts.of([passage for example in examples for passage in example[1:]]))
+        looked_up = iter(passage_texts.of([passage for example in examples for passage in example[1:]]))
         for example in examples:
-            of_example = [queries.texts[example[0]], *itertools.islice(found, len(example) - 1)]
+            of_example = [queries.texts[example[0]], *itertools.islice(looked_up, len(example) - 1)]
             yield json.dumps(FORMATS[format](example, of_example), ensure_ascii=False)
 
     def every_line() -> Iterator[str]:

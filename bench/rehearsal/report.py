@@ -49,7 +49,13 @@ def growth(scales: Mapping[str, Mapping[str, Any]]) -> str:
     for name in names:
         stages = [figures["stages"].get(name) for figures in scales.values()]
         unit = next(stage["unit"] for stage in stages if stage)
-        costs = [stage and 1_000 * stage["cpu_s"] / stage["count"] for stage in stages]
-        cells = ["" if cost is None else f"{cost:,.{3 if cost >= 0.1 else 5}f}" for cost in costs]
-        lines.append(f"| {name}, of the {unit} | {' | '.join(cells)} |")
+        lines.append(f"| {name}, of the {unit} | {' | '.join(map(_cost, stages))} |")
     return "\n".join(lines)
+
+
+def _cost(stage: Mapping[str, Any] | None) -> str:
+    """Milliseconds for each unit, the small ones to more decimals; empty for a stage that a scale lacks."""
+    if stage is None:
+        return ""
+    cost = 1_000 * stage["cpu_s"] / stage["count"]
+    return f"{cost:,.3f}" if cost >= 0.1 else f"{cost:.5f}"
