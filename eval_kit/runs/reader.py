@@ -4,7 +4,6 @@ A run is read in pieces of whole lines by a fast columnar parser that accepts on
 that it does not accept goes to a slow line-by-line check, whose only job is to say what is wrong and where.
 """
 
-import gzip
 import math
 import re
 import zlib
@@ -14,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import polars as pl
 import zstandard
@@ -22,8 +21,11 @@ import zstandard
 from eval_kit.errors import UserError
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 
-PIECE_BYTES = 16 << 20
-ZSTD_BYTES = 4 << 10
+PIECE_BYTES = 8 << 20
+PACKED_BYTES = 128 << 10
+"""Packed bytes to read at once."""
+UNPACKED_TOGETHER = 4 << 10
+"""Packed bytes to unpack at once: zstd may make 32,000 bytes out of one."""
 LONGEST_FIELD = 8 << 10
 """Bytes; the longest ids, web addresses, have two thousand."""
 LONGEST_LINE = 64 << 10
@@ -84,6 +86,13 @@ class Faults:
             raise RunError("; ".join(self.shown) + more)
 
 
+class Form(NamedTuple):
+    """What the first line of a run says of all its lines: the columns, and whether they end as on Windows."""
+
+    columns: int
+    crlf: bool
+
+
 class Digest(Protocol):
     """The part of hashlib's objects that the reader uses."""
 
@@ -108,26 +117,27 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | Non
         RunError: after the whole file was read, with its first faults and how many more there are.
     """
     faults = Faults(path)
-    columns = 0
+    form = Form(0, crlf=False)
     line = 1
     try:
         pieces = _pieces(_blocks(path, piece_bytes, digest))
         first = next(pieces, b"")
         if first:
-            columns = _columns(first, faults)
+            form = _form(first, faults)
             faults.raise_any()
-        for piece, frame in _ahead(partial(_parse, columns=columns), chain([first] if first else [], pieces)):
+        for piece, frame in _ahead(partial(_parse, form=form), chain([first] if first else [], pieces)):
             if frame is not None:
                 if not faults.count:
                     yield frame
-            elif not _find_faults(piece, columns, line, faults):
+            elif not _find_faults(piece, form, line, faults):
                 faults.add(line, "cannot be read from this line on")
             line += piece.count(b"\n") if frame is None else frame.height
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError):
-        faults.add(line, "the compressed file is truncated or damaged from about this line on")
+    except (EOFError, zlib.error, zstandard.ZstdError) as error:
+        too_large = "; or it was packed with --long" if "memory" in str(error) else ""
+        faults.add(line, f"the compressed file is truncated or damaged from about this line on{too_large}")
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if not columns and not faults.count:
+    if not form.columns and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
 
@@ -146,16 +156,42 @@ def _ahead[Item, Result](function: Callable[[Item], Result], items: Iterable[Ite
             yield done, result.result()
 
 
-def _parse(piece: bytes, columns: int) -> pl.DataFrame | None:
+def first_tag(path: Path) -> str:
+    """The sixth column of a run's first line; empty for runs of three columns."""
+    line = next(_pieces(_blocks(path, LONGEST_LINE, None)), b"").split(b"\n", 1)[0]
+    fields = _fields(line.removesuffix(b"\r"))
+    return fields[5].decode("utf-8", "replace") if len(fields) == len(_SCHEMAS[6]) else ""
+
+
+def _parse(piece: bytes, form: Form) -> pl.DataFrame | None:
     """The rows of a piece, or None if any of them is in doubt."""
+    if _has_overlong_line(piece):
+        return None
+    if form.crlf:
+        if piece.count(b"\r\n") < piece.count(b"\n"):
+            return None
+        piece = piece.replace(b"\r\n", b"\n")
     if b"\r" in piece or b"\0" in piece or (_BYTE_ORDER_MARK[:1] in piece and _BYTE_ORDER_MARK in piece):
         return None  # searching for the first byte alone comes first: it is many times faster
     if not piece.endswith(b"\n") and not piece[piece.rfind(b"\n") + 1 :].strip(b" \t"):
         return None  # blanks at the end of the file are a line too, which the parser would skip
     tabs, spaces = b"\t" in piece, b" " in piece
-    if not (tabs and spaces) and (frame := _parse_separated(piece, "\t" if tabs else " ", columns)) is not None:
-        return frame
-    return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", columns)
+    if not (tabs and spaces):
+        frame = _parse_separated(piece, "\t" if tabs else " ", form.columns)
+        if frame is not None:
+            return frame
+    return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", form.columns)
+
+
+def _has_overlong_line(piece: bytes) -> bool:
+    """Whether a line has more than :data:`LONGEST_LINE` bytes; looks at one line end in each so many bytes."""
+    start = 0
+    while len(piece) - start > LONGEST_LINE:
+        end = piece.rfind(b"\n", start, start + LONGEST_LINE + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
 
 
 def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame | None:
@@ -176,22 +212,29 @@ def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame
     return frame.select("query_id", "passage_id", "score", stated_rank="rank")
 
 
-def _columns(piece: bytes, faults: Faults) -> int:
-    """How many columns the first line has: 6 or 3, or a fault."""
-    first = piece[: piece.find(b"\n")] if b"\n" in piece else piece
+def _form(piece: bytes, faults: Faults) -> Form:
+    """What the first line says; a fault if it has neither 6 nor 3 columns."""
+    first, newline, _ = piece[: LONGEST_LINE + 1].partition(b"\n")
+    crlf = bool(newline) and first.endswith(b"\r")
     columns = len(_fields(first.removesuffix(b"\r")))
     if piece.startswith((b"\xff\xfe", b"\xfe\xff")):
         faults.add(1, "the file is UTF-16, not UTF-8")
+    elif columns not in _LAYOUTS and piece.startswith(b"{"):
+        faults.add(1, "this looks like JSON; in Python, eval_kit.score takes what json.load gives")
     elif columns not in _LAYOUTS:
-        faults.add(1, _fault(first, None))
-    return columns
+        faults.add(1, _fault(first.removesuffix(b"\r") if crlf else first, None))
+    return Form(columns, crlf)
 
 
-def _find_faults(piece: bytes, columns: int, first_line: int, faults: Faults) -> bool:
+def _find_faults(piece: bytes, form: Form, first_line: int, faults: Faults) -> bool:
     """Note what is wrong with each line of a piece; returns whether anything is."""
     before = faults.count
-    for number, line in enumerate(piece.removesuffix(b"\n").split(b"\n"), first_line):
-        if what := _fault(line, columns):
+    *ended, rest = piece.split(b"\n")
+    for number, line in enumerate([*ended, rest] if rest else ended, first_line):
+        crlf = form.crlf and number < first_line + len(ended)
+        if crlf and not line.endswith(b"\r"):
+            faults.add(number, "ends unlike the first line, which ends as on Windows")
+        elif what := _fault(line.removesuffix(b"\r") if crlf else line, form.columns):
             faults.add(number, what)
     return faults.count > before
 
@@ -203,7 +246,7 @@ def _fault(line: bytes, columns: int | None) -> str:
     if b"\0" in line:
         return "holds a zero byte; this is not a text file"
     if b"\r" in line:
-        return "holds a carriage return (Windows line ends); convert the file to plain newlines"
+        return "holds a carriage return (Windows line ends); end all lines one way"
     if _BYTE_ORDER_MARK in line:
         return "holds a byte-order mark; save the file as plain UTF-8"
     try:
@@ -258,10 +301,9 @@ def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
         file.seek(0)
         raw = _Raw(file, digest)
         if magic[:2] == b"\x1f\x8b":
-            with gzip.GzipFile(fileobj=raw) as stream:  # type: ignore[call-overload]
-                yield from _unpacked(path, iter(partial(stream.read, size), b""))
+            yield from _unpacked(path, _packed_blocks(raw, size, partial(zlib.decompressobj, wbits=31), b"\0"))
         elif magic == b"\x28\xb5\x2f\xfd":
-            yield from _unpacked(path, _zstd_blocks(raw, size))
+            yield from _unpacked(path, _packed_blocks(raw, size, zstandard.ZstdDecompressor().decompressobj))
         else:
             while block := raw.read(raw.to_line_end(size)):
                 yield block
@@ -298,27 +340,32 @@ class _Raw:
         return size + rest
 
 
-def _zstd_blocks(raw: _Raw, size: int) -> Iterator[bytes]:
-    """Unpack a little at a time: zstd may make 32,000 bytes out of one."""
-    frame = None
+def _packed_blocks(raw: _Raw, size: int, new_stream: Callable[[], Any], padding: bytes = b"") -> Iterator[bytes]:
+    """Unpack a little at a time, one stream after the other; gzip files may be filled up with ``padding``."""
+    stream = None
     unpacked, ready = [], 0
-    while packed := raw.read(ZSTD_BYTES):
-        while packed:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            unpacked.append(frame.decompress(packed))
-            ready += len(unpacked[-1])
-            packed = frame.unused_data
-            frame = None if frame.eof else frame
-        if ready >= size:
-            yield b"".join(unpacked)
-            unpacked, ready = [], 0
+    while block := raw.read(PACKED_BYTES):
+        for start in range(0, len(block), UNPACKED_TOGETHER):
+            packed = block[start : start + UNPACKED_TOGETHER]
+            while packed := packed if stream else packed.lstrip(padding):
+                stream = stream or new_stream()
+                unpacked.append(stream.decompress(packed))
+                ready += len(unpacked[-1])
+                packed = stream.unused_data
+                stream = None if stream.eof else stream
+            if ready >= size:
+                yield b"".join(unpacked)
+                unpacked, ready = [], 0
     yield b"".join(unpacked)
-    if frame is not None:
+    if stream is not None:
         raise EOFError
 
 
 def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Divide bytes anew, so that each piece ends with a line; whatever follows an overlong line is left out."""
+    """Divide bytes anew, so that each piece ends with a line; the last one may be the start of an overlong line.
+
+    Whatever follows that is left out: the piece is refused for it.
+    """
     rest = b""
     for block in blocks:
         end = block.rfind(b"\n") + 1

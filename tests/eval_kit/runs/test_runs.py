@@ -6,6 +6,7 @@ import os
 import random
 import re
 import sys
+import time
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +19,7 @@ from eval_kit.cli import main
 from eval_kit.measures.score import score
 from eval_kit.release import Release
 from eval_kit.runs import writer
-from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD, SHOWN_FAULTS, RunError, read_pieces
+from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD, LONGEST_LINE, SHOWN_FAULTS, RunError, read_pieces
 
 GOOD = b"q Q0 p 1 1.5 tag"
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -94,7 +95,7 @@ BAD_LINES = {
 @pytest.mark.parametrize("number", [1, 66, 129])
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_is_refused_where_it_stands(name, number, last_newline, lines, mini_release, tmp_path):
-    if (name, number) in {("duplicate", 1), ("3 columns among 6", 1)}:
+    if (name, number) in {("duplicate", 1), ("3 columns among 6", 1), ("carriage return", 1)}:
         return  # the lines after it would be at fault
     if (name, number, last_newline) == ("blank line", 129, b""):
         return  # no line at all
@@ -139,7 +140,11 @@ BAD_FILES = {
     "UTF-16": (lambda text: text.decode().encode("utf-16"), 1, "the file is UTF-16"),
     "UTF-16 without a mark": (lambda text: text.decode().encode("utf-16-be"), 1, "holds a zero byte"),
     "Latin-1": (lambda text: text.replace(b"tag", b"caf\xe9"), 1, "is not UTF-8 text"),
-    "Windows line ends": (lambda text: text.replace(b"\n", b"\r\n"), 1, "holds a carriage return"),
+    "Windows line ends at first": (
+        lambda text: text.replace(b"\n", b"\r\n", 100),
+        101,
+        "ends unlike the first line, which ends as on Windows",
+    ),
     "Windows line ends later": (
         lambda text: (
             b"\n".join(text.split(b"\n", 100)[:100]) + b"\n" + text.split(b"\n", 100)[100].replace(b"\n", b"\r\n")
@@ -398,11 +403,17 @@ def scratch(tmp_path_factory) -> Path:
 @example(text=GOOD + b"\n" + ZSTD_MAGIC + GOOD, piece_bytes=1)
 @example(text=GOOD + b" more", piece_bytes=1)
 @example(text=ZSTD_MAGIC + b" p 1\nq p\n", piece_bytes=1)
+@example(text=b"q p 1\r\nq p2 2\r\nq p3 3", piece_bytes=1)
+@example(text=b"q p 1\r\nq p2 2\r\nq p3 3\r", piece_bytes=1)
 def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece_bytes):
     scratch.write_bytes(text)
     all_lines = text.removesuffix(b"\n").split(b"\n") if text else []
     first = all_lines[0].removesuffix(b"\r") if text else b""
     width = len([field for field in re.split(rb"[ \t]+", first) if field])
+    if re.match(rb"[^\n]*\r\n", text):  # lines that all end so are plain lines; any other has a fault of its own
+        ended = all_lines if text.endswith(b"\n") else all_lines[:-1]
+        whole = [line[:-1] if line.endswith(b"\r") else b"" for line in ended]
+        all_lines = [*whole, *all_lines[len(ended) :]]
     if width not in (3, 6) or text.startswith((b"\xff\xfe", b"\xfe\xff", GZIP_MAGIC, ZSTD_MAGIC)):
         expected, bad = [], [1]  # nothing more is known of such a file
     else:
@@ -454,3 +465,29 @@ def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path,
 def test_a_tag_with_blanks_is_one_column(tmp_path):
     writer.write([("q1", "p1", 1, 2.5)], tmp_path / "run.trec", "my folder (v2)")
     assert (tmp_path / "run.trec").read_text() == "q1 Q0 p1 1 2.5 my-folder-(v2)\n"
+
+
+@pytest.mark.parametrize("packing", [bytes, gzip.compress, zstandard.ZstdCompressor().compress])
+@pytest.mark.parametrize("blanks", [b" ", b"\t"])
+@pytest.mark.parametrize("length", [LONGEST_LINE, LONGEST_LINE + 1])
+def test_a_line_across_two_pieces_is_read_whole_or_refused(tmp_path, packing, blanks, length):
+    """Blanks are the case: a line that ends in them is valid wherever it is cut."""
+    rows = [b"q Q0 p%d %d %f t" % (rank, rank, -rank) for rank in range(4_000)]
+    rows[2_000] += blanks * (length - len(rows[2_000]))
+    path = tmp_path / "run.trec"
+    path.write_bytes(packing(b"\n".join(rows) + b"\n"))
+    for piece_bytes in (1, 50_000, 60_000, 70_000, 100_000, 1 << 20):
+        if length > LONGEST_LINE:
+            with pytest.raises(RunError, match=r"run.trec:2001: the line is longer than 65,536 bytes"):
+                list(read_pieces(path, piece_bytes))
+        else:
+            assert pl.concat(read_pieces(path, piece_bytes)).height == len(rows)
+
+
+def test_a_gzip_header_of_megabytes_is_read_in_a_moment(tmp_path):
+    packed = gzip.compress(GOOD + b"\n", mtime=0)
+    path = tmp_path / "run.trec.gz"
+    path.write_bytes(packed[:3] + b"\x08" + packed[4:10] + b"n" * (4 << 20) + b"\0" + packed[10:] + b"\0" * 600)
+    begun = time.process_time()
+    assert pl.concat(read_pieces(path)).height == 1
+    assert time.process_time() - begun < 2
