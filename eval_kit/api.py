@@ -1,15 +1,19 @@
 """The kit in Python: the functions that ``eval_kit`` exports, each like the command of the same name.
 
-A run is a path, ``{query: {passage: score}}``, or a polars or pandas dataframe with the columns of the kit
-(``query_id, passage_id, score``), of ir_measures (``query_id, doc_id, score``), of PyTerrier (``qid, docno, score``) or
-of TREC (``query, passage, score``). Several runs are a list, or a dictionary of names and runs. In any form a run
-must follow the rules for run files, and it scores exactly as the file would.
+A run is a path, ``{query: {passage: score}}``, what ``ir_measures.read_trec_run`` gives, a ``ranx.Run``, or a polars
+(lazy too), pandas or Arrow table with the columns of the kit (``query_id, passage_id, score``), of ir_measures
+(``query_id, doc_id, score``), of PyTerrier (``qid, docno, score``) or of TREC (``query, passage, score``). Several runs
+are a list, or a dictionary of names and runs. In any form a run must follow the rules for run files, and it scores
+exactly as the file would.
 """
 
 from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 
+import polars as pl
+
+from eval_kit.errors import UserError
 from eval_kit.exchange import compare as comparisons
 from eval_kit.exchange import sources
 from eval_kit.files import atomic
@@ -17,8 +21,10 @@ from eval_kit.measures import score as scoring
 from eval_kit.protocols import grid_results, wordings
 from eval_kit.protocols import similarity as similarities
 from eval_kit.release import Release, open_release
+from eval_kit.runs import in_memory
 from eval_kit.runs.in_memory import Run, Runs, as_files
-from eval_kit.runs.names import named
+from eval_kit.runs.names import named, run_name
+from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
 
 type ReleaseSource = Release | str | PathLike[str] | None
 """An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
@@ -66,7 +72,7 @@ def protocol(
         UserError: a name that is no cell's, a cell that is missing, or a run that cannot be used.
     """
     opened = open_release(release)
-    with as_files(runs) as files, as_files(untrained) as untrained_files:
+    with as_files(runs) as files, as_files(untrained, "untrained") as untrained_files:
         return grid_results.protocols(named(list(files)), opened, list(untrained_files), seed, allow_missing)
 
 
@@ -91,7 +97,7 @@ def compare(
     Raises:
         UserError: systems that cannot be compared.
     """
-    with as_files(systems) as files:
+    with as_files(systems, "systems") as files:
         loaded = sources.load(list(files), lambda: open_release(release), allow_missing, measures=measures)
         return comparisons.compare(loaded, baseline, seed=seed)
 
@@ -172,24 +178,33 @@ def report(
     from eval_kit.pages.report import encoded, results_of, write_report
 
     opened = open_release(release)
-    with as_files(runs) as files, as_files(untrained) as untrained_files:
+    with as_files(runs) as files, as_files(untrained, "untrained") as untrained_files:
         grid, changes = results_of(list(files), opened, list(untrained_files), seed, allow_missing)
         write_report(grid, opened, Path(out), encoded(vectors, grid, opened), changes)
     return Path(out)
 
 
 def write_run(run: Run, path: str | PathLike[str]) -> None:
-    """Write a run as the TREC file that the commands read.
+    """Write a run as the TREC file that the commands read: its lines by query and rank, its name as their tag.
 
     Args:
-        run: a dictionary or dataframe (see :mod:`eval_kit.api`).
+        run: a dictionary, dataframe or another tool's run (see :mod:`eval_kit.api`).
         path: the file; an existing one is replaced. Name it ``<system>.<shift>.<held-out>.trec`` for a grid.
 
     Raises:
-        UserError: ``run`` is not a run, or the file cannot be written.
+        UserError: ``run`` is not a run, no command would read it, or the file cannot be written.
     """
-    with as_files({"run": run}) as files:
-        atomic.write_text(Path(path), next(iter(files)).read_text(encoding="utf-8"))
+    path = Path(path)
+    if isinstance(run, str | PathLike):
+        raise UserError(f"run: {run} is a file already; copy it")
+    frame = in_memory.ranked(in_memory.lines("run", run))
+    with as_files({"run": frame}) as files:
+        rank_judged(next(iter(files)), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
+    try:
+        with atomic.whole(path) as part:
+            in_memory.write(frame, part, run_name(path))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _shown(scores: scoring.Scores, files: Mapping[Path, str]) -> scoring.Scores:

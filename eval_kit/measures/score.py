@@ -176,6 +176,8 @@ def _scores(
     declared: Declared = contamination.declared_beside,
 ) -> Scores:
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
+    if not runs:
+        raise UserError("runs: there are none to score")
     splits = sorted({test_set.qrels for test_set in test_sets})
     qrels = {split: release.qrels(split) for split in splits}
     judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())

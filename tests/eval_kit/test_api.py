@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -89,15 +91,18 @@ def test_measures_that_are_asked_for(run, published_release):
     [
         (
             lambda frame: frame.with_columns(score=pl.lit(float("nan"))),
-            "mine:1: the score 'NaN' is not a finite number",
+            "mine:1: the score nan is not a finite number",
         ),
-        (lambda frame: frame.with_columns(query_id=pl.lit("no body")), "mine:1: 7 columns, expected 6"),
+        (
+            lambda frame: frame.with_columns(query_id=pl.lit("no body")),
+            "runs: mine: the query id 'no body' holds a blank",
+        ),
         (
             lambda frame: pl.concat([frame.head(1).with_columns(query_id=pl.lit("nobody")), frame]),
             "mine:1: query nobody is in no test set",
         ),
         (lambda frame: pl.concat([frame, frame.tail(1)]), "appears twice for query"),
-        (lambda frame: frame.head(frame.height * 9 // 10), "of the 43 queries of dl19 are missing"),
+        (lambda frame: frame.head(frame.height * 9 // 10), "allow_missing=True scores them as 0"),
         (lambda frame: frame.drop("score"), "mine: expected a path, {query: {passage: score}} or a dataframe"),
         (lambda frame: 7, "it is a int"),
         (lambda frame: frame.clear(), "mine:1: the file is empty"),
@@ -108,6 +113,139 @@ def test_what_a_file_may_not_hold_is_refused(change, message, run, published_rel
         eval_kit.score({"mine": change(lines(run))}, published_release)
     assert message in str(refused.value)
     assert "/tmp" not in str(refused.value)
+
+
+STRANGE = [
+    *({"q": {"p": score}} for score in (None, "0.5", "0.5 t\nq Q0 zz 0 9 t", True, 1j, object(), [1.0], 10**400)),
+    *({"q": {"p": score}} for score in (float("nan"), float("-inf"), np.float64("inf"), np.bool_(True))),
+    *({"q": {passage: 1.0}} for passage in ("", " ", "a ", " a", "a\tb", "a\n9 Q0 b 1 1 t", "a\r", "a\0", "\ufeffa")),
+    *({"q": {passage: 1.0}} for passage in ("\ud800", "a" * 9_000, None, 1.5, (1,), b"a", True)),
+    *({query: {"p": 1.0}} for query in ("", "q Q0 zz 1 5 t\nq2", "a b", "\ud800", None, 1.5, float("nan"))),
+    *(
+        {1: {"a": 1.0}, "1": {"b": 1.0}},
+        {"q": 1.0},
+        {"q": ["p"]},
+        {"q": None},
+        {"a": {"q": {"p": 1.0}}, "b": {"q": 1.0}},
+    ),
+    *(None, 7, 1j, b"run.trec", {1, 2}, [1, 2], [None], {}, [], iter("ab"), "\0", "loop.trec", ".", "/dev/zero"),
+    *({name: {"q": {"p": 1.0}}} for name in (1, None, "", ".", "..", "a/b", "a\nb", "\ud800", "a" * 300, "é" * 150)),
+    {"named": "loop.trec"},
+    {"named": "nowhere.trec"},
+    {"named": "\0"},
+    pl.DataFrame({"query_id": ["q"], "passage_id": ["p"], "score": [None]}),
+    pl.DataFrame({"query_id": ["q"], "passage_id": ["p"], "score": [[1.0]]}),
+    pl.DataFrame({"query_id": ["q"], "passage_id": ["p"], "score": [True]}),
+    pl.DataFrame({"query_id": ["q", None], "passage_id": ["p", "p"], "score": [1.0, 2.0]}),
+    pl.DataFrame({"query_id": [1.0], "passage_id": ["p"], "score": [1.0]}),
+    pl.DataFrame({"query_id": ["q"], "passage_id": [b"p"], "score": [1.0]}),
+    pl.DataFrame({"query_id": ["q"], "passage_id": ["p"], "score": [1.0], "rank": [1.5]}),
+    pl.DataFrame({"query_id": ["q"], "passage_id": ["p"], "score": [1.0], "rank": [None]}),
+    pl.DataFrame({"query_id": ["q"], "passage_id": [object()], "score": [1.0]}),
+    pl.DataFrame({"query_id": ["q"]}).lazy(),
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda strange: ascii(strange)[:40])
+def test_what_is_no_run_is_refused_in_one_sentence_that_names_the_parameter(
+    strange, published_release, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.trec").symlink_to("loop.trec")
+    with pytest.raises(UserError) as refused:
+        eval_kit.score(strange, published_release)
+    assert "\n" not in str(refused.value) and "/tmp" not in str(refused.value)
+    files = ("loop.trec", "nowhere.trec", "/dev/zero", ".:", "\0", "run:1: the file is empty")
+    assert str(refused.value).startswith(("runs: ", *files)), refused.value
+    if not isinstance(strange, dict) or "q" in strange:
+        with pytest.raises(UserError):
+            eval_kit.write_run(strange, tmp_path / "written.trec")
+        assert not (tmp_path / "written.trec").exists()
+
+
+PANDAS = {
+    "NA": lambda pandas: {"score": pandas.array([1, None], dtype="Int64")},
+    "None": lambda pandas: {"score": pandas.Series([1.0, None], dtype=object)},
+    "ids with NaN": lambda pandas: {"passage_id": pandas.Series([1.0, None])},
+    "complex": lambda pandas: {"score": [1j, 2j]},
+    "text": lambda pandas: {"score": ["1", "2"]},
+}
+
+
+@pytest.mark.parametrize("change", PANDAS)
+def test_what_is_no_number_or_id_in_a_pandas_column(change, published_release):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"query_id": ["q", "q"], "passage_id": ["a", "b"], "score": [1.0, 2.0]})
+    with pytest.raises(UserError, match=r"^runs: run"):
+        eval_kit.score(frame.assign(**PANDAS[change](pandas)), published_release)
+    with pytest.raises(UserError, match="the column score is there twice"):
+        eval_kit.score(pandas.concat([frame, frame[["score"]]], axis=1), published_release)
+
+
+@pytest.mark.parametrize("first", [0, np.int64(0), np.int8(1), np.float32(0.5), np.longdouble(0), 2**70])
+def test_no_score_decides_the_type_of_another(first, published_release, tmp_path):
+    """The first score is nobody's: the others keep their order, digits and size."""
+    queries = published_release.test_sets["dl19"].queries
+    judged = published_release.qrels("dl19").filter(pl.col("relevance") == 3)
+    best = dict(judged.select("query_id", "passage_id").iter_rows())
+    scores = {
+        query: {"zz": first, "zy": 0.5000000001, best.get(query, "none"): 0.5000000002, "zx": 300.25, "zw": -(2**70)}
+        for query in queries
+    }
+    eval_kit.write_run(scores, tmp_path / "run.trec")
+    written = lines(tmp_path / "run.trec").filter(pl.col("query_id") == queries[0])
+    expected = sorted(map(float, scores[queries[0]].values()), reverse=True)
+    assert written["score"].to_list() == expected
+    assert written["rank"].to_list() == [1, 2, 3, 4, 5]
+    plain = {query: {passage: float(score) for passage, score in of.items()} for query, of in scores.items()}
+    measured = [eval_kit.score(run, published_release).to_polars()["value"] for run in (scores, plain)]
+    assert measured[0].equals(measured[1])
+
+
+def test_a_written_run_has_ranks_and_its_name(run, published_release, tmp_path):
+    frame = lines(run).sample(fraction=1, shuffle=True, seed=0)
+    eval_kit.write_run(frame.with_columns(rank=pl.lit(0)), tmp_path / "my run.dl19.trec")
+    written = (tmp_path / "my run.dl19.trec").read_text().splitlines()
+    fields = [line.split(" ") for line in written]
+    assert {row[5] for row in fields} == {"my-run.dl19"}
+    in_order: dict[str, list[tuple[int, float, str]]] = {}
+    for query, _, passage, rank, score, _ in fields:
+        in_order.setdefault(query, []).append((int(rank), float(score), passage))
+    for rows in in_order.values():
+        assert [rank for rank, _, _ in rows] == list(range(1, len(rows) + 1))
+        assert [row[1:] for row in rows] == sorted((row[1:] for row in rows), reverse=True)
+    for twice in (pl.concat([frame, frame.head(1)]), frame.clear()):
+        with pytest.raises(UserError):
+            eval_kit.write_run(twice, tmp_path / "no.trec")
+    assert not (tmp_path / "no.trec").exists()
+
+
+def test_runs_of_other_tools(run, published_release):
+    ir_measures = pytest.importorskip("ir_measures")
+    expected = eval_kit.score(lines(run), published_release).to_polars()
+
+    class Run:
+        """As ``ranx.Run``, whose package needs numba."""
+
+        def to_dict(self):
+            return FORMS["dictionary"](run, lines(run))
+
+    Run.__module__ = "ranx.data_structures.run"
+    others = [ir_measures.read_trec_run(str(run)), list(ir_measures.read_trec_run(str(run))), Run(), lines(run).lazy()]
+    for other in others:
+        assert eval_kit.score(other, published_release).to_polars().equals(expected)
+    pyarrow = pytest.importorskip("pyarrow")
+    assert isinstance(lines(run).to_arrow(), pyarrow.Table)
+    assert eval_kit.score(lines(run).to_arrow(), published_release).to_polars().equals(expected)
+
+
+def test_named_files_where_links_are_forbidden(run, published_release, monkeypatch):
+    def forbidden(self, target):
+        raise OSError("a privilege is missing")
+
+    expected = eval_kit.score({"mine": run}, published_release).to_polars()
+    monkeypatch.setattr(Path, "symlink_to", forbidden)
+    assert eval_kit.score({"mine": run}, published_release).to_polars().equals(expected)
 
 
 def test_compare_and_similarity(shared, run, published_release):
