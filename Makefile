@@ -23,7 +23,7 @@ BACKBONE ?= $(if $(NFCORPUS),$(MINILM))
 T ?=
 MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
-BENCH ?= scoring variations shifts baselines
+BENCH ?= scoring search training
 GRID ?= grid-$(CONFIG)
 GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 SCALE ?= 0.01
@@ -119,7 +119,7 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 		{ echo "make publish: CHANGELOG.md has no section '### Data $(patsubst v%,%,$(TAG))'" >&2; exit 2; }
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
-bench: $(READY)  ## time the kit beside its peers: BENCH="scoring variations shifts baselines"
+bench: $(READY)  ## time the kit beside its peers: BENCH="scoring search training"
 	@for name in $(BENCH); do $(BIN)/python -m "bench.$$name" || exit; done
 
 rehearsal: $(READY)  ## every stage at SCALE of MS MARCO's size, on synthetic passages (SCALE=0.01; WORK=DIR for its files)

@@ -1,14 +1,12 @@
 """``python -m bench.cost [bench/results/gpu-<card>.json]``: the hours that a grid takes, part by part.
 
-The GPU's rates, from a file of :mod:`bench.gpu_check`, and the processor time of the rehearsal's stages are measured;
-the projection assumes that they hold for the whole. Without a file the GPU's rates are ``ASSUMED``. Evaluations on the
-validation queries are left out.
+Rates of a GPU come from a file of :mod:`bench.gpu_check`, or are ``ASSUMED``; processor time comes from the rehearsal.
+The projection assumes that both hold for the whole grid, and leaves out evaluations on the validation queries.
 """
 
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from bench.rehearsal.sizes import PASSAGES
 REHEARSED = Path(__file__).parent / "results" / "rehearsal.json"
 CELLS = {"topic": 5, "wh": 3, "length": 2}
 TEST_QUERIES = {"topic": 31_244, "wh": 19_487, "length": 6_980}
-"""Models for each of ECIR 2023's shifts, and the queries that each model searches."""
+"""By shift of ECIR 2023: how many models there are, and how many queries each searches."""
 SEARCHES = {"biencoder": "dense search", "splade": "sparse search", "colbert": "plaid"}
 ASSUMED: dict[str, Any] = {
     "card": "H100, assumed at 30 % of its peak",
@@ -35,48 +33,31 @@ ASSUMED: dict[str, Any] = {
 }
 """GPU rates estimated from operation counts (for training, from the milliseconds of a step); never measured."""
 STAGES = ("texts", "tokens", "bm25 index", "negatives", "candidates")
-"""Stages of the rehearsal that the CPUs do once for a grid."""
+"""Stages that run once for a grid, on CPUs."""
 
 
-@dataclass(frozen=True)
-class Hours:
-    """The hours of all cells of one system."""
+def projected(rates: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]], passages: int) -> dict[str, float]:
+    """The hours of each part of each neural system on ECIR 2023's three shifts, by rates of :mod:`bench.gpu_check`.
 
-    system: str
-    train: float
-    encode: float
-    search: float
-
-    @property
-    def total(self) -> float:
-        """All three."""
-        return self.train + self.encode + self.search
-
-
-def projected(rates: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]], passages: int) -> list[Hours]:
-    """The hours of each neural system on ECIR 2023's three shifts.
-
-    Args:
-        rates: what :func:`bench.gpu_check.measured` returned on a GPU.
-        options: of each system, from a config with steps.
-        passages: how many are encoded. Exact search is assumed to grow with their number, PLAID's search not.
+    Exact search is assumed to grow with the number of passages, PLAID's search not. ``options`` need steps.
     """
     cells = sum(CELLS.values())
     queries = sum(CELLS[shift] * TEST_QUERIES[shift] for shift in CELLS)
-    hours = []
+    hours = {}
     for system in (*SEARCHES, "monobert"):
-        own = options[system]
-        samples = cells * own["steps"] * own["batch_size"]
+        system_options = options[system]
+        samples = cells * system_options["steps"] * system_options["batch_size"]
         train = samples / rates[f"train {system}"]["samples_per_second"]
         if system == "monobert":
-            encode, search = 0.0, queries * own["candidates"] / rates["re-rank"]["pairs_per_second"]
+            encode, search = 0.0, queries * system_options["candidates"] / rates["re-rank"]["pairs_per_second"]
         else:
             encode = cells * passages / rates[f"encode {system}"]["passages_per_second"]
             share = passages / rates["searched"] if system != "colbert" else 1
             search = queries * share / rates[SEARCHES[system]]["queries_per_second"]
         if system == "colbert":
             encode += cells * rates["plaid"]["build_s"] * passages / rates["plaid"]["passages"]
-        hours.append(Hours(system, train / 3_600, encode / 3_600, search / 3_600))
+        for part, seconds in (("train", train), ("encode", encode), ("search", search)):
+            hours[f"{system}: {part}"] = seconds / 3_600
     return hours
 
 
@@ -101,14 +82,12 @@ def main() -> None:
     rates = json.loads(given.rates.read_text(encoding="utf-8")) if given.rates else ASSUMED
     how = "projected from measured rates" if given.rates else "assumed"
     gpu = projected(rates, config.load(given.config), given.passages)
-    parts = {
-        f"{row.system}: {part}": (getattr(row, part), how) for row in gpu for part in ("train", "encode", "search")
-    }
-    parts |= {f"all on the GPU ({rates['card']})": (sum(row.total for row in gpu), how)}
-    parts |= {f"{stage} (one core)": known for stage, known in on_cpus(json.loads(REHEARSED.read_text())).items()}
+    parts = {part: (hours, how) for part, hours in gpu.items()}
+    parts[f"all on the GPU ({rates['card']})"] = (sum(gpu.values()), how)
+    parts |= {f"{stage} (one core)": cost for stage, cost in on_cpus(json.loads(REHEARSED.read_text())).items()}
     print("| part | hours | |\n|---|---:|---|")
-    for part, (hours, whence) in parts.items():
-        print(f"| {part} | {hours:,.1f} | {whence} |")
+    for part, (hours, source) in parts.items():
+        print(f"| {part} | {hours:,.1f} | {source} |")
 
 
 if __name__ == "__main__":

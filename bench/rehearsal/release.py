@@ -1,4 +1,4 @@
-"""A release of made-up passages and queries: one shift, with as many training and test queries as wanted."""
+"""A release of made-up passages and queries: one shift, with a chosen number of training and test queries."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ RULE = Rule("made up, to measure speed", "bench.rehearsal")
 def make(folder: Path, sizes: Sizes, negatives: bool = False) -> None:
     """Write the release: embedded passages, the topic shift, validation queries, and one judgement for each query.
 
-    ``negatives`` are drawn at random, for what does not search for them.
+    With ``negatives`` the release also holds random ones, for callers that do not search for them.
     """
     blocks = list(collection.blocks(sizes.passages, sizes.train + sizes.test + sizes.validation))
     passages = pl.concat(block for block, _ in blocks)
@@ -40,17 +40,10 @@ def make(folder: Path, sizes: Sizes, negatives: bool = False) -> None:
         Table("passages", "passages", passages, RULE),
     ]
     if negatives:
-        tables.append(_negatives(parts["train"], parts["validation"], passages, rng))
-    draft = Draft(
-        kind="mini",
-        version="0.0.0",
-        collection=None,
-        seed=collection.SEED,
-        tables=tables,
-        test_sets=test_sets(tables),
-        remarks=["made up, to measure speed"],
-    )
-    write(draft, folder)
+        trained = pl.concat([parts["train"], parts["validation"]])
+        tables.append(_negatives(trained.select("query_id", "passage_id"), passages["passage_id"]))
+    remarks = ["made up, to measure speed"]
+    write(Draft("mini", "0.0.0", None, collection.SEED, tables, test_sets(tables), remarks=remarks), folder)
 
 
 def _clustered(split: str, queries: pl.DataFrame) -> Table:
@@ -59,16 +52,12 @@ def _clustered(split: str, queries: pl.DataFrame) -> Table:
     return Table(SHIFT, split, queries.select("query_id", "text").with_columns(cluster), RULE)
 
 
-def _negatives(
-    train: pl.DataFrame, validation: pl.DataFrame, passages: pl.DataFrame, rng: np.random.Generator
-) -> Table:
-    queries = pl.concat([train, validation]).select("query_id", "passage_id")
-    rows = rng.integers(passages.height, size=(queries.height, NEGATIVES))
-    drawn = [passages["passage_id"].gather(row).to_list() for row in rows]
-    pairs = zip(drawn, queries["passage_id"], strict=True)
-    others = [[passage for passage in ids if passage != relevant] for ids, relevant in pairs]
-    frame = queries.select("query_id").with_columns(passage_ids=pl.Series(others, dtype=pl.List(pl.String)))
-    return Table("negatives", "train", frame, RULE)
+def _negatives(queries: pl.DataFrame, passages: pl.Series) -> Table:
+    rng = np.random.Generator(np.random.PCG64(collection.SEED))
+    rows = rng.integers(len(passages), size=(queries.height, NEGATIVES))
+    drawn = queries.with_columns(passage_ids=pl.Series(passages.to_numpy()[rows].tolist()))
+    others = pl.col("passage_ids").list.set_difference(pl.concat_list("passage_id"))
+    return Table("negatives", "train", drawn.select("query_id", others), RULE)
 
 
 def _judgements(split: str, queries: pl.DataFrame) -> Table:

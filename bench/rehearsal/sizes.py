@@ -9,7 +9,7 @@ EXAMPLES = 12_800_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Passages and queries; the sampled queries are for stages whose cost a query is known from few."""
+    """Passages and queries; stages with a stable cost per query run only the sampled queries."""
 
     passages: int
     train: int

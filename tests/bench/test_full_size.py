@@ -8,8 +8,8 @@ import pytest
 from baselines import config
 from bench import cost, gpu_check
 from bench.rehearsal import __main__ as rehearsal
-from bench.rehearsal import collection, sizes, waiting
-from bench.rehearsal.stages import STAGES, Work
+from bench.rehearsal import collection, sizes
+from search import cache
 
 
 def test_passages_are_as_long_as_ms_marcos_and_the_same_each_time():
@@ -31,12 +31,12 @@ def test_hours_are_work_divided_by_rates():
     rates |= {"train monobert": {"samples_per_second": 10}}
     rates |= {name: {"queries_per_second": 50} for name in ("dense search", "sparse search")}
     rates |= {"plaid": {"queries_per_second": 20, "build_s": 60, "passages": 1_000_000}}
-    dense, _, late, cross = cost.projected(rates, config.load("paper"), 2_000_000)
-    assert dense.train == pytest.approx(10 * 100_000 * 128 / 100 / 3_600)
-    assert dense.encode == pytest.approx(10 * 2_000_000 / 500 / 3_600)
-    assert dense.search == pytest.approx(228_641 * 2 / 50 / 3_600)
-    assert late.encode - dense.encode == pytest.approx(10 * 2 * 60 / 3_600)
-    assert cross.search == pytest.approx(228_641 * 1_000 / 1_000 / 3_600)
+    hours = cost.projected(rates, config.load("paper"), 2_000_000)
+    assert hours["biencoder: train"] == pytest.approx(10 * 100_000 * 128 / 100 / 3_600)
+    assert hours["biencoder: encode"] == pytest.approx(10 * 2_000_000 / 500 / 3_600)
+    assert hours["biencoder: search"] == pytest.approx(228_641 * 2 / 50 / 3_600)
+    assert hours["colbert: encode"] - hours["biencoder: encode"] == pytest.approx(10 * 2 * 60 / 3_600)
+    assert hours["monobert: search"] == pytest.approx(228_641 * 1_000 / 1_000 / 3_600)
 
 
 def test_the_largest_rehearsal_says_what_the_cpus_take():
@@ -47,42 +47,26 @@ def test_the_largest_rehearsal_says_what_the_cpus_take():
     assert cost.on_cpus(rehearsed) == {"texts": (2, "measured"), "tokens": (1, "projected from scale 0.01")}
 
 
-def test_a_gpu_that_is_fed_half_of_what_it_takes_waits_half_of_the_time():
-    takes = waiting.TAKES["re-ranking"][2]
-    table = waiting.markdown({"pairs from 1": takes / 2, "passages from 1": 1e6, "passages from 2": 1e6})
-    assert [line.split("|")[4].strip() for line in table.splitlines()[2:]] == ["0%"] * 6 + ["50%"]
-
-
 @pytest.mark.slow
 def test_every_part_of_the_gpu_check_works_on_a_cpu(tmp_path: Path):
     document = gpu_check.measured(tmp_path, gpu_check.CPU)
     assert not [part for part in document.values() if isinstance(part, dict) and "error" in part]
-    assert document["two processes"]["same"] > 0.9
-    assert document["plaid"]["same_top_10"] > 0.5
-    layer, tokens = 12 * gpu_check.CPU.width**2, 80  # weights of a layer, and tokens of a passage, about
-    encoding, training = document["encode biencoder"], document["train biencoder"]
-    peak = document["matmul_tflops"] * 1e12
-    assert 2 < encoding["share_of_peak"] * peak / encoding["passages_per_second"] / (layer * tokens) < 4
-    assert 10 < training["share_of_peak"] * peak / training["samples_per_second"] / (layer * tokens) < 40
+    assert document["plaid"]["passages"] == gpu_check.CPU.plaid
+    assert document["train biencoder"]["samples_per_second"] > 0
 
 
 @pytest.mark.slow
 def test_a_rehearsal_measures_each_stage_and_does_none_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     chosen = ["passages", "texts", "bm25 index", "negatives", "examples"]
     arguments = ["rehearsal", "--scale", "0.0002", "--folder", str(tmp_path), "--out", str(tmp_path / "out.json")]
+    for variable in ("OMP_NUM_THREADS", "TQDM_DISABLE", cache.VARIABLE):
+        monkeypatch.setenv(variable, "1")  # main() sets them for its stages
     monkeypatch.setattr("sys.argv", [*arguments, "--stages", *chosen])
     rehearsal.main()
     stages = json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"]
     assert list(stages) == chosen
     assert {stages[name]["count"] for name in chosen[:3]} == {sizes.of(0.0002).passages}
     assert sizes.of(0.0002).examples <= stages["examples"]["count"] < 1.1 * sizes.of(0.0002).examples
-    assert all(stage["open_files"] < 256 and stage["cpu_s"] > 0 and stage["peak_gb"] > 0 for stage in stages.values())
+    assert all(stage["cpu_s"] > 0 and stage["peak_gb"] > 0 for stage in stages.values())
     rehearsal.main()
     assert json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"] == stages
-
-
-@pytest.mark.slow
-def test_sparse_search_and_encoding_stages_work(tmp_path: Path):
-    work = Work(tmp_path, sizes.of(0.0001))
-    for name in ("passages", "sparse index", "sparse search"):
-        assert STAGES[name].run(work) > 0
