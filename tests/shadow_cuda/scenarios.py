@@ -1,0 +1,180 @@
+"""What the tests do on the shadow device, each in a process of its own: ``python -m tests.shadow_cuda.scenarios``.
+
+Arguments: the folder of the compiled device, the scenario, and its arguments as JSON. Prints JSON.
+"""
+
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.shadow_cuda import device as shadow
+
+
+def train(device: ModuleType, release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -> Any:
+    """Train cells one after the other: (system, root, options) of each."""
+    import torch
+
+    from baselines import systems
+    from eval_kit.release import open_release
+    from tests.baselines.tiny_cells import tiny_cell
+
+    def progress(report: dict[str, Any]) -> None:
+        if report["step"] == kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if disturb:
+        torch.cuda.manual_seed_all(999)
+        torch.manual_seed(999)
+    opened, facts = open_release(release), []
+    for system, root, options in jobs:
+        device.reset_peak(0)
+        facts.append(systems.system(system).train(tiny_cell(system, opened, Path(root), **options), progress))
+        facts[-1]["peak"] = device.memory_peak(0)
+    return facts
+
+
+def search(device: ModuleType, models: list[Any], passages: list[Any], queries: list[Any], folder: str) -> Any:
+    """The ranking of each model, (architecture, folder), on the device: what ran there, and the hits."""
+    import polars as pl
+
+    from baselines import architectures
+
+    frame = pl.DataFrame(queries, {"query_id": pl.String, "text": pl.String}, orient="row")
+    rankings = {}
+    for architecture, model in models:
+        before = device.launched()
+        retriever = architectures.retriever(architecture, model, {})
+        index = Path(folder) / architecture
+        retriever.index(passages, index)
+        hits = {query: list(hits) for query, hits in retriever.search(frame, index, 10)}
+        rankings[architecture] = {"launched": device.launched() - before, "hits": hits}
+    return rankings
+
+
+def limits(device: ModuleType, release: str, system: str, folder: str, shares: list[float]) -> Any:
+    """Train with memory for a share of what a step takes beyond what the model and its optimiser keep."""
+    import gc
+
+    from baselines import systems
+    from eval_kit.errors import UserError
+    from eval_kit.release import open_release
+    from tests.baselines.tiny_cells import tiny_cell
+
+    opened, rows = open_release(release), []
+    options = {"steps": 2, "batch_size": 16, "precision": "bfloat16"}
+
+    def attempt(name: str, limit: int) -> dict[str, Any]:
+        gc.collect()
+        start = device.memory_used(0)
+        device.reset_peak(0)
+        device.limit_memory(0, start + limit)
+        cell = tiny_cell(system, opened, Path(folder) / name, **options)
+        try:
+            facts = systems.system(system).train(cell)
+        except UserError as error:
+            facts = {"sentence": str(error)}
+        facts |= {"peak": device.memory_peak(0) - start}
+        device.limit_memory(0, 1 << 40)
+        gc.collect()
+        return facts | {"left": device.memory_used(0) - start}
+
+    whole = attempt("whole", 1 << 40)
+    for share in shares:
+        rows.append({"share": share} | attempt(str(share), int(share * whole["peak"])))
+    return {"whole": whole, "limited": rows}
+
+
+def replay(device: ModuleType, release: str, system: str, root: str, backbone: str, control: bool) -> Any:
+    """Greatest difference between the two embeddings of GradCache's passes, with dropout."""
+    import torch
+    from sentence_transformers.base.losses import gradcache
+
+    from baselines import systems
+    from baselines.training import trainer
+    from eval_kit.release import open_release
+    from tests.baselines.tiny_cells import tiny_cell
+
+    passes: list[Any] = []
+
+    def record(module: Any, _: Any, output: Any) -> None:
+        if type(module).__name__ == "BertEncoder":
+            passes.append(output.last_hidden_state.detach().float().cpu())
+
+    torch.nn.modules.module.register_module_forward_hook(record)
+    if control:
+        torch.utils.checkpoint.set_device_states = lambda *_, **__: None
+        gradcache.set_device_states = lambda *_, **__: None
+    options = {"steps": 1, "backbone": backbone, "precision": "bfloat16"}
+    cell = tiny_cell(system, open_release(release), Path(root), **options)
+    (cell.folder / "training").mkdir(parents=True)
+    (cell.folder / "training" / trainer.MINI_BATCH).write_text("4")
+    systems.system(system).train(cell)
+    half = len(passes) // 2
+    pairs = zip(passes[:half], passes[half:], strict=True)
+    differences = [float((first - second).abs().max()) for first, second in pairs]
+    return {"passes": len(passes), "difference": max(differences)}
+
+
+def device_itself(device: ModuleType) -> Any:
+    """What the shadow promises, asked of it directly."""
+    import torch
+
+    def refusal(call: Any) -> str:
+        try:
+            call()
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    model, text = torch.nn.Linear(4, 2).to("cuda"), torch.randn(3, 4, device="cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        of_autocast = model(text)
+    of_autocast.float().sum().backward()
+    mixed = refusal(lambda: model(torch.randn(3, 4)))
+    two = refusal(lambda: text + torch.randn(3, 4, device="cuda:1"))
+    state, host = torch.cuda.get_rng_state(), torch.get_rng_state()
+    draws = [torch.nn.functional.dropout(text, 0.5)]
+    torch.cuda.set_rng_state(state)
+    draws.append(torch.nn.functional.dropout(text, 0.5))
+    used = device.memory_used(0)
+    device.limit_memory(0, used + 1_000)
+    full = refusal(lambda: torch.zeros(1_000, device="cuda"))
+    left = device.memory_used(0) - used
+    device.limit_memory(0, 1 << 40)
+    sparse = torch.eye(4).to_sparse_csr().cuda()
+    product = sparse @ text.T
+    return {
+        "autocast": str(of_autocast.dtype),
+        "gradient": str(model.weight.grad.device),
+        "mixed": mixed,
+        "two": two,
+        "repeated": bool((draws[0] == draws[1]).all()),
+        "host": bool((torch.get_rng_state() == host).all()),
+        "full": full,
+        "left": left,
+        "sparse": bool((product == text.T).all()) and str(product.device),
+    }
+
+
+@contextmanager
+def quiet() -> Any:
+    """Without the compiler's and dispatcher's remarks."""
+    import logging
+    import warnings
+
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    yield
+
+
+if __name__ == "__main__":
+    build, scenario, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    installed = arguments.pop("install", {})
+    with quiet() if "loud" not in arguments else nullcontext():
+        made = shadow.install(Path(build), **installed)
+        print(json.dumps(globals()[scenario](made, **arguments)))
