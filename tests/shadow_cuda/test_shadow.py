@@ -32,8 +32,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shadow-cuda"
     with FileLock(f"{folder}.lock"):
         if not (folder / "shadow_cuda.so").exists():
-            code = f"from pathlib import Path; from tests.shadow_cuda.device import compiled; compiled(Path({str(folder)!r}))"
-            subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+            code = (
+                "import pathlib, sys; from tests.shadow_cuda import device; device.compiled(pathlib.Path(sys.argv[1]))"
+            )
+            subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True)
     return folder
 
 
