@@ -10,7 +10,10 @@ from eval_kit.shifts import BENCHMARKS, CONTROL, TRAINED_FOR
 from eval_kit.stats.losses import holm, paired_t_test, relative_losses
 from eval_kit.tables.table import Cell, Column, Row, Table, loss, significance
 
-SHOWN = {"dev": ("RR@10", "R@1000"), **dict.fromkeys(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000"))}
+SHOWN = {
+    **dict.fromkeys(("dev", "test"), ("RR@10", "R@1000")),
+    **dict.fromkeys(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000")),
+}
 """The measures of the paper's table, which does not say which grades of TREC DL count as relevant for recall."""
 _SCHEMA = {
     **dict.fromkeys(("test_set", "measure", "system", "training"), pl.String()),

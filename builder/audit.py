@@ -149,9 +149,9 @@ def pairs(release: Release) -> Iterator[Pair]:
             test, train = test_set.queries.to_frame(), SHIFTS["restrain"].training(release, name).queries
             yield _pair(release, f"restrain.{name}, {split}", train, test, [f"restrain_{name}"], test_set.qrels)
     trains = [release.table(config, "train") for config in (*CLUSTERED, "resttest") if "train" in have.get(config, [])]
-    if "chameleons" in have and trains:
+    for split in have.get("chameleons", []) if trains else ():
         train = pl.concat(table.select("query_id") for table in trains)
-        yield _pair(release, "chameleons", train, release.table("chameleons", "dev"), ["train"], "dev")
+        yield _pair(release, "chameleons", train, release.table("chameleons", split), ["train"], split)
     suffix = "" if trains else f", {STAND_IN}"
     trains = trains or [release.table(config, "test") for config in ("topic", "wh") if "test" in have.get(config, [])]
     if trains:

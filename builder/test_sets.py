@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import polars as pl
 
 from builder.release import Table, TestSet
-from eval_kit.shifts import CLUSTERED, SHIFTS
+from eval_kit.shifts import CLUSTERED, SHIFTS, main_split
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
 BUCKETS = ("b1", "b2", "b3", "b4", "b5")
@@ -34,8 +34,6 @@ DL_HARD_MEASURES = ("nDCG@10", "RR(rel=2)", "AP(rel=2)", "R(rel=2)@1000")
 OWN_TEST_SETS = {"dl_typo": DL_MEASURES, "dlhard": DL_HARD_MEASURES}
 """Configs that are one test set each, with their own queries and judgements."""
 BY_SPLIT = {"dev": DEV_MEASURES, "dl19": DL_MEASURES, "dl20": DL_MEASURES}
-MAIN_SPLITS = ("dev", "test")
-"""Evaluation splits that are large enough to be divided, in order of preference."""
 
 type Tables = Mapping[tuple[str, str], pl.DataFrame]
 
@@ -51,12 +49,6 @@ def test_sets(tables: Iterable[Table]) -> list[TestSet]:
 def in_order(tables: Iterable[Table]) -> list[Table]:
     """The tables, their configs in the order in which a release lists them."""
     return sorted(tables, key=lambda table: CONFIGS.index(table.config))
-
-
-def main_split(splits: Iterable[str]) -> str | None:
-    """The split that length, ReSTTest's buckets and the Chameleons are tested on: dev, else test."""
-    have = set(splits)
-    return next((split for split in MAIN_SPLITS if split in have), None)
 
 
 def _test_sets(have: Tables) -> Iterator[TestSet]:

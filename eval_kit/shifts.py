@@ -22,8 +22,11 @@ WH_TERMS = {
 }
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
 REGIMES = ("interpolate", "extrapolate")
-BENCHMARKS = ("dev", *TREC_DL)
-"""Test sets that every model of a grid searches besides its shift's own (arXiv:2205.02870v1, Table 5)."""
+MAIN_SPLITS = ("dev", "test")
+"""Evaluation splits that are large enough to be divided, in order of preference: most of BEIR has only test."""
+BENCHMARKS = (*MAIN_SPLITS, *TREC_DL)
+"""Names of the test sets that every model of a grid may search besides its shift's own; of dev and test, only the
+first that there is (arXiv:2205.02870v1, Table 5)."""
 
 
 @dataclass(frozen=True)
@@ -228,18 +231,19 @@ class Buckets(Shift):
 
     @override
     def test_sets(self, release: Release) -> list[str]:
-        return ["dev"]
+        return [main_split(release.configs.get(self.name, [])) or MAIN_SPLITS[0]]
 
     @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
         splits = release.configs.get(self.name, [])
-        return [(self.name, split) for split in ("dev", *TREC_DL) if split in splits]
+        return [(self.name, split) for split in (*self.test_sets(release), *TREC_DL) if split in splits]
 
     def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
         """Out is the model trained without the query's bucket, In each of the others."""
-        buckets = release.table(self.name, "dev").select("query_id", part="bucket")
-        on_dev = values.filter(pl.col("test_set") == "dev").join(buckets, on="query_id", maintain_order="left")
-        return on_dev.with_columns(is_out=pl.col("held_out") == pl.col("part"))
+        [main] = self.test_sets(release)
+        buckets = release.table(self.name, main).select("query_id", part="bucket")
+        on_main = values.filter(pl.col("test_set") == main).join(buckets, on="query_id", maintain_order="left")
+        return on_main.with_columns(is_out=pl.col("held_out") == pl.col("part"))
 
 
 class Regimes(Shift):
@@ -263,17 +267,16 @@ class Regimes(Shift):
 
     @override
     def test_sets(self, release: Release) -> list[str]:
-        return [year for year in TREC_DL if year in release.test_sets]
+        return nearness_splits(release.test_sets)
 
     @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
-        splits = release.configs.get("resttest", [])
-        return [("resttest", year) for year in TREC_DL if year in splits]
+        return [("resttest", split) for split in nearness_splits(release.configs.get("resttest", []))]
 
     def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
         """Out is the model trained on the extrapolation set of a size, In the one trained on the interpolation set."""
         regime_and_size = pl.col("held_out").str.split_exact("_", 1)
-        return values.filter(pl.col("test_set").is_in(TREC_DL)).with_columns(
+        return values.filter(pl.col("test_set").is_in(self.test_sets(release))).with_columns(
             part=regime_and_size.struct[1], is_out=regime_and_size.struct[0] == "extrapolate"
         )
 
@@ -312,7 +315,7 @@ class Everything(Shift):
 
     @override
     def test_sets(self, release: Release) -> list[str]:
-        return [name for name in BENCHMARKS if name in release.test_sets]
+        return _benchmarks(release.test_sets)
 
     @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
@@ -415,9 +418,31 @@ def clustered_in(release: Release, split: str) -> list[Shift]:
     return [shift for shift in _ALL if shift.clustered and split in release.configs.get(shift.name, [])]
 
 
+def main_split(names: Iterable[str]) -> str | None:
+    """Of dev and test, the first that there is: length, ReSTTest's buckets and the Chameleons are tested on it."""
+    have = set(names)
+    return next((name for name in MAIN_SPLITS if name in have), None)
+
+
+def nearness_splits(names: Iterable[str]) -> list[str]:
+    """The splits to whose queries ReSTrain measures nearness, and is tested on: TREC DL's, else test, else dev."""
+    have = set(names)
+    for candidates in (TREC_DL, ("test",), ("dev",)):
+        if splits := [split for split in candidates if split in have]:
+            return splits
+    return []
+
+
+def _benchmarks(names: Iterable[str]) -> list[str]:
+    """The :data:`BENCHMARKS` among these: dev or else test, and TREC DL."""
+    have = set(names)
+    return [name for name in (main_split(have), *TREC_DL) if name in have]
+
+
 def _benchmark_tables(release: Release) -> list[tuple[str, str]]:
-    """Config and split of the :data:`BENCHMARKS` that the release has."""
-    entries = [entry for entry in release.manifest["test_sets"] if entry["name"] in BENCHMARKS]
+    """Config and split of the benchmarks that the release has."""
+    names = _benchmarks(entry["name"] for entry in release.manifest["test_sets"])
+    entries = [entry for entry in release.manifest["test_sets"] if entry["name"] in names]
     return list(dict.fromkeys((entry["config"], entry["split"]) for entry in entries))
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from builder.assembly import Build, ShiftResult, check_clusters
-from builder.test_sets import main_split
 from builder.validation import drawn
 from eval_kit.errors import UserError
+from eval_kit.shifts import main_split
 
 CLUSTERS = ("short", "long")
 LONGEST_SHORT = 5
@@ -29,7 +29,8 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class LengthParameters:
-    """Training-set size from arXiv 2205.02870 §3.1; our share of test queries for collections without a dev split."""
+    """Training-set size from arXiv 2205.02870 §3.1; our share of test queries for collections without
+    dev or test."""
 
     size: int = 100_000
     test_share: float = 0.2
@@ -91,12 +92,12 @@ def _test_split(build: Build) -> str:
 
 
 def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
-    """The shift's tables; if the collection has a dev split, its queries are the test queries.
+    """The shift's tables; if the collection has dev, else test, its queries are the test queries.
 
-    Without training queries, those of dev, else of test, are divided, and there is no training set.
+    Without training queries there is no training set.
     """
     evaluation = build.collection.evaluation
-    dev = evaluation.get("dev") if build.train.height else evaluation[_test_split(build)]
+    dev = evaluation.get(_test_split(build))
     parts = assign(build.train, dev, parameters)
     parts = {split: queries for split, queries in parts.items() if queries.height}
     check_clusters("length", parts)

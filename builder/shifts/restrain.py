@@ -18,10 +18,11 @@ from types import MappingProxyType
 import numpy as np
 import polars as pl
 
-from builder.assembly import DL, Build, ShiftResult, lacks_train
+from builder.assembly import Build, ShiftResult, lacks_train
 from builder.shifts.kmeans import Ints, Matrix, blocks
 from eval_kit.console import counting
 from eval_kit.errors import UserError
+from eval_kit.shifts import nearness_splits
 from eval_kit.stats.vectors import Vectors
 
 RULE = (
@@ -169,11 +170,7 @@ def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
 
 def test_splits(build: Build) -> list[str]:
     """The splits to whose queries nearness is measured: TREC DL's, else test, else dev."""
-    for candidates in (DL, ("test",), ("dev",)):
-        splits = [split for split in candidates if split in build.collection.evaluation]
-        if splits:
-            return splits
-    return []
+    return nearness_splits(build.collection.evaluation)
 
 
 def lacking(build: Build) -> str:

@@ -175,7 +175,7 @@ def _tables(grid: Protocols, shift: str) -> list[tuple[str, Markup]]:
     """The tables of a shift as in the papers, with their measures, the main one first."""
     results = grid.results[shift]
     if not SHIFTS[shift].clustered:
-        test_queries = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev"
+        test_queries = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev (else test)"
         table = papers.inter_extra(results, marks=True)
         return [("", to_html(replace(table, title=f"Inter., Extra. and Δ over {test_queries}")))]
     tables = []

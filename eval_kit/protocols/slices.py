@@ -12,6 +12,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
+from eval_kit.shifts import main_split
 from eval_kit.tables.table import Column, Table
 
 
@@ -24,16 +25,18 @@ class Label(NamedTuple):
     column: str
 
 
+MAIN = "dev"
+"""Stands for a release's main test set, as :func:`eval_kit.shifts.main_split` finds it."""
 LABELS = {
-    "length": Label("dev", "length", "test", "cluster"),
-    "bucket": Label("dev", "resttest", "dev", "bucket"),
-    **{f"chameleons{level}": Label("dev", "chameleons", "dev", f"level_{level}") for level in (10, 20, 30, 40, 50)},
+    "length": Label(MAIN, "length", "test", "cluster"),
+    "bucket": Label(MAIN, "resttest", MAIN, "bucket"),
+    **{f"chameleons{level}": Label(MAIN, "chameleons", MAIN, f"level_{level}") for level in (10, 20, 30, 40, 50)},
     **{name: Label("dlhard", "dlhard", "test", name) for name in ("intent", "answer_type", "topic", "fold")},
 }
 
 
-def sliced(by: Sequence[str]) -> str:
-    """The test set whose queries the names slice.
+def sliced(by: Sequence[str], release: Release) -> str:
+    """The test set whose queries the names slice: for dev, the release's main one, dev or else test.
 
     Raises:
         UserError: an unknown name, or names of different test sets.
@@ -48,7 +51,12 @@ def sliced(by: Sequence[str]) -> str:
                 f"cannot slice by {first} and {name} together: "
                 f"one is of {LABELS[first].test_set}, the other of {LABELS[name].test_set}"
             )
-    return LABELS[first].test_set
+    return _in(release, LABELS[first].test_set)
+
+
+def _in(release: Release, name: str) -> str:
+    """The name in this release of a test set or split of :data:`LABELS`."""
+    return (main_split(release.test_sets) or name) if name == MAIN else name
 
 
 def labels(release: Release, by: Sequence[str]) -> pl.DataFrame:
@@ -60,13 +68,14 @@ def labels(release: Release, by: Sequence[str]) -> pl.DataFrame:
     Raises:
         UserError: a name that :func:`sliced` refuses, or a release without that test set.
     """
-    test_set = sliced(by)
+    test_set = sliced(by, release)
     if test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set}, which {by[0]} slices")
     frame = release.test_sets[test_set].queries.to_frame("query_id")
     for name in by:
         _, config, split, column = LABELS[name]
-        label = release.table(config, split).select("query_id", pl.col(column).alias(name))
+        table = release.table(config, _in(release, split))
+        label = table.select("query_id", pl.col(column).alias(name))
         frame = frame.join(label, on="query_id", how="left", maintain_order="left")
     return frame
 
@@ -87,9 +96,9 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
         UserError: as for :func:`labels`, or no run that covers the test set.
     """
     of_queries = labels(release, by)
-    covered = values.filter(pl.col("test_set") == sliced(by))
+    covered = values.filter(pl.col("test_set") == sliced(by, release))
     if covered.is_empty():
-        raise UserError(f"slices by {', '.join(by)} are of {sliced(by)}, which no run covers")
+        raise UserError(f"slices by {', '.join(by)} are of {sliced(by, release)}, which no run covers")
     return (
         covered.join(of_queries, on="query_id")
         .group_by("run", "measure", *by)

@@ -28,7 +28,9 @@ from builder.sources import mini
 from builder.sources.collection import Collection
 from builder.verify import verify
 from eval_kit.errors import UserError
+from eval_kit.protocols.slices import labels
 from eval_kit.release import Release, open_release
+from eval_kit.shifts import TRAINED_FOR
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -197,7 +199,17 @@ def test_only_the_shifts_asked_for(small: Collection) -> None:
     assert draft.test_sets[2].config == "trec_dl"
 
 
-def test_without_dev_a_fifth_of_train_is_held_back_for_length(small: Collection, tmp_path: Path) -> None:
+def test_without_dev_and_test_a_fifth_of_train_is_held_back_for_length(small: Collection) -> None:
+    splits = ("train", "dl19")
+    queries, qrels = ({split: of[split] for split in splits} for of in (small.queries, small.qrels))
+    draft = rebuilt.draft(replace(small, queries=queries, qrels=qrels), ["length"], LSA, SETTINGS)
+    tables = {(table.config, table.split): table.frame for table in draft.tables}
+    train, test = (tables["length", split]["query_id"] for split in ("train", "test"))
+    assert len(test) == round(0.2 * (len(train) + len(test)))
+    assert set(tables["qrels", "length_test"]["query-id"]) == set(test)
+
+
+def test_a_collection_with_test_alone_is_as_good_as_one_with_dev(small: Collection, tmp_path: Path) -> None:
     splits = {"train": "train", "test": "dev"}
     collection = replace(
         small,
@@ -208,9 +220,17 @@ def test_without_dev_a_fifth_of_train_is_held_back_for_length(small: Collection,
     release = open_release(tmp_path / "release")
     assert [one for one in verify(release.folder) if one.fault] == []
     train, test = (release.table("length", split)["query_id"] for split in ("train", "test"))
-    assert len(test) == round(0.2 * (len(train) + len(test)))
-    assert set(release.qrels("length_test")["query_id"]) == set(test)
-    assert release.test_sets["length.short"].qrels == "length_test"
+    assert set(test) == set(small.evaluation["dev"]["query_id"]) and not set(train) & set(test)
+    assert release.test_sets["length.short"].qrels == "test"
+    assert labels(release, ["length", "bucket"]).drop_nulls().height == len(test)
+    for shift, size in (("resttest", 5), ("restrain", 4), ("all", 1)):
+        trained_for = TRAINED_FOR[shift]
+        assert trained_for.test_sets(release) == ["test"] and len(trained_for.parts(release)) == size
+        assert trained_for.searched_tables(release) == [("resttest", "test")]
+        models = pl.DataFrame({"held_out": trained_for.parts(release), "test_set": "test"})
+        scored = models.join(release.table("resttest", "test").select("query_id"), how="cross")
+        roles = trained_for.roles(scored, release)
+        assert roles["is_out"].sum() == {"resttest": len(test), "restrain": 2 * len(test), "all": 0}[shift]
     assert release.test_sets["test"].measures[0] == "nDCG@10" and "resttest.b1" in release.test_sets
 
 
