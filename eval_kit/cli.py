@@ -1,7 +1,6 @@
 """``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
 
 import gc
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 
 from eval_kit import __version__
 from eval_kit.errors import EXIT_USER_ERROR, reported
+from eval_kit.output import Format, emit
 
 Release = Annotated[
     str | None, typer.Option(help="Release folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
@@ -16,6 +16,10 @@ Release = Annotated[
 Revision = Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them.")
+]
+PrintedFormat = Annotated[Format, typer.Option(help="How to print the results; csv has every number.")]
+PageFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write the tables, figures and notes to this HTML file.")
 ]
 AllowMissing = Annotated[
     bool, typer.Option("--allow-missing", help="Also score runs that lack many queries, or are cut short.")
@@ -62,15 +66,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Score runs on ms-marco-shift releases.",
 )
-
-
-class Format(StrEnum):
-    """The formats that results can be printed in."""
-
-    table = "table"
-    markdown = "markdown"
-    latex = "latex"
-    csv = "csv"
 
 
 def _show_version(requested: bool) -> None:
@@ -205,17 +200,19 @@ def similarity(
             help="Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
         ),
     ] = None,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
-    from eval_kit.console import screen, write_json
+    from eval_kit.console import refuse_overwriting
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
+    refuse_overwriting(runs or [], [json_file, page])
     results = similarities(open_release(release), vectors, runs or [], allow_missing)
-    if not write_json(results.as_json(), json_file):
-        results.print(screen())
+    emit(results, format=format, json=json_file, page=page)
 
 
 @app.command()
@@ -229,21 +226,20 @@ def slices(
         ),
     ] = None,
     release: Release = None,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Slice dev-small and DL-HARD by query property. Several --by give a cross-table."""
-    from eval_kit.console import screen, write_json
-    from eval_kit.measures.score import score as score_runs
-    from eval_kit.protocols.slices import cross_table, layout
+    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.protocols.slices import slices as slices_of
     from eval_kit.release import open_release
 
-    opened = open_release(release)
-    names = by or ["length"]
-    scores = score_runs(runs, opened, allow_missing)
-    means = cross_table(scores.per_query(), opened, names)
-    if not write_json({"slices": means.to_dicts(), "provenance": scores.provenance}, json_file):
-        screen().print(layout(means, names))
+    refuse_overwriting(runs, [json_file, page])
+    with status("reading runs") as on_run:
+        results = slices_of(runs, open_release(release), by or ["length"], allow_missing, on_run)
+    emit(results, format=format, json=json_file, page=page)
 
 
 @app.command()

@@ -196,12 +196,7 @@ def _scores(
         sources.append(source_of(name, ranked, coverage) | {"training_data": training_data})
     provenance = {
         "kit_version": __version__,
-        "release": {
-            "version": release.version,
-            "kind": release.manifest["kind"],
-            "digest": release.digest,
-            "missing": release.missing,
-        },
+        "release": release.identity,
         "tie_rule": TIE_RULE,
         "runs": sources,
     }

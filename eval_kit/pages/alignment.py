@@ -5,10 +5,10 @@ from pathlib import Path
 import polars as pl
 from markupsafe import Markup
 
+from eval_kit import plots
 from eval_kit.files import atomic
-from eval_kit.pages import plots
 from eval_kit.pages.page import render
-from eval_kit.pages.plots import Point
+from eval_kit.plots import Point
 from eval_kit.protocols.align import DOMAINS, TRAININGS, Alignment, layout
 from eval_kit.tables.html import to_html
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from eval_kit import plots
 from eval_kit.files import atomic
-from eval_kit.pages import plots
 from eval_kit.pages.page import render
-from eval_kit.pages.plots import Point
+from eval_kit.plots import Point
 from eval_kit.protocols.chameleon_figures import against_all, in_pairs, long_tails
 from eval_kit.protocols.chameleons import Chameleons
 from eval_kit.tables.chameleons import tables

@@ -8,17 +8,15 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from eval_kit.pages import plots
+from eval_kit import plots
 from eval_kit.pages.report_data import in_and_out, lower_is_better
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
-from eval_kit.protocols.similarity import Figure3, figure_3
+from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.intervals import edges, interval_of, loss_by_interval, per_query_loss
-from eval_kit.stats.losses import KINDS, Estimate
 from eval_kit.tables.html import to_html
-from eval_kit.tables.table import Column, Table
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def figures(
         measure=overlap.measure,
         compared=" or ".join(overlap.points["queries"].unique(maintain_order=True)),
         by_overlap=plots.loss_against_jaccard(overlap.points, systems, overlap.measure),
-        correlations=_correlations(overlap, systems),
+        correlations=to_html(overlap.table()),
     )
     if r is None:
         return first
@@ -67,17 +65,6 @@ def figures(
         by_nearness=_figure_5(grid, near, systems),
         spreads=_figure_6(grid, near, systems),
     )
-
-
-def _correlations(figure: Figure3, systems: Sequence[str]) -> Markup:
-    rows = []
-    for system in systems:
-        if system in figure.correlations:
-            estimates = [figure.correlations[system][kind].estimate for kind in KINDS]
-            rows.append([system, *(_correlation(estimate) for estimate in estimates), str(estimates[0].n)])
-    columns = [Column("System"), *(Column(name, "number") for name in (*map(str.capitalize, KINDS), "n"))]
-    title = "Correlation of loss and similarity over clusters, with 95% bootstrap intervals"
-    return to_html(Table(columns, [rows], title))
 
 
 def _figure_4(grid: Protocols, shifts: Sequence[str], r: pl.DataFrame) -> dict[str, Markup]:
@@ -134,10 +121,3 @@ def _spread(pairs: pl.DataFrame, cuts: Any) -> pl.DataFrame:
     )
     bins = pl.DataFrame({"low": cuts[:-1], "high": cuts[1:]}).with_row_index("bin").cast({"bin": pl.Int64})
     return bins.join(summed, on="bin", how="left", maintain_order="left").with_columns(pl.col("n").fill_null(0))
-
-
-def _correlation(estimate: Estimate) -> str:
-    if estimate.value is None:
-        return "-"
-    ends = "" if estimate.low is None else f" ({estimate.low:.2f} to {estimate.high:.2f})"
-    return f"{estimate.value:.2f}{ends}"

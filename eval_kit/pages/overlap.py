@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 
+from eval_kit import plots
 from eval_kit.files import atomic
-from eval_kit.pages import plots
 from eval_kit.pages.page import render
 from eval_kit.protocols.overlap import Overlap
 from eval_kit.tables.html import to_html

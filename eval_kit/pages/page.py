@@ -14,9 +14,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_kit import __version__
 from eval_kit.measures.definitions import parse
-from eval_kit.pages.plots import loss_bar, swatch
 from eval_kit.pages.report_data import lower_is_better
-from eval_kit.tables.html import sort_header, typographic
+from eval_kit.plots import loss_bar, swatch
+from eval_kit.results import Result, origin
+from eval_kit.tables.html import sort_header, to_html, typographic
 from eval_kit.tables.table import loss
 
 
@@ -38,7 +39,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-for helper in (loss_bar, lower_is_better, number, percent, sort_header, swatch):
+for helper in (loss_bar, lower_is_better, number, percent, sort_header, swatch, to_html):
     TEMPLATES.globals[helper.__name__] = helper
 # For the filter ``tojson``, which escapes whatever could end a script element.
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
@@ -62,3 +63,8 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
         version=__version__,
         **values,
     )
+
+
+def result_page(result: Result) -> str:
+    """The page of one result: its figures, tables and notes."""
+    return render("result.html.j2", [], result=result, origin=origin(result.provenance))

@@ -14,9 +14,9 @@ from eval_kit.pages.chameleons import section
 from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
-from eval_kit.pages.plots import span
 from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
 from eval_kit.pages.wordings import wordings
+from eval_kit.plots import span
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure

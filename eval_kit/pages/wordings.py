@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from eval_kit import plots
 from eval_kit.measures.definitions import parse
-from eval_kit.pages import plots
 from eval_kit.pages.explorer import document
 from eval_kit.pages.report_data import cutoff
 from eval_kit.protocols.variations import paired

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
+from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.nearness import nearness, vectors_beside
 from eval_kit.release import Release
+from eval_kit.results import Figure, Result
 from eval_kit.shifts import CLUSTERED, SHIFTS, clustered_in
 from eval_kit.stats import vectors as vector_sources
-from eval_kit.stats.losses import Correlation, correlations
+from eval_kit.stats.losses import KINDS, Correlation, Estimate, correlations
 from eval_kit.stats.similarity import by_cluster, cluster_splits
 from eval_kit.stats.vectors import Vectors
-from eval_kit.tables.frames import to_pandas
 from eval_kit.tables.table import Column, Table
 
 
@@ -45,22 +45,23 @@ class Figure3:
         }
         return {"measure": self.measure, "points": self.points.to_dicts(), "correlations": correlations}
 
-    def print(self, console: Console) -> None:
-        """For each system, how its losses correlate with the similarity."""
-        shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
+    def table(self) -> Table:
+        """One row per system: how its losses correlate with the similarity."""
+        rows = []
         for system, kinds in self.correlations.items():
-            for kind, correlation in kinds.items():
-                estimate = correlation.estimate
-                value, low, high = estimate.value, estimate.low, estimate.high
-                text = "undefined" if value is None or low is None else f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
-                console.print(
-                    f"{system}: {kind} of Jaccard and {self.measure} Rel Loss {text}, n = {estimate.n} ({shifts})",
-                    highlight=False,
-                )
+            estimates = [kinds[kind].estimate for kind in KINDS]
+            rows.append([system, *map(_interval, estimates), str(estimates[0].n)])
+        columns = [Column("System"), *(Column(name, "number") for name in (*map(str.capitalize, KINDS), "n"))]
+        shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
+        title = (
+            f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}, "
+            "with 95% bootstrap intervals"
+        )
+        return Table(columns, [rows], title)
 
 
-@dataclass(frozen=True)
-class Similarities:
+@dataclass(frozen=True, repr=False)
+class Similarities(Result):
     """Similarity by cluster; with grid runs also how each system's losses correlate with it.
 
     Attributes:
@@ -68,39 +69,45 @@ class Similarities:
             vectors, ``cosine``; with vectors beside the runs, ``r``: the mean of R(q, train) over the cluster's test
             queries, for the model that never saw it (ECIR 2023 §5.2, equation 1).
         figure_3: None without runs.
-        release: digest.
+        provenance: of the runs' scores; without runs, the release and the kit's version.
     """
+
+    title = "Similarity of each cluster to the others"
 
     clusters: pl.DataFrame
     figure_3: Figure3 | None
-    release: str
+    provenance: dict[str, Any]
 
     def to_polars(self) -> pl.DataFrame:
         """One row per cluster: ``clusters``."""
         return self.clusters
-
-    def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``."""
-        return to_pandas(self.to_polars())
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             "clusters": self.clusters.to_dicts(),
             "figure_3": self.figure_3.as_json() if self.figure_3 else None,
-            "release": self.release,
+            "release": self.provenance["release"]["digest"],
         }
 
-    def print(self, console: Console) -> None:
-        """One table of similarities; then the correlations."""
+    def tables(self) -> list[Table]:
+        """The similarities; with runs, also the correlations."""
         words = ("shift", "cluster", "queries")
         columns = [Column(name, "text" if name in words else "number") for name in self.clusters.columns]
         lines = []
         for row in self.clusters.iter_rows():
             lines.append([_shown(value) for value in row])
-        console.print(Table(columns, [lines]))
-        if self.figure_3:
-            self.figure_3.print(console)
+        similarities = Table(columns, [lines])
+        return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
+
+    def figures(self) -> list[Figure]:
+        """ECIR 2023, Figure 3, with runs."""
+        if self.figure_3 is None:
+            return []
+        points, measure = self.figure_3.points, self.figure_3.measure
+        systems = points["system"].unique(maintain_order=True).to_list()
+        caption = "Figure 3 of ECIR 2023: the loss on each held-out cluster against its similarity to the others."
+        return [Figure(plots.loss_against_jaccard(points, systems, measure), caption, systems)]
 
 
 def similarities(
@@ -130,12 +137,19 @@ def similarities(
         query_vectors = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
     clusters = whole_clusters(release, shifts, query_vectors)
     if not runs:
-        return Similarities(clusters, None, release.digest)
+        return Similarities(clusters, None, {"kit_version": __version__, "release": release.identity})
     grid = protocols(runs, release, allow_missing=allow_missing)
     if beside := vectors_beside(grid, release):
         r = nearness(grid, release, beside).group_by("shift", cluster="part").agg(pl.col("r").mean())
         clusters = clusters.join(r, on=["shift", "cluster"], how="left", maintain_order="left")
-    return Similarities(clusters, figure_3(grid, release), release.digest)
+    return Similarities(clusters, figure_3(grid, release), grid.provenance)
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return "-"
+    ends = "" if estimate.low is None else f" ({estimate.low:+.3f} to {estimate.high:+.3f})"
+    return f"{estimate.value:+.3f}{ends}"
 
 
 def _shown(value: Any) -> str:

@@ -4,14 +4,18 @@ Queries of dev-small have a length, a ReSTTest bucket and a Chameleons level; th
 intent, answer type and topic, and belong to one of five folds (Mackie et al., SIGIR 2021).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
+from eval_kit.measures.score import score
 from eval_kit.release import Release
+from eval_kit.results import Result
 from eval_kit.shifts import main_split
 from eval_kit.tables.table import Column, Table
 
@@ -33,6 +37,67 @@ LABELS = {
     **{f"chameleons{level}": Label(MAIN, "chameleons", MAIN, f"level_{level}") for level in (10, 20, 30, 40, 50)},
     **{name: Label("dlhard", "dlhard", "test", name) for name in ("intent", "answer_type", "topic", "fold")},
 }
+
+
+@dataclass(frozen=True, repr=False)
+class Slices(Result):
+    """Means by slice.
+
+    Attributes:
+        means: from :func:`cross_table`.
+        by: the names of the slices.
+        provenance: of the scores.
+    """
+
+    title = "Slices by query property"
+
+    means: pl.DataFrame
+    by: Sequence[str]
+    provenance: dict[str, Any]
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each run, measure and combination of labels: ``means``."""
+        return self.means
+
+    def tables(self) -> list[Table]:
+        """One row for each run and combination of labels, one column per measure."""
+        measures = self.means["measure"].unique(maintain_order=True).to_list()
+        columns = [*map(Column, ("run", *self.by)), *(Column(name, "number") for name in ("queries", *measures))]
+        keys = ["run", *self.by, "queries"]
+        wide = self.means.pivot("measure", index=keys, values="value", maintain_order=True)
+        lines = []
+        for row in wide.iter_rows(named=True):
+            values = [parse(name).show(row[name]) for name in measures]
+            lines.append([row["run"], *(row[name] for name in self.by), f"{row['queries']:,}", *values])
+        return [Table(columns, [lines])]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"slices": self.means.to_dicts(), "provenance": self.provenance}
+
+
+def slices(
+    runs: Sequence[Path],
+    release: Release,
+    by: Sequence[str],
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Slices:
+    """Score runs and average the values by what is known of the queries.
+
+    Args:
+        runs: of dev-small or DL-HARD.
+        release: the one whose test sets are scored.
+        by: one or more names of :data:`LABELS`.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: as for :func:`cross_table`, or a run that cannot be used.
+    """
+    sliced(by, release)
+    scores = score(runs, release, allow_missing, on_run)
+    return Slices(cross_table(scores.per_query(), release, by), by, scores.provenance)
 
 
 def sliced(by: Sequence[str], release: Release) -> str:
@@ -105,15 +170,3 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
         .agg(pl.col("value").mean(), pl.len().alias("queries"))
         .sort("run", "measure", *by)
     )
-
-
-def layout(slices: pl.DataFrame, by: Sequence[str]) -> Table:
-    """One row for each run and combination of labels, one column per measure."""
-    measures = slices["measure"].unique(maintain_order=True).to_list()
-    columns = [*map(Column, ("run", *by)), *(Column(name, "number") for name in ("queries", *measures))]
-    wide = slices.pivot("measure", index=["run", *by, "queries"], values="value", maintain_order=True)
-    lines = []
-    for row in wide.iter_rows(named=True):
-        values = [parse(name).show(row[name]) for name in measures]
-        lines.append([row["run"], *(row[name] for name in by), f"{row['queries']:,}", *values])
-    return Table(columns, [lines])

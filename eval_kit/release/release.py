@@ -100,6 +100,12 @@ class Release:
         return str(self.manifest["digest"])
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What the provenance of a result says of the release."""
+        kind = self.manifest["kind"]
+        return {"version": self.version, "kind": kind, "digest": self.digest, "missing": self.missing}
+
+    @property
     def collection(self) -> str:
         """The ir_datasets id of the passages' collection, or the name of those that the release brings."""
         return str(self.manifest["collection"] or f"ms-marco-shift-{self.manifest['kind']}")

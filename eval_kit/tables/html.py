@@ -6,18 +6,21 @@ from itertools import groupby, pairwise
 
 from markupsafe import Markup
 
-from eval_kit.pages.markup import element
-from eval_kit.pages.plots import loss_bar, span
+from eval_kit.markup import element
+from eval_kit.plots import loss_bar, span
 from eval_kit.tables.table import Cell, Column, Row, Table, as_cell
 
 _CLASSES = {"heading": "who", "label": "label", "text": "", "number": "num"}
 
 
-def to_html(table: Table) -> Markup:
-    """The table, without its notes, in a region that scrolls where the page is narrow."""
+def to_html(table: Table, bars: bool = True) -> Markup:
+    """The table, without its notes, in a region that scrolls where the page is narrow.
+
+    ``bars`` are drawn for pages, whose styles they need.
+    """
     caption = element("caption", table.title) if table.title else ""
-    bars = [cell.bar for row in table.rows() for cell in row if cell.bar]
-    scale = span(end for bar in bars for end in (bar.loss, bar.low, bar.high))
+    drawn = [cell.bar for row in table.rows() for cell in row if cell.bar]
+    scale = span(end for bar in drawn for end in (bar.loss, bar.low, bar.high)) if bars else None
     bodies = [_body(table, group, scale) for group in table.groups]
     whole = element("table", caption, _head(table), *bodies, data_sortable=bool(table.sorted_by))
     return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table")
@@ -56,7 +59,7 @@ def _header(column: Column, sorted_by: str, rows: int | None = None) -> Markup:
     return element("th", column.name, scope="col", rowspan=rows, class_="num" if number else None)
 
 
-def _body(table: Table, group: Sequence[Row], scale: tuple[float, float]) -> Markup:
+def _body(table: Table, group: Sequence[Row], scale: tuple[float, float] | None) -> Markup:
     """The rows of a group; a cell that those below it continue spans them."""
     lines: list[list[Markup]] = [[] for _ in group]
     for index, column in enumerate(table.columns):
@@ -68,13 +71,13 @@ def _body(table: Table, group: Sequence[Row], scale: tuple[float, float]) -> Mar
     return element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
 
 
-def _cell(cell: Cell, column: Column, rows: int, scale: tuple[float, float], sortable: bool) -> Markup:
+def _cell(cell: Cell, column: Column, rows: int, scale: tuple[float, float] | None, sortable: bool) -> Markup:
     number = column.kind == "number"
     text = typographic(cell.text) if number else cell.text
     inside = [element("strong", text) if cell.bold else text, element("span", cell.mark) if cell.mark else ""]
     if cell.below:
         inside.append(element("div", typographic(cell.below), class_="quiet"))
-    if bar := cell.bar:
+    if (bar := cell.bar) and scale:
         inside.append(loss_bar(bar.loss, bar.low, bar.high, scale, bar.harm))
     classes = f"{_CLASSES[column.kind]}{' diagonal' * cell.shaded}".strip()
     heading = column.kind == "heading"

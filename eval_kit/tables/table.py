@@ -84,6 +84,8 @@ type Row = Sequence[Cell | str | None]
 class Table:
     """A title, groups of rows (a None continues the cell above it), and notes below.
 
+    Neighbouring tables with the same ``section`` stand under one heading.
+
     On a page with ``sorted_by``, readers can sort by any column; at first it is that one, greatest first.
     """
 
@@ -92,6 +94,12 @@ class Table:
     title: str = ""
     sorted_by: str = ""
     notes: Sequence[str] = ()
+    section: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The section and the title, for where both share one line."""
+        return ", ".join(filter(None, (self.section, self.title)))
 
     def rows(self) -> Iterator[list[Cell]]:
         """Every row, with an empty cell where the one above it continues."""

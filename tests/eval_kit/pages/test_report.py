@@ -22,12 +22,12 @@ from eval_kit.errors import UserError
 from eval_kit.exchange.compare import compare
 from eval_kit.exchange.entries import entries as submitted
 from eval_kit.exchange.sources import load
+from eval_kit.markup import element
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
-from eval_kit.pages.markup import element
 from eval_kit.pages.page import TEMPLATES, render
-from eval_kit.pages.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.pages.report import write_report
 from eval_kit.pages.report_data import paired, standings
+from eval_kit.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.nearness import nearness, queries_to_encode
@@ -340,7 +340,7 @@ def test_figure_3_tells_its_correlation_and_n(grid, report):
     both = pl.concat(points, how="diagonal")
     found = correlations(both["jaccard"], both["rel_loss"], seed=0)["pearson"].estimate
     text = unescape(re.sub(r"<[^>]+>", " ", report.read_text())).replace("\u2212", "-")
-    assert f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})" in text
+    assert f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})" in text
     assert both.height == 8
     assert 'aria-label="Figure 3' in report.read_text()
 

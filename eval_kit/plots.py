@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from eval_kit.pages.markup import element
+from eval_kit.markup import element
 
 MARKERS = 6
 """How many systems look different; the seventh looks like the first."""

@@ -1,0 +1,52 @@
+"""The one way out of the commands: results on the screen, as text for papers and spreadsheets, as JSON, and as a page.
+
+Every command that computes something takes the same options, ``--format``, ``--json`` and ``--page``, and gives its
+:class:`~eval_kit.results.Result` to :func:`emit`.
+"""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # so that --help, which needs the formats, starts at once
+    from eval_kit.results import Result
+
+
+class Format(StrEnum):
+    """How results can be printed."""
+
+    table = "table"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
+def emit(
+    result: "Result", *, format: Format = Format.table, json: Path | None = None, page: Path | None = None
+) -> None:
+    """Write a result wherever a command's options ask for it.
+
+    Args:
+        result: what the command computed.
+        format: how to print it.
+        json: the file for :meth:`~eval_kit.results.Result.as_json`; ``-`` prints that and nothing else.
+        page: the HTML file for its tables, figures and notes.
+
+    Raises:
+        UserError: a file that cannot be written.
+    """
+    from eval_kit.console import screen, write_json
+    from eval_kit.files import atomic
+
+    if page is not None:
+        from eval_kit.pages.page import result_page
+
+        atomic.write_text(page, result_page(result))
+    if json is not None and write_json(result.as_json(), json):
+        return
+    if format is Format.table:
+        result.show(screen())
+    else:
+        text = {Format.markdown: result.to_markdown, Format.latex: result.to_latex, Format.csv: result.to_csv}
+        sys.stdout.write(text[format]())

@@ -1,0 +1,152 @@
+"""What a command computes, in one shape: a :class:`Result`.
+
+Every result has rows (a dataframe with one figure or comparison a row), provenance, tables, figures and notes. From
+these follow all the forms in which people and programs want it, in Python::
+
+    scores = eval_kit.score("bm25.trec")
+    scores                      # the printed tables, cut to a screen; a table in a notebook
+    scores.to_polars()          # also to_pandas(), to_csv(), to_markdown(), to_latex(), as_json()
+    scores.notes()              # what a reader must know about the figures
+
+and on the command line, where :func:`eval_kit.output.emit` alone writes results. A new kind of result is a frozen
+dataclass made with ``repr=False`` that derives from :class:`Result`, has a field or property ``provenance``, sets
+``title`` and defines :meth:`~Result.to_polars` and :meth:`~Result.tables`; see :mod:`eval_kit.protocols.slices`.
+"""
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import polars as pl
+from markupsafe import Markup
+from rich.console import Console
+from rich.text import Text
+
+from eval_kit.errors import printable
+from eval_kit.markup import element
+from eval_kit.tables import frames, latex, markdown
+from eval_kit.tables.html import to_html
+from eval_kit.tables.table import Table
+
+REPR_WIDTH = 120
+REPR_LINES = 40
+"""Lines of a result in a Python session; the rest is counted."""
+REPR_TABLES = 8
+"""Tables of a result in a notebook."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture on a page.
+
+    Attributes:
+        picture: an SVG element of :mod:`eval_kit.plots`.
+        caption: below it.
+        series: the names of the legend, in the order of their markers.
+    """
+
+    picture: Markup
+    caption: str = ""
+    series: Sequence[str] = field(default_factory=tuple)
+
+
+class Result(ABC):
+    """What a command computed.
+
+    Attributes:
+        title: the heading of its page.
+        provenance: what it was computed from: at least ``kit_version`` and, of a release, ``release``.
+    """
+
+    title: ClassVar[str]
+    provenance: Mapping[str, Any]
+
+    @abstractmethod
+    def to_polars(self) -> pl.DataFrame:
+        """The rows: every number in full."""
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """The rows laid out for readers."""
+
+    def figures(self) -> list[Figure]:
+        """The pictures of its page."""
+        return []
+
+    def notes(self) -> list[str]:
+        """What a reader must know about the figures, a sentence each."""
+        return []
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values: the rows, the notes and the provenance."""
+        return {"rows": self.to_polars().to_dicts(), "notes": self.notes(), "provenance": dict(self.provenance)}
+
+    def to_pandas(self) -> Any:
+        """The rows as a ``pandas.DataFrame``."""
+        return frames.to_pandas(self.to_polars())
+
+    def to_csv(self) -> str:
+        """The rows as CSV that a spreadsheet shows as they are."""
+        return frames.to_csv(self.to_polars())
+
+    def to_markdown(self) -> str:
+        """The tables in GitHub's Markdown, each under its title, and the notes below them."""
+        parts = []
+        for table in self.tables():
+            heading = f"{markdown.escape(table.heading)}\n\n" if table.heading else ""
+            parts.append(heading + markdown.to_markdown(table))
+        return "\n".join([*parts, *(f"{markdown.escape(note)}\n" for note in self.notes())])
+
+    def to_latex(self) -> str:
+        """The tables as tabular environments that need no package; titles and notes stand in comments."""
+        parts = ["".join(f"% {printable(note)}\n" for note in self.notes())]
+        for table in self.tables():
+            heading = f"% {printable(table.heading)}\n" if table.heading else ""
+            parts.append(heading + latex.to_latex(table))
+        return "\n".join(filter(None, parts))
+
+    def show(self, console: Console) -> None:
+        """Print the tables, each section under its heading, and then the notes."""
+        section = ""
+        for table in self.tables():
+            if table.section != section:
+                section = table.section
+                console.rule(printable(section))
+            console.print(table)
+            _print_notes(table.notes, console)
+        _print_notes(self.notes(), console)
+
+    def __repr__(self) -> str:
+        """What the command prints, cut to :data:`REPR_LINES` lines."""
+        console = Console(file=io.StringIO(), width=REPR_WIDTH, color_system=None, force_terminal=False)
+        with console.capture() as capture:
+            self.show(console)
+        lines = [line.rstrip() for line in capture.get().splitlines()]
+        if len(lines) > REPR_LINES:
+            rest = f"… {len(lines) - REPR_LINES:,} more lines; to_polars() has all {self.to_polars().height:,} rows"
+            lines = [*lines[:REPR_LINES], rest]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The tables and notes for a notebook."""
+        tables = self.tables()
+        parts = [to_html(table, bars=False) for table in tables[:REPR_TABLES]]
+        if len(tables) > REPR_TABLES:
+            parts.append(element("p", f"… {len(tables) - REPR_TABLES:,} more tables"))
+        parts += [element("p", note) for table in tables[:REPR_TABLES] for note in table.notes]
+        return Markup().join([*parts, *(element("p", note) for note in self.notes())])
+
+
+def origin(provenance: Mapping[str, Any]) -> str:
+    """The release, the kit's version and the rule for ties that figures rest on, as far as they have them."""
+    origin = f"eval_kit {provenance['kit_version']}"
+    if release := provenance.get("release"):
+        origin = f"{release['kind']} release {release['version']} ({release['digest'][:16]}), {origin}"
+    return f"{origin}; ties: {provenance['tie_rule']}" if "tie_rule" in provenance else origin
+
+
+def _print_notes(notes: Sequence[str], console: Console) -> None:
+    for note in notes:
+        console.print(Text(printable(note), style="dim"), soft_wrap=True)
