@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,39 @@ from builder import benchmarks, reports
 from builder.release import features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.release import MS_MARCO, Release, read_manifest, title
+from eval_kit.release import Release, read_manifest, title
+from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.topics import about
 
 CARD = "README.md"
+LICENCES = "LICENSE.md"
+"""The Hub links to a licence of no standard name only by this file name, or by a URL."""
+DEFAULT_CONFIG = "topic"
+"""What ``load_dataset`` gives whoever names no config; the first config where there is no such one."""
 AGAIN = "run 'python -m builder card {}' to write it again"
-TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "dataset.md"
+TEMPLATES = Path(__file__).parent.parent / "hub_cards"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SAMPLE_LENGTH = 200
 TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark", "ir-datasets")
 """ir_datasets 2 finds the dataset on the Hub by the last of them."""
+HOLDS = {
+    "topic": "MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
+    "wh": "MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
+    "length": "MS-Shift: queries by length, short or long",
+    "resttest": "ReSTTest: queries in five buckets, b1 … b5; extrapolation is to a bucket that training left out",
+    "restrain": "ReSTrain: training queries near to (interpolate) or far from (extrapolate) the test queries",
+    "chameleons": "MS MARCO Chameleons: how obstinate a query is (none, veiled, pygmy, lesser) at five levels",
+    "trec_dl": "the TREC Deep Learning topics, and which of them are judged",
+    "dl_typo": "DL-Typo: real mistyped queries, corrected, with their own judgements",
+    "dlhard": "DL-HARD: hard TREC DL queries, annotated with intent, answer type and topic, in five folds",
+    "variations": "other wordings of test sets' queries; ids and judgements are those of the test set",
+    "validation": "queries outside every shift, for model selection",
+    "qrels": "judgements, with BEIR's column names",
+    "negatives": "passages for training that rank high and are not judged relevant",
+    "passages": "the passages to be ranked",
+}
+"""The configs in words, for the card's table and for the Hub's own pages."""
 
 
 def render(folder: Path, manifest: Mapping[str, Any]) -> str:
@@ -38,15 +61,41 @@ def render(folder: Path, manifest: Mapping[str, Any]) -> str:
     # from_template renders the given template with jinja2 and validates the YAML block by the library's classes
     card = DatasetCard.from_template(
         card_data(manifest),
-        template_path=str(TEMPLATE),
+        template_path=str(TEMPLATES / "dataset.md"),
         manifest=manifest,
         title=title(manifest),
+        holds=HOLDS,
+        ms_marco=is_of_ms_marco(manifest),
+        synthetic=is_synthetic(manifest),
+        licences=licences(manifest),
         configs=configs,
         samples={config: sample(folder, tables) for config, tables in configs.items()},
         reports=reports.read(folder, manifest),
         about=_about(folder, manifest),
     )
     return str(card)
+
+
+def licences(manifest: Mapping[str, Any]) -> str:
+    """Who holds what under which licence, in Markdown."""
+    from jinja2 import Template
+
+    return Template((TEMPLATES / "licences.md").read_text(encoding="utf-8")).render(
+        manifest=manifest,
+        configs=_configs(manifest),
+        ms_marco=is_of_ms_marco(manifest),
+        synthetic=is_synthetic(manifest),
+    )
+
+
+def texts(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The files that describe the release in ``folder`` to people and to catalogues, by name.
+
+    Raises:
+        UserError: a report is not readable.
+    """
+    heading = f"# Licences of {title(manifest)} {manifest['version']}\n\n"
+    return {CARD: render(folder, manifest), LICENCES: f"{heading}{licences(manifest)}\n"}
 
 
 def write(folder: Path) -> None:
@@ -60,7 +109,8 @@ def write(folder: Path) -> None:
         benchmarks.write(folder, manifest, title(manifest))
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror or error}") from error
-    atomic.write_text(folder / CARD, render(folder, manifest))
+    for name, text in texts(folder, manifest).items():
+        atomic.write_text(folder / name, text)
 
 
 def card_data(manifest: Mapping[str, Any]) -> Any:
@@ -71,13 +121,14 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
     """
     from huggingface_hub import DatasetCardData
 
-    synthetic, ms_marco = manifest["kind"] == "mini", manifest["collection"] == MS_MARCO
+    synthetic, ms_marco = is_synthetic(manifest), is_of_ms_marco(manifest)
     configs = _configs(manifest)
     return DatasetCardData(
         pretty_name=title(manifest),
-        language="zxx" if synthetic else "en" if ms_marco else None,
+        language=language(manifest),
         license="apache-2.0" if synthetic else "other",
         license_name=None if synthetic else "see-card",
+        license_link=None if synthetic else LICENCES,
         size_categories=[_size_category(sum(table["rows"] for table in manifest["tables"]))],
         source_datasets=["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
         task_categories=["text-retrieval"],
@@ -97,8 +148,10 @@ def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
     path = folder / CARD
     if yaml_data(path).get("configs") != _config_entries(manifest):
         raise UserError(f"{path}: its configs are not those of the release; {AGAIN.format(folder)}")
-    if path.read_text(encoding="utf-8") != render(folder, manifest):
-        raise UserError(f"{path}: is not the card of the release and its reports; {AGAIN.format(folder)}")
+    for name, text in texts(folder, manifest).items():
+        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text:
+            what = f"{folder / name}: is not the {'card' if name == CARD else 'file'} of the release and its reports"
+            raise UserError(f"{what}; {AGAIN.format(folder)}")
     benchmarks.check(folder, manifest, title(manifest))
 
 
@@ -138,17 +191,16 @@ def yaml_data(path: Path) -> dict[str, Any]:
 def sample(folder: Path, tables: Sequence[Mapping[str, Any]]) -> str:
     """The first complete row of a config, as JSON on one line; long values are cut."""
     for table in tables:
-        labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
         rows = pl.scan_parquet(folder / table["path"], hive_partitioning=False).drop_nulls().head(1).collect()
         for row in rows.iter_rows(named=True):
-            shown = {name: labels[name][value] if name in labels else _cut(value) for name, value in row.items()}
+            shown = {name: _cut(value) for name, value in row.items()}
             return json.dumps(shown, ensure_ascii=False).replace("```", "'''")
     return ""
 
 
 def _about(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     """What the topics and buckets are about, in Markdown; empty for mini, whose words mean nothing."""
-    if manifest["kind"] == "mini":
+    if is_synthetic(manifest):
         return {}
     return {shift: to_markdown(table) for shift, table in about(Release(folder, manifest)).items()}
 
@@ -171,11 +223,14 @@ def _dataset_info(config: str, splits: Sequence[Mapping[str, Any]]) -> dict[str,
 
 def _config_entries(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries = []
-    for config, splits in _configs(manifest).items():
-        digests = ",".join(table["digest"][:16] for table in splits)
+    configs = _configs(manifest)
+    default = DEFAULT_CONFIG if DEFAULT_CONFIG in configs else next(iter(configs))
+    for config, splits in configs.items():
+        digest = sha256("".join(table["digest"] for table in splits).encode()).hexdigest()
+        about = f"{HOLDS.get(config, config)} (content sha256:{digest[:16]})"
         files = [{"split": table["split"], "path": table["path"]} for table in splits]
-        content = {"version": manifest["version"], "description": f"sha256:{digests}"}
-        entries.append({"config_name": config, **content, "data_files": files})
+        entry: dict[str, Any] = {"config_name": config, "version": manifest["version"], "description": about}
+        entries.append(entry | ({"default": True} if config == default else {}) | {"data_files": files})
     return entries
 
 

@@ -194,7 +194,8 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """
     for written in (folder, folder / "reports"):
         atomic.clear_abandoned(written)
-    own = {"README.md", MANIFEST, *(table["path"] for table in manifest["tables"]), *benchmarks.paths(manifest)}
+    tables = {table["path"] for table in manifest["tables"]}
+    own = {"README.md", "LICENSE.md", MANIFEST, *tables, *benchmarks.paths(manifest)}
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     strangers = [name for name in names if name not in own and (not name.startswith("reports/") or "/." in name)]
     if strangers:
@@ -254,11 +255,12 @@ def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
 
 
 def _describe_itself(folder: Path, manifest: Mapping[str, Any]) -> None:
-    from builder.card import render
+    from builder.card import texts
 
     validate("release", manifest)
     benchmarks.write(folder, manifest, title(manifest))
-    (folder / "README.md").write_text(render(folder, manifest), encoding="utf-8")
+    for name, text in texts(folder, manifest).items():
+        (folder / name).write_text(text, encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -289,14 +291,12 @@ def _write_table(folder: Path, table: Table) -> str:
 
 
 def _write_parquet(table: Table, path: Path) -> None:
+    """Write labels by name: other readers of parquet know no codes, and ``datasets`` encodes names by the card."""
     import pyarrow.parquet as pq
 
-    codes = table.frame.with_columns(
-        pl.col(name).to_physical().cast(pl.Int64)
-        for name, dtype in table.frame.schema.items()
-        if isinstance(dtype, pl.Enum)
-    )
-    pq.write_table(codes.to_arrow().cast(features(table.columns).arrow_schema), path, compression="zstd")
+    stored = [column | {"type": "string"} if column["type"] == "label" else column for column in table.columns]
+    names = table.frame.with_columns(pl.col(pl.Enum).cast(pl.String))
+    pq.write_table(names.to_arrow().cast(features(stored).arrow_schema), path, compression="zstd")
 
 
 def _test_set(test_set: TestSet, frame: pl.DataFrame) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def release_digest(manifest: Mapping[str, Any]) -> str:
 
     That is, as canonical JSON: name, kind, version and collection; of each table its place, row count, columns and
     content digest; the test sets with their measures; the variations; and what is missing. Columns count because the
-    files hold labels as numbers, which makes their names in the manifest content. File digests do not: they differ
+    files may hold labels as numbers, which makes their names in the manifest content. File digests do not: they differ
     between library versions where the content does not.
     """
     content = {

@@ -3,7 +3,8 @@
 Opening a release checks that the release digest is that of the manifest's content, and that every file is, byte for
 byte or row for row, the one that the manifest lists. Reading a table recomputes its content digest, which is part of
 the release digest: no figure rests on rows that the digest beside it does not cover, whatever else in the manifest was
-edited to fit. The sizes of a table are compared with the manifest's before it is in memory.
+edited to fit. The sizes of a table are compared with the manifest's before it is in memory. Files hold labels by
+name; those of earlier versions, which hold their numbers, are read too.
 """
 
 import re
@@ -72,6 +73,21 @@ def title(manifest: Mapping[str, Any]) -> str:
     return re.sub(r"[^\w.-]+", "-", manifest["built_from"].rpartition("/")[2]) + "-shift"
 
 
+def is_synthetic(manifest: Mapping[str, Any]) -> bool:
+    """Whether it is mini, or a part of mini, whose pseudo-words are in no language."""
+    return manifest["kind"] == "mini" or manifest.get("built_from") == f"{NAME}-mini"
+
+
+def is_of_ms_marco(manifest: Mapping[str, Any]) -> bool:
+    """Whether queries and passages are MS MARCO's, all of them or a part."""
+    return MS_MARCO in (manifest["collection"], manifest.get("built_from"))
+
+
+def language(manifest: Mapping[str, Any]) -> str | None:
+    """The language of the queries by ISO 639; ``zxx`` is none at all; None where it is unknown."""
+    return "zxx" if is_synthetic(manifest) else "en" if is_of_ms_marco(manifest) else None
+
+
 def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
     """Read one table, label columns as their names, and prove that it is what the manifest says.
 
@@ -101,21 +117,25 @@ def _read(path: Path, table: Mapping[str, Any], name: str) -> pl.DataFrame:
         stored = {column: _KINDS.get(dtype, str(dtype)) for column, dtype in lazy.collect_schema().items()}
         if rows != table["rows"]:
             raise ReleaseError(f"{path}: table {name} has {rows} rows, the manifest says {table['rows']}")
-        if stored != {column: "int64" if kind == "label" else kind for column, kind in described.items()}:
+        labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
+        coded = {column: names for column, names in labels.items() if stored.get(column) == "int64"}
+        if stored != described | dict.fromkeys(labels, "string") | dict.fromkeys(coded, "int64"):
             raise ReleaseError(f"{path}: has the columns {stored}, the manifest says {described}")
         frame = lazy.collect()
     except _DAMAGE as error:
         raise ReleaseError(f"{path}: not a readable parquet file: {_first_line(error)}") from error
     if _text_bytes(frame) > max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size):
         raise ReleaseError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no table does")
-    labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
     try:
         return frame.with_columns(
-            pl.col(column).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
-            for column, names in labels.items()
+            *(pl.col(name).cast(pl.Enum(labels[name])).cast(pl.String) for name in labels.keys() - coded.keys()),
+            *(
+                pl.col(name).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+                for name, names in coded.items()
+            ),
         )
     except pl.exceptions.PolarsError as error:
-        raise ReleaseError(f"{path}: holds a label code that the manifest does not name") from error
+        raise ReleaseError(f"{path}: holds a label that the manifest does not name") from error
 
 
 def _text_bytes(frame: pl.DataFrame) -> int:

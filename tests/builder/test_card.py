@@ -48,6 +48,8 @@ def test_yaml_says_what_the_manifest_says(release: Release) -> None:
     assert {one["config_name"]: [split["split"] for split in one["data_files"]] for one in data["configs"]} == (
         release.configs
     )
+    assert data.get("license_link") == (None if data["license"] == "apache-2.0" else "LICENSE.md")
+    assert [one["config_name"] for one in data["configs"] if one.get("default")] == ["topic"]
     paths = {split["path"] for one in data["configs"] for split in one["data_files"]}
     assert paths == {table["path"] for table in release.manifest["tables"]}
     features = {one["config_name"]: {item["name"]: item for item in one["features"]} for one in data["dataset_info"]}
@@ -75,6 +77,7 @@ def test_text_for_people(release: Release) -> None:
     assert places == sorted(places)
     if release.manifest["kind"] == "published":
         licences = text.split("## Licences")[1].split("\n## ")[0]
+        assert licences.strip() in (release.folder / "LICENSE.md").read_text()
         for words in ("Apache-2.0", "CC BY-NC-SA 4.0", "MIT", "none stated", "non-commercial research only", "NIST"):
             assert words in licences
         assert text.count("| [") - len(release.configs) == len(release.manifest["inputs"])
@@ -111,6 +114,11 @@ def test_a_card_of_other_data_is_refused(tmp_path: Path) -> None:
         "its configs are not those": text.split("---\n", 2)[2],
         "is not the card of": text.replace("id for id", "nearly").replace("pseudo-words", "words"),
     }
+    licences = (folder / "LICENSE.md").read_text()
+    (folder / "LICENSE.md").write_text(licences + "and more\n")
+    with pytest.raises(UserError, match=r"LICENSE\.md: is not the file of"):
+        check_card(folder, manifest)
+    (folder / "LICENSE.md").write_text(licences)
     for words, changed in changes.items():
         card.write_text(changed)
         with pytest.raises(UserError, match=words):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from huggingface_hub import DatasetCard
 
 from baselines.table import Results
 from builder import lite
@@ -65,6 +66,8 @@ def test_queries_and_judgements_are_those_of_the_whole_release(mini_release: Rel
 
 
 def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release, made: Release, tmp_path: Path):
+    described = DatasetCard.load(made.folder / "README.md").data
+    assert (described.language, described.license) == ("zxx", "apache-2.0")  # those of mini
     [table] = [table for table in made.manifest["tables"] if table["config"] == "passages"]
     assert table["rule"]["parameters"] | {"k1": 0, "b": 0} == {
         "size": 1, "depth": DEPTH, "seed": 13, "release": mini_release.digest, "k1": 0, "b": 0,

@@ -30,7 +30,10 @@ for config in get_dataset_config_names("ms-marco-shift"):
             "streamed": len(in_turn), "first": in_turn[0],
             "same features": streamed.features == rows.features,
         }
-print(json.dumps(found))
+bare = {split: len(rows) for split, rows in load_dataset("ms-marco-shift").items()}
+named = {split: len(rows) for split, rows in load_dataset("ms-marco-shift", "topic").items()}
+[file] = load_dataset("ms-marco-shift", data_files="data/topic/test-*.parquet").values()
+print(json.dumps([found, bare, named, sorted(set(file["cluster"]))]))
 """
 LOAD_ONE = """
 import json, sys
@@ -47,7 +50,9 @@ def run(script: str, place: Path, home: Path) -> subprocess.CompletedProcess[str
 def test_every_config_and_split(mini_release: Release, tmp_path: Path) -> None:
     done = run(LOAD_ALL, mini_release.folder.parent, tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found, bare, named, labels = json.loads(done.stdout.splitlines()[-1])
+    assert bare == named and set(bare) == {"train", "test"}
+    assert labels == ["c0", "c1", "c2", "c3", "c4"]
     tables = {f"{table['config']}/{table['split']}": table for table in mini_release.manifest["tables"]}
     assert set(found) == set(tables)
     for name, one in found.items():

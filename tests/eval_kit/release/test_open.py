@@ -59,9 +59,10 @@ def test_a_changed_table_is_refused_by_name(copy: Path, mini_release: Release, c
     frame.with_columns(pl.col("query_id").cast(pl.Int64)).write_parquet(path)
     with pytest.raises(ReleaseError, match="has the columns"):
         open_release(copy)
-    frame.with_columns(pl.lit(9, pl.Int64).alias("cluster")).write_parquet(path)
-    with pytest.raises(ReleaseError, match="holds a label code that the manifest does not name"):
-        open_release(copy)
+    for stranger in (pl.lit(9, pl.Int64), pl.lit("why")):
+        frame.with_columns(stranger.alias("cluster")).write_parquet(path)
+        with pytest.raises(ReleaseError, match="holds a label that the manifest does not name"):
+            open_release(copy)
     path.write_bytes(b"not parquet")
     with pytest.raises(ReleaseError, match="not a readable parquet file"):
         open_release(copy)
@@ -172,3 +173,14 @@ def test_tables_and_test_sets(mini_release: Release):
         set(mini_release.test_sets[f"chameleons.{name}.30"].queries) for name in ("lesser", "pygmy", "veiled")
     )
     assert lesser < pygmy < veiled < set(mini_release.test_sets["dev"].queries)
+
+
+def test_labels_stored_as_numbers_are_read_as_their_names(copy: Path, mini_release: Release) -> None:
+    """As the files of releases before this one hold them."""
+    path = copy / "data/wh/test-00000-of-00001.parquet"
+    frame = pl.read_parquet(path)
+    assert set(frame["cluster"]) == {"wha", "how", "who"}  # what any reader of parquet finds
+    frame.with_columns(pl.col("cluster").replace_strict({"wha": 0, "how": 1, "who": 2}).cast(pl.Int64)).write_parquet(
+        path
+    )
+    assert open_release(copy).table("wh", "test").equals(mini_release.table("wh", "test"))
