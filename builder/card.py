@@ -80,12 +80,13 @@ def licences(manifest: Mapping[str, Any]) -> str:
     """Who holds what under which licence, in Markdown."""
     from jinja2 import Template
 
-    return Template((TEMPLATES / "licences.md").read_text(encoding="utf-8")).render(
+    text: str = Template((TEMPLATES / "licences.md").read_text(encoding="utf-8")).render(
         manifest=manifest,
         configs=_configs(manifest),
         ms_marco=is_of_ms_marco(manifest),
         synthetic=is_synthetic(manifest),
     )
+    return text
 
 
 def texts(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -192,6 +192,13 @@ def publish(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")] = False,
     private: Annotated[bool, typer.Option("--private", help="Create the dataset as private.")] = False,
     allow_partial: Annotated[bool, typer.Option("--allow-partial", help="Publish a release that lacks parts.")] = False,
+    with_permission: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A source without a licence whose authors permit it. Repeatable."),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A source without a licence to leave out. Repeatable.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer from the Hub.")] = 120.0,
     as_json: Json = False,
 ) -> None:
@@ -207,7 +214,15 @@ def publish(
         if not dry_run:
             status.stop()  # the Hub's own bars show bytes and rate
         publication = publishing.publish(
-            folder, repo_id, tag, dry_run=dry_run, private=private, allow_partial=allow_partial, timeout=timeout
+            folder,
+            repo_id,
+            tag,
+            dry_run=dry_run,
+            private=private,
+            allow_partial=allow_partial,
+            permitted=with_permission or (),
+            left_out=without or (),
+            timeout=timeout,
         )
     if as_json:
         typer.echo(json.dumps(asdict(publication)))

@@ -7,7 +7,7 @@ finishes an interrupted publication, or finds nothing to do.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from rich.filesize import decimal
 from builder import history, reports
 from builder.card import CARD, check_card
 from builder.diff import TableDiff, diff
+from builder.permission import publishable
 from builder.release import files
 from builder.verify import verify
 from eval_kit.errors import UserError
@@ -106,6 +107,8 @@ def publish(
     dry_run: bool = False,
     private: bool = False,
     allow_partial: bool = False,
+    permitted: Collection[str] = (),
+    left_out: Collection[str] = (),
     timeout: float,
 ) -> Publication:
     """Put the release in ``folder`` on the Hub as dataset ``repo_id``, and ``tag`` it.
@@ -117,14 +120,18 @@ def publish(
         dry_run: change nothing, report what would change.
         private: create the dataset as private; an existing one must be private already.
         allow_partial: publish a release that lacks parts.
+        permitted: sources that state no licence, and whose authors permit the publication.
+        left_out: such sources whose parts are not published.
         timeout: seconds without an answer after which a request is given up.
 
     Raises:
         UserError: why it cannot be published, what is on the Hub now, and what to do.
     """
     manifest = check_folder(folder, tag, allow_partial)
-    with hub.patience(timeout):
-        return _publish(folder, repo_id, tag, dry_run, private, manifest)
+    with publishable(folder, manifest, permitted, left_out) as whole, hub.patience(timeout):
+        if whole != folder:
+            manifest = check_folder(whole, tag, allow_partial=True)
+        return _publish(whole, repo_id, tag, dry_run, private, manifest)
 
 
 def _publish(

@@ -184,6 +184,17 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
         return manifest
 
 
+def copy(folder: Path, out: Path, manifest: Mapping[str, Any]) -> None:
+    """Copy the release in ``folder`` as far as ``manifest`` describes it; reports of other content stay behind."""
+    reports = (
+        () if manifest["digest"] != strict_json.read(folder / MANIFEST)["digest"] else (folder / "reports").glob("*")
+    )
+    for path in (*(folder / table["path"] for table in manifest["tables"]), *reports):
+        (out / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, out / path.relative_to(folder))
+    _describe_itself(out, manifest)
+
+
 def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """The sorted names of all files of a release: manifest, card, tables, files for other tools, and ``reports/``.
 

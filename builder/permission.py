@@ -1,0 +1,109 @@
+"""Parts of a release whose authors state no licence: published with their permission, or left out.
+
+A release may be built from them for oneself. Who passes it on says by name whose permission they have;
+the published card repeats it, and what was left out is listed as missing there.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from builder.release import VARIATIONS, copy
+from builder.sources import beir
+from builder.sources.variations import NONE_STATED
+from eval_kit.errors import UserError
+from eval_kit.files.digests import release_digest
+
+UNSTATED = (NONE_STATED, beir.LICENCE)
+
+type Key = tuple[str, str]
+
+
+@contextmanager
+def publishable(
+    folder: Path, manifest: Mapping[str, Any], permitted: Collection[str], left_out: Collection[str]
+) -> Iterator[Path]:
+    """The folder to publish: ``folder``, or a copy without what is left out that says whose permission there is.
+
+    Args:
+        folder: a release.
+        manifest: its own.
+        permitted: sources without a stated licence whose authors permit the publication.
+        left_out: sources whose tables, test sets and variations are not published.
+
+    Raises:
+        UserError: a source states no licence and is in neither; a name is of no such source, or in both; nothing
+            would be left.
+    """
+    tables = _tables_by_source(manifest)
+    for name in (*permitted, *left_out):
+        if name not in tables or (name in permitted and name in left_out):
+            there = f"those that do not are {', '.join(tables)}" if tables else "all that it holds is licensed"
+            why = "is both permitted and left out" if name in tables else "is no source without a stated licence"
+            raise UserError(f"{folder}: {name} {why}; {there}")
+    if unclear := [name for name in tables if name not in permitted and name not in left_out]:
+        configs = ", ".join(dict.fromkeys(config for config, _ in tables[unclear[0]]))
+        more = f", and so do {', '.join(unclear[1:])}" if unclear[1:] else ""
+        raise UserError(
+            f"{folder}: {unclear[0]}, the source of {configs}, states no licence{more}; say of each "
+            "--with-permission NAME if its authors permit the publication, or --without NAME"
+        )
+    if not tables:
+        yield folder
+        return
+    changed = _without(manifest, {name: tables[name] for name in left_out})
+    if not changed["test_sets"]:
+        raise UserError(f"{folder}: without {', '.join(left_out)} no test set is left")
+    said = [f"{name} states no licence; its authors permit the publication, the publisher says" for name in permitted]
+    changed["remarks"] = [*manifest["remarks"], *said]
+    with TemporaryDirectory() as place:
+        copy(folder, Path(place) / folder.resolve().name, changed)
+        yield Path(place) / folder.resolve().name
+
+
+def _tables_by_source(manifest: Mapping[str, Any]) -> dict[str, set[Key]]:
+    """The tables that rest on files without a stated licence, by the repository or collection of those files."""
+    unstated = {record["id"] for record in manifest["inputs"] if record["licence"] in UNSTATED}
+    tables: dict[str, set[Key]] = {}
+    for table in manifest["tables"]:
+        for file in unstated.intersection(table["rule"]["inputs"]):
+            parts = file.split("/")
+            name = parts[0] if parts[0] == manifest.get("built_from") else "/".join(parts[:2])
+            tables.setdefault(name, set()).add((table["config"], table["split"]))
+    return dict(sorted(tables.items()))
+
+
+def _without(manifest: Mapping[str, Any], left_out: Mapping[str, set[Key]]) -> dict[str, Any]:
+    """The manifest without some sources' tables, and without what rests on these."""
+    gone = set().union(*left_out.values())
+    test_sets = [
+        entry
+        for entry in manifest["test_sets"]
+        if not {(entry["config"], entry["split"]), ("qrels", entry["qrels"])} & gone
+    ]
+    bases = {entry["name"] for entry in test_sets}
+    variations = []
+    for entry in manifest.get(VARIATIONS, []):
+        if entry["base"] in bases and (VARIATIONS, entry["split"]) not in gone:
+            variations.append(entry)
+        else:
+            gone.add((VARIATIONS, entry["split"]))
+    tables = [table for table in manifest["tables"] if (table["config"], table["split"]) not in gone]
+    used = {file for table in tables for file in table["rule"]["inputs"]}
+    missing = [
+        {"what": f"the parts of {name}", "because": "it states no licence; the publisher left it out"}
+        for name in left_out
+    ]
+    changed = {
+        **manifest,
+        "tables": tables,
+        "test_sets": test_sets,
+        "inputs": [record for record in manifest["inputs"] if record["id"] in used],
+        "missing": [*manifest["missing"], *missing],
+    }
+    changed.pop(VARIATIONS, None)
+    if variations:
+        changed[VARIATIONS] = variations
+    return changed | {"digest": release_digest(changed)}
