@@ -48,7 +48,7 @@ $(UV):
 
 $(READY): requirements.lock pyproject.toml | $(UV)
 	@echo "setting up: .venv from requirements.lock (about 6 GB with PyTorch; shared with uv's cache)"
-	@test -x $(BIN)/python || $(UV) venv --quiet --python 3.12 .venv
+	@test -x $(BIN)/python || $(UV) venv --quiet --seed --python 3.12 .venv
 	@VIRTUAL_ENV=.venv $(UV) pip sync --quiet --require-hashes --compile-bytecode requirements.lock
 	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -19,6 +19,7 @@ from eval_kit import protocols
 from eval_kit.measures import definitions
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
+from eval_kit.stats import typical
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {
@@ -28,6 +29,15 @@ PROGRAMS = {
 }
 RESULTS = ("measures.score.Scores", "exchange.compare.Comparison", "release.release.Release", "release.release.TestSet")
 HELP_WIDTH = 100
+CLUSTERS = """\
+The parts of the published shifts have no names. Here are the words that are typical of each (by the z-score of their
+log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and ten test queries full of them. The card of any
+release has such a table for its own parts.
+
+The queries of topic, wh and length are from [naver/ms-marco-shift](https://github.com/naver/ms-marco-shift) by Simon
+Lupart, Thibault Formal and Stéphane Clinchant (CC BY-NC-SA 4.0), the buckets of ReSTTest from
+[jingtaozhan/extrapolate-eval](https://github.com/jingtaozhan/extrapolate-eval) by Jingtao Zhan et al. (MIT). All texts
+are MS MARCO's, for non-commercial research."""
 WITHOUT_HEADING = "    options:\n      show_root_heading: false\n      show_root_toc_entry: false"
 
 
@@ -61,6 +71,23 @@ def test_sets(release: Release) -> str:
             measures = ", ".join(f"`{measure}`" for measure in entry["measures"])
             lines.append(f"| `{entry['name']}` | {entry['queries']:,} | {_selection(entry)} | {measures} |")
     return "\n".join(lines) + "\n"
+
+
+def clusters(release: Release) -> str:
+    """The page that says what each cluster of the published release is about: typical words, and ten typical queries.
+
+    Args:
+        release: built from all the lists at hand.
+    """
+    parts = ["# What the clusters are about", CLUSTERS]
+    for shift in ("topic", "wh", "length", "resttest"):
+        queries = release.table(shift, "test" if shift != "resttest" else "dev")
+        label = "cluster" if "cluster" in queries.columns else "bucket"
+        for topic in typical.topics(queries, label, examples=10):
+            texts = "\n".join(topic.examples)
+            words = f"{topic.queries:,} test queries; typical words: {', '.join(topic.terms)}."
+            parts.append(f"## {shift}.{topic.cluster}\n\n{words}\n\n```text\n{texts}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def _selection(entry: dict[str, Any]) -> str:
@@ -147,5 +174,7 @@ def _schemas() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+PAGES_OF_A_RELEASE = {"test-sets": test_sets, "clusters": clusters}
+
 if __name__ == "__main__":
-    print(test_sets(open_release(sys.argv[1])), end="")
+    print(PAGES_OF_A_RELEASE[sys.argv[1]](open_release(sys.argv[2])), end="")

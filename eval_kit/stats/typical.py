@@ -29,7 +29,7 @@ class Topic:
     examples: list[str]
 
 
-def topics(queries: pl.DataFrame, label: str = "cluster") -> list[Topic]:
+def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPLES) -> list[Topic]:
     """Say in words what each cluster is about.
 
     A word is typical by the z-score of its log-odds in the cluster's queries against all others', with all queries as
@@ -39,6 +39,7 @@ def topics(queries: pl.DataFrame, label: str = "cluster") -> list[Topic]:
     Args:
         queries: ``query_id``, ``text`` and the cluster; a query of several clusters counts in each.
         label: the column of the cluster.
+        examples: how many example queries each cluster gets.
 
     Returns:
         In the order of the clusters' names; the same queries in another order give the same.
@@ -72,5 +73,5 @@ def topics(queries: pl.DataFrame, label: str = "cluster") -> list[Topic]:
             .unique("word", keep="first", maintain_order=True)
         )
         terms = typical["word"].head(TERMS).to_list()
-        named.append(Topic(str(cluster), of_cluster.height, terms, ranked["text"].head(EXAMPLES).to_list()))
+        named.append(Topic(str(cluster), of_cluster.height, terms, ranked["text"].head(examples).to_list()))
     return named

@@ -29,10 +29,11 @@ def test_the_notebook_shows_what_its_cells_give(from_docs, mini_release, tmp_pat
     assert f"```python\n{cells[-1][0]}\n```\n\n```text\n{cells[-1][1]}```" in notebook.markdown(NOTEBOOK)
 
 
-def test_the_page_of_test_sets_is_current(from_docs, published_release):
-    page = (ROOT / "docs" / "reference" / "test-sets.md").read_text(encoding="utf-8")
-    run = "run: python docs/reference.py RELEASE > docs/reference/test-sets.md"
-    assert from_docs("reference").test_sets(published_release) == page, run
+@pytest.mark.parametrize("name", ["test-sets", "clusters"])
+def test_a_page_of_the_published_release_is_current(name, from_docs, published_release):
+    page = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
+    run = f"run: python docs/reference.py {name} RELEASE > docs/reference/{name}.md"
+    assert from_docs("reference").PAGES_OF_A_RELEASE[name](published_release) == page, run
 
 
 @pytest.mark.slow
