@@ -1,0 +1,196 @@
+"""What the pages say beyond the papers, recomputed from the authors' files by numpy, scipy and plain Python.
+
+Each test has the figures of one section: docs/variations.md (Chameleons, rewritings), docs/protocol.md (Figure 3),
+docs/audit.md (TREC DL) and docs/beir.md (in-domain and out). No function of the kit is called.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+PUBLISHED = Path(__file__).parents[2] / "eval_kit" / "release" / "published"
+CLUSTERS = {"topic": ["0", "1", "2", "3", "4"], "wh": ["wha", "how", "who"], "length": ["short", "long"]}
+REWRITINGS = {
+    "conceptnet": "ConceptNet/Veiled_50_conceptnet.topn3",
+    "document-clustering": "Document Clustering/Veiled_50_docluster.{}.topn10.3",
+    "entity-linking": "Entity Linking/Veiled_50_tagmee.topn3",
+    "neural-embeddings": "Neural Embeddings/Veiled_50_word2vec.topn3",
+    "rm3": "RM3/Veiled_50_rm3.{}",
+    "relevance-feedback": "Relevance Feedback/Veiled_50_relevancefeedback.{}.topn10",
+    "sense-disambiguation": "Sense Disambigution/Veiled_50_sensedisambiguation",
+    "term-clustering": "Term Clustering/Veiled_50_termluster.{}.topn5.3",
+    "thesaurus": "Thesaurus/Veiled_50_thesaurus.topn3",
+    "wikipedia": "Wikipedia/Veiled_50_wiki.topn3",
+    "wordnet": "WordNet/Veiled_50_wordnet.topn3",
+}
+
+
+def texts(path: Path) -> dict[str, str]:
+    return dict(line.split("\t", 1) for line in path.read_text(encoding="utf-8").splitlines() if "\t" in line)
+
+
+def shift_queries(shared: Path, part: str) -> dict[str, str]:
+    return texts(shared / "upstream" / "naver" / "ms-marco-shift" / "EVAL" / "queries" / f"queries_{part}.tsv")
+
+
+def table(paper: str, name: str) -> list[dict]:
+    tables = json.loads((PUBLISHED / f"{paper}.json").read_text(encoding="utf-8"))["tables"]
+    return next(table["cells"] for table in tables if table["id"] == name)
+
+
+def dev_and_veiled(shared: Path) -> tuple[dict[str, str], set[str]]:
+    dev = shift_queries(shared, "short") | shift_queries(shared, "long")
+    lists = shared / "upstream" / "Narabzad" / "Chameleons" / "datasets"
+    return dev, set(texts(lists / "Veiled(common4)" / "Veiled_common4_0.5"))
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def test_chameleons_have_fewer_unseen_words_than_other_dev_queries(shared: Path):
+    dev, veiled = dev_and_veiled(shared)
+    training: dict[str, str] = {}
+    for part in (*CLUSTERS["topic"], *CLUSTERS["wh"]):
+        training |= shift_queries(shared, part)
+    seen = {word for text in training.values() for word in words(text)}
+    for path in (shared / "queries" / "web-100k.tsv", shared / "real-slice" / "collection.tsv"):
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                seen.update(words(line.partition("\t")[2]))
+    unseen = {query: not seen.issuperset(words(text)) for query, text in dev.items()}
+    inside, outside = ([unseen[query] for query in dev if (query in veiled) is among] for among in (True, False))
+    assert (len(training), len(inside), len(outside)) == (49_410, 3_119, 3_861)
+    assert (round(100 * np.mean(inside), 1), round(100 * np.mean(outside), 1)) == (9.0, 23.1)
+    counts = [[sum(part), len(part) - sum(part)] for part in (inside, outside)]
+    assert stats.fisher_exact(counts).pvalue < 1e-50
+
+
+def test_chameleons_gather_in_two_buckets(shared: Path):
+    dev, veiled = dev_and_veiled(shared)
+    folder = shared / "upstream" / "jingtaozhan" / "extrapolate-eval" / "resttest_files" / "msmarco-passage"
+    shares = []
+    for bucket in range(1, 6):
+        lines = (folder / f"bucket-{bucket}" / "extrapolate.dev-qrel.txt").read_text().splitlines()
+        queries = {line.split()[0] for line in lines}
+        shares.append([100 * np.mean([query in queries for query in part]) for part in (veiled, dev.keys() - veiled)])
+    assert np.round(shares, 1).tolist() == [[17.0, 11.7], [29.9, 33.0], [18.4, 32.4], [27.5, 16.4], [7.2, 6.5]]
+
+
+def similarity(cluster: Iterable[str], others: Iterable[str]) -> float:
+    shares = []
+    for queries in (cluster, others):
+        counts = Counter(word for text in queries for word in text.lower().split())
+        shares.append({word: count / counts.total() for word, count in counts.items()})
+    both = [[share.get(word, 0) for share in shares] for word in shares[0].keys() | shares[1].keys()]
+    return sum(map(min, both)) / sum(map(max, both))
+
+
+@pytest.mark.parametrize(
+    ("system", "eight", "topics", "ten"),
+    [
+        ("biencoder", -0.85, -0.40, -0.77),
+        ("splade", -0.88, -0.90, -0.85),
+        ("colbert", -0.90, -0.70, -0.85),
+        ("monobert", -0.81, -0.30, -0.32),
+    ],
+)
+def test_published_losses_follow_similarity(shared: Path, system: str, eight: float, topics: float, ten: float):
+    jaccard = {}
+    for shift, parts in CLUSTERS.items():
+        queries = {part: list(shift_queries(shared, part).values()) for part in parts}
+        for part in parts:
+            others = [text for other in parts if other != part for text in queries[other]]
+            jaccard[f"{shift}.{'c' * (shift == 'topic')}{part}"] = similarity(queries[part], others)
+    cells = table("ecir2023", "ecir2023-table2") + table("ecir2023", "ecir2023-table3")
+    loss = {
+        cell["test_set"]: cell["value"]
+        for cell in cells
+        if (cell["system"], cell["measure"], cell["figure"]) == (system, "RR@10", "loss")
+    }
+    for shifts, expected in ((("topic", "wh"), eight), (("topic",), topics), (tuple(CLUSTERS), ten)):
+        chosen = [name for name in jaccard if name.startswith(shifts)]
+        result = stats.spearmanr([jaccard[name] for name in chosen], [loss[name] for name in chosen])
+        assert result.statistic == pytest.approx(expected, abs=0.006)
+        if len(chosen) == 8:
+            assert result.pvalue < 0.02
+
+
+def test_bm25_is_weak_where_passages_were_trained_on(shared: Path):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    qrels: dict[str, dict[str, int]] = {}
+    trained: set[str] = set()
+    for path in shared.glob("upstream/castorini/anserini-tools/**/qrels.dl*-passage.txt"):
+        for line in path.read_text().splitlines():
+            query, _, passage, grade = line.split()
+            qrels.setdefault(query, {})[passage] = int(grade)
+    for path in shared.glob("upstream/jingtaozhan/extrapolate-eval/restrain_files/msmarco-passage/*/*.train-qrel.txt"):
+        trained.update(line.split()[2] for line in path.read_text().splitlines())
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10"})
+    figures = {}
+    for system in ("bm25", "tas-b", "splade-pp-ed"):
+        run: dict[str, dict[str, float]] = {}
+        for year in ("dl19", "dl20"):
+            for line in (shared / "real-slice" / "runs" / f"{system}.{year}.trec").read_text().splitlines():
+                query, _, passage, _, score, _ = line.split()
+                run.setdefault(query, {})[passage] = float(score)
+        figures[system] = {query: value["ndcg_cut_10"] for query, value in evaluator.evaluate(run).items()}
+    counts = {
+        query: sum(grade >= 2 and passage in trained for passage, grade in qrels[query].items())
+        for query in figures["bm25"]
+    }
+    parts = [[query for query in counts if (counts[query] >= 2) is many] for many in (True, False)]
+    assert list(map(len, parts)) == [51, 46]
+    means = {
+        system: [round(np.mean([values[query] for query in part]), 3) for part in parts]
+        for system, values in figures.items()
+    }
+    assert means == {"bm25": [0.440, 0.548], "tas-b": [0.713, 0.688], "splade-pp-ed": [0.720, 0.729]}
+    gains = [[figures["tas-b"][query] - figures["bm25"][query] for query in part] for part in parts]
+    assert [round(np.mean(gain), 3) for gain in gains] == [0.273, 0.140]
+    assert stats.ttest_ind(*gains).pvalue == pytest.approx(0.014, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("ranker", "name", "expected"),
+    [
+        ("bm25", "bm25", -0.35),
+        ("deepct", "deepct", -0.18),
+        ("doct5query", "DocT5", -0.23),
+        ("repbert", "repbert", -0.72),
+        ("ance", "ance", -0.88),
+        ("tct-colbert", "colbert", -0.72),
+    ],
+)
+def test_long_rewritings_hurt_dense_rankers(shared: Path, ranker: str, name: str, expected: float):
+    printed = {cell["system"]: cell["value"] for cell in table("cikm2021", "cikm2021-table7")}
+    folder = shared / "upstream" / "Narabzad" / "Chameleons" / "expanded Queries"
+    lengths, changes = [], []
+    for method, file in REWRITINGS.items():
+        rewritten = texts(folder / file.format(name.lower() if method == "rm3" else name))
+        lengths.append(np.mean([len(text.split()) for text in rewritten.values()]))
+        changes.append(printed[f"{ranker}+{method}"] - printed[ranker])
+    result = stats.spearmanr(lengths, changes)
+    assert result.statistic == pytest.approx(expected, abs=0.005)
+    assert (result.pvalue < 0.05) == (ranker in ("repbert", "ance", "tct-colbert"))
+
+
+@pytest.mark.parametrize(
+    ("left_out", "expected", "p"),
+    [((), 0.52, 0.121), (("bm25",), 0.70, 0.038), (("bm25", "dpr"), 0.56, 0.146)],
+)
+def test_in_domain_figures_order_systems_only_roughly(left_out: tuple[str, ...], expected: float, p: float):
+    cells: dict[str, dict[str, float]] = {}
+    for cell in table("beir2021", "beir2021-table2"):
+        if cell["test_set"] != "beir" and cell["system"] not in left_out:
+            cells.setdefault(cell["system"], {})[cell["test_set"]] = cell["value"]
+    outside = [np.mean([value for name, value in row.items() if name != "beir.ms-marco"]) for row in cells.values()]
+    result = stats.spearmanr([row["beir.ms-marco"] for row in cells.values()], outside)
+    assert len(cells) == 10 - len(left_out)
+    assert (result.statistic, result.pvalue) == pytest.approx((expected, p), abs=0.006)
