@@ -33,23 +33,30 @@ __all__ = ["compare", "open_release", "protocol", "report", "score", "similarity
 
 
 def score(
-    runs: Runs, release: ReleaseSource = None, measures: Collection[str] = (), allow_missing: bool = False
+    runs: Runs,
+    release: ReleaseSource = None,
+    measures: Collection[str] = (),
+    allow_missing: bool = False,
+    test_sets: Collection[str] = (),
 ) -> scoring.Scores:
     """Score runs on every test set that they cover.
 
     Args:
         runs: one run, a list, or names and runs (see :mod:`eval_kit.api`).
         release: what to score on.
-        measures: such as ``["P@5", "Judged@10"]``, in place of the test sets' own.
+        measures: such as ``["P@5", "Judged@10"]``, in place of the test sets' own; ``map`` and ``ndcg_cut_10``, and
+            objects of ir_measures, mean what they mean elsewhere.
         allow_missing: score test sets that a run covers only in part.
+        test_sets: names of those to score on, whatever else a run holds; by default all that it covers.
 
     Raises:
         UserError: a run, release or measure that cannot be used; nothing is scored then.
     """
     opened = open_release(release)
-    test_sets = scoring.with_measures(opened.test_sets, measures)
+    measured = scoring.with_measures(opened.test_sets, measures)
     with as_files(runs) as files:
-        return _shown(scoring.score(list(files), opened, allow_missing, test_sets=test_sets), files)
+        scores = scoring.score(list(files), opened, allow_missing, test_sets=measured, only=test_sets)
+        return _shown(scores, files)
 
 
 def protocol(

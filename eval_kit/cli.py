@@ -91,6 +91,10 @@ def score(
     release: Release = None,
     revision: Revision = None,
     measure: Measures = None,
+    test_set: Annotated[
+        list[str] | None,
+        typer.Option("--test-set", metavar="NAME", help="Score on this test set alone. Repeatable."),
+    ] = None,
     json_file: JsonFile = None,
     per_query: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each query's values to this file, tab-separated.")
@@ -110,7 +114,7 @@ def score(
     opened = open_release(release, revision)
     test_sets = with_measures(opened.test_sets, measure or [])
     with status("reading runs") as on_run:
-        scores = score_runs(runs, opened, allow_missing, on_run, test_sets)
+        scores = score_runs(runs, opened, allow_missing, on_run, test_sets, only=test_set or ())
     document = scores.as_json()
     validate("scores", document)
     if per_query is not None:

@@ -9,14 +9,17 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 EXIT_USER_ERROR = 2
+MOST_THREADS = 1_024
 MOST_SHOWN = 2_000
 """Characters shown of a message; the text that it quotes may be a megabyte long."""
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 class UserError(Exception):
@@ -50,6 +53,11 @@ def reported(program: str) -> Iterator[None]:
     are escaped. A closed pipe (``| head``) ends quietly; Ctrl-C, SIGTERM and SIGHUP end with one line and
     the shell's usual status: 128 and the signal's number.
     """
+    if sys.stderr is None:  # closed by the caller
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        _say(program, "standard output is closed; send it to a file or to /dev/null")
+        sys.exit(EXIT_USER_ERROR)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -57,8 +65,12 @@ def reported(program: str) -> Iterator[None]:
     try:
         with _signals_raised():
             _check_arguments(sys.argv[1:])
-            if os.environ.get("POLARS_MAX_THREADS") == "0":
-                raise UserError("POLARS_MAX_THREADS is 0; unset it, or set it to the number of threads")
+            threads = os.environ.get("POLARS_MAX_THREADS", "1")
+            if not (threads.isdecimal() and 1 <= int(threads[:5]) <= MOST_THREADS):
+                raise UserError(
+                    f"POLARS_MAX_THREADS is {threads[:40]!r}; unset it, or set it to a number "
+                    f"from 1 to {MOST_THREADS:,}"
+                )
             try:
                 yield
             finally:
@@ -70,18 +82,20 @@ def reported(program: str) -> Iterator[None]:
         _say(program, "interrupted" if error.code == 128 + signal.SIGINT else "terminated")
         raise
     except BrokenPipeError:
-        _drop_output()
+        _drop(sys.stdout)
         sys.exit(141)
     except OSError as error:
-        _drop_output()
+        _drop(sys.stdout)
         where = f"{error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
         sys.exit(EXIT_USER_ERROR)
 
 
 def _say(program: str, what: str) -> None:
-    with suppress(OSError):  # nobody reads it, and the status is the same
-        print(f"{program}: {printable(what)}", file=sys.stderr)
+    try:
+        print(f"{program}: {printable(what)}", file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it, and the status is the same
+        _drop(sys.stderr)
 
 
 def _check_arguments(arguments: list[str]) -> None:
@@ -91,18 +105,19 @@ def _check_arguments(arguments: list[str]) -> None:
             raise UserError(f"the argument {argument} holds control characters; rename the file or type it differently")
 
 
-def _drop_output() -> None:
-    """Discard what standard output still holds: its other end is closed or full, so writing would fail again."""
+def _drop(stream: TextIO) -> None:
+    """Discard what a stream still holds: its other end is closed or full, so writing would fail again."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def _signals_raised() -> Iterator[None]:
     """Make the signals that end a process raise an exception; a signal that already has a handler keeps it."""
     before: dict[signal.Signals, Any] = {}
+    numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        before = {number: signal.getsignal(number) for number in numbers}
     for number, handler in before.items():
         if handler in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _raise)

@@ -13,6 +13,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
+from eval_kit.measures.score import warn_of_copies
 from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, RESAMPLES, holm_corrected, paired_t_test, resampled_means
 from eval_kit.tables.frames import to_pandas
@@ -98,6 +99,7 @@ def compare(
             or digest, tie rule, kit version, measures or queries differ); nothing that two systems share.
     """
     provenance = _shared_provenance(sources)
+    warn_of_copies([run for source in sources for run in source.provenance.get("runs", [])])
     values = pl.concat(source.values for source in sources)
     systems = _systems(sources, baseline)
     base = systems[0]

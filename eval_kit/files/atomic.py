@@ -1,7 +1,10 @@
-"""Files and folders that are replaced whole or not at all: a temporary name, fsync, rename."""
+"""Files and folders that are replaced whole or not at all: written elsewhere, flushed, renamed.
+
+They are written in a folder beside the output, ``.<name>.<32 digits>.part``, which holds a lock called :data:`MARK`.
+Only folders with that mark are ever cleared away, and only if no process holds the lock any longer.
+"""
 
 import errno
-import fcntl
 import glob
 import io
 import os
@@ -12,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from eval_kit.errors import UserError
 from eval_kit.files.opening import is_file
@@ -20,6 +23,10 @@ from eval_kit.files.opening import is_file
 if TYPE_CHECKING:
     import polars as pl
     from filelock import BaseFileLock
+
+MARK = ".ms-marco-shift"
+_OLD, _NEW = "old", "new"
+WINDOWS = os.name == "nt"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -81,54 +88,56 @@ def whole(path: Path) -> Iterator[Path]:
                 shutil.copyfileobj(content, device)
         return
     path = Path(os.path.realpath(path))
-    name = path.name[:50]  # a file system takes 255 bytes, 4 for a character
-    clear_abandoned(path.parent, glob.escape(name))
-    part = path.with_name(f".{name}.{uuid.uuid4().hex}.part")
-    try:
-        with _locked(part):
-            yield part
-            _sync(part)
-            part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def clear_abandoned(folder: Path, name: str = "*") -> None:
-    """Remove the temporary files in ``folder`` whose writers were killed: nobody holds their locks any longer."""
-    for part in filter(is_file, folder.glob(f".{name}.{'[0-9a-f]' * 32}.part")):
-        with suppress(OSError), part.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            part.unlink()
+    with _work(path) as work:
+        yield work / _NEW
+        _sync(work / _NEW)
+        (work / _NEW).replace(path)
 
 
 @contextmanager
 def folder(path: Path) -> Iterator[Path]:
-    """An empty folder beside ``path``, for the block to fill; it replaces ``path`` when the block ends.
+    """An empty folder, for the block to fill; it replaces ``path`` when the block ends.
 
     A block that fails leaves ``path`` as it was. So does a kill, except between the two renames, when the old folder
-    is left under another name: the next call for ``path``, or :func:`restore`, brings it back. Where two processes
-    may write one folder, both must hold its :func:`lock`.
+    is left elsewhere: the next call for ``path``, or :func:`restore`, brings it back. Where two processes may write
+    one folder, both must hold its :func:`lock`.
     """
-    staging, aside = _staging(path), _aside(path)
-    _bring_back(path)
-    shutil.rmtree(staging, ignore_errors=True)
-    try:
-        staging.mkdir(parents=True)
-        yield staging
-        sync_tree(staging)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _work(path) as work:
+        (work / _NEW).mkdir()
+        yield work / _NEW
+        sync_tree(work / _NEW)
         if path.exists():
-            path.rename(aside)
-        staging.rename(path)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        _bring_back(path)
+            (work / _OLD).mkdir()
+            path.rename(work / _OLD / path.name)
+        (work / _NEW).rename(path)
+
+
+def clear_abandoned(folder: Path, name: str = "*") -> None:
+    """Remove what killed writers of files and folders called ``name`` have left in ``folder``; old folders come back.
+
+    What is written at the moment, or has another form or no mark, stays.
+    """
+    from filelock import FileLock, Timeout
+
+    for work in folder.glob(f".{name}.{'[0-9a-f]' * 32}.part"):
+        if not is_file(work / MARK):
+            with suppress(OSError):
+                work.rmdir()  # killed before it was marked; fails unless the folder is empty
+            continue
+        with suppress(OSError, Timeout, NotImplementedError):
+            lock = FileLock(work / MARK)
+            lock.acquire(timeout=0)
+            lock.release()
+            _clear(work)
 
 
 def restore(path: Path) -> None:
-    """Bring back the folder ``path`` if a kill in :func:`folder` has left only its old state, under another name."""
-    if not path.exists() and _aside(path).exists():
+    """Bring back the folder ``path`` if a kill in :func:`folder` has left only its old state, elsewhere."""
+    left = f"{_pattern(path)}.*.part/{_OLD}/{glob.escape(path.name)}"
+    if not path.exists() and any(path.parent.glob(f".{left}")):
         with lock(path):
-            _bring_back(path)
+            clear_abandoned(path.parent, _pattern(path))
 
 
 def lock(path: Path) -> "BaseFileLock":
@@ -146,7 +155,9 @@ def sync_tree(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    if WINDOWS and path.is_dir():  # which cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -161,27 +172,36 @@ def _kind(path: Path) -> int:
         return 0
 
 
-def _locked(path: Path) -> BinaryIO:
-    """A new file, locked until it is closed; another process may take it for abandoned before it is locked."""
-    while True:
-        file = path.open("xb")
-        with suppress(OSError):  # a file system without locks, where nothing is cleared either
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if path.exists():
-            return file
-        file.close()
+def _short(path: Path) -> str:
+    return path.name[:50]  # a file system takes 255 bytes, 4 for a character
 
 
-def _bring_back(path: Path) -> None:
-    aside = _aside(path)
-    if aside.exists() and not path.exists():
-        aside.rename(path)
-    shutil.rmtree(aside, ignore_errors=True)
+def _pattern(path: Path) -> str:
+    return glob.escape(_short(path))
 
 
-def _staging(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new")
+@contextmanager
+def _work(path: Path) -> Iterator[Path]:
+    """A new folder beside ``path`` to write in, marked and locked until the block ends."""
+    from filelock import FileLock, Timeout
+
+    clear_abandoned(path.parent, _pattern(path))
+    work = path.with_name(f".{_short(path)}.{uuid.uuid4().hex}.part")
+    lock = FileLock(work / MARK)
+    try:
+        while not is_file(work / MARK):  # another process may take it for abandoned before it is marked
+            work.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError, Timeout, NotImplementedError):  # a disk without locks
+                lock.acquire(timeout=1)
+        yield work
+    finally:
+        lock.release()
+        _clear(work)
 
 
-def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.old")
+def _clear(work: Path) -> None:
+    for old in (work / _OLD).glob("*"):
+        if not work.with_name(old.name).exists():
+            old.rename(work.with_name(old.name))
+    for entry in (work / _OLD, work / _NEW, work):  # the mark goes last
+        shutil.rmtree(entry, ignore_errors=True)

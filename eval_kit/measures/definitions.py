@@ -5,6 +5,7 @@ as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of
 BEIR's capped recall. Hole@k has a separate function, :func:`holes`, as its empty result differs from ``Judged@k``'s.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,6 +18,14 @@ from eval_kit.errors import UserError
 _NAME = re.compile(
     r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\(rel=(?P<grade>[1-9][0-9]{0,2})\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?"
 )
+_ALIAS = re.compile(r"([a-z]+?)(?:_cut)?(?:[_@]([1-9][0-9]*))?")
+ALIASES = {
+    "map": "AP", "ap": "AP", "mrr": "RR", "rr": "RR", "reciprank": "RR", "ndcg": "nDCG", "recall": "R", "r": "R",
+    "precision": "P", "p": "P", "success": "Success", "judged": "Judged", "rcap": "R_cap", "asl": "ASL",
+}  # fmt: skip
+"""Names of trec_eval, BEIR, ranx and MTEB, in small letters and without ``_``."""
+ROUNDING = 1e-9
+"""By how much a sum of shares may exceed 1."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +122,12 @@ def parse(name: str) -> Measure:
     """
     match = _NAME.fullmatch(name)
     if not match or match["kind"] not in KINDS:
+        kind_typed, _, cutoff_typed = name.partition("@")
+        near = difflib.get_close_matches(kind_typed, [*KINDS, *ALIASES], 1)
+        at = f"@{cutoff_typed}" if cutoff_typed.isdecimal() else ""
+        meant = f" (did you mean {ALIASES.get(near[0], near[0])}{at}?)" if near and len(at) < 9 else ""
         raise UserError(
-            f"unknown measure {name[:40]!r}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
+            f"unknown measure {name[:40]!r}{meant}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
             "with grades up to 999 and cutoffs up to 9,999,999"
         )
     kind = KINDS[match["kind"]]
@@ -124,6 +137,21 @@ def parse(name: str) -> Measure:
     if cutoff is None and kind.needs_cutoff:
         raise UserError(f"the measure {name!r} needs a cutoff, such as {name}@100")
     return Measure(name, kind, int(match["grade"] or kind.lowest_grade), cutoff)
+
+
+def named(name: object) -> Measure:
+    """The measure that a user names: as :func:`parse`, as other tools do (:data:`ALIASES`), or by ir_measures' object.
+
+    Raises:
+        UserError: as :func:`parse`; or what is no name at all.
+    """
+    text = str(name) if isinstance(name, str) or hasattr(name, "NAME") else ""
+    if not text:
+        raise UserError(f"measures: expected names such as 'P@5', not {name!r:.40}")
+    alias = _ALIAS.fullmatch(text.lower().replace("recip_rank", "reciprank").replace("r_cap", "rcap"))
+    if text.partition("@")[0] in KINDS or not alias or alias[1] not in ALIASES:
+        return parse(text)
+    return parse(ALIASES[alias[1]] + (f"@{alias[2]}" if alias[2] else ""))
 
 
 def known_elsewhere(names: Iterable[str]) -> list[str]:
@@ -194,6 +222,47 @@ def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool, lowest_gra
     order = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
     rank = pl.col("tied_from") + order - 1 if best else pl.col("tied_to") - order + 1
     return judged.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))
+
+
+def check_values(measure: Measure, values: pl.Series) -> None:
+    """Refuse values that the measure cannot have.
+
+    Raises:
+        UserError: more than 1 (or the cutoff, where that bounds the measure), or no number.
+    """
+    most = measure.value_of_empty_result if measure.kind.bounded_by_cutoff else 1.0
+    highest = float(values.max() or 0.0)  # type: ignore[arg-type]
+    if highest > most * (1 + ROUNDING) or values.is_nan().any():
+        raise UserError(
+            f"{measure.name} of a query is {highest:.4g}, and at most {most:g} is possible: "
+            f"a passage is judged twice, or polars {pl.__version__} computes wrongly"
+        )
+
+
+@cache
+def check_library() -> None:
+    """Compute two figures with known values, as one version of polars gave others without a word.
+
+    Raises:
+        UserError: the installed polars computes one of them wrongly.
+    """
+    places = [(query, rank) for rank in (3, 1, 4, 2) for query in range(KNOWN_QUERIES)]
+    judged = pl.DataFrame(
+        {
+            "query_id": [str(query) for query, _ in places],
+            "relevance": [rank % 4 for _, rank in places],
+            "rank": [None if rank == 4 else rank + query % 2 for query, rank in places],
+        },
+        {"query_id": pl.String(), "relevance": pl.Int64(), "rank": pl.UInt32()},
+    )
+    queries = pl.Series("query_id", [str(query) for query in range(KNOWN_QUERIES)])
+    for name, expected in KNOWN_VALUES.items():
+        value = float(per_query(parse(name), judged, queries).sum())
+        if abs(value - expected) > ROUNDING * expected:
+            raise UserError(
+                f"polars {pl.__version__} computes {name} wrongly: {value:.4f}, not {expected:.4f}; "
+                "install another version, 1.34 or newer"
+            )
 
 
 def _reciprocal_rank(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
@@ -295,3 +364,6 @@ KINDS = {
 """Every kind of measure, by name."""
 LOWER_IS_BETTER = tuple(kind.name for kind in KINDS.values() if kind.lower_is_better)
 """The kinds of measure of which lower is better."""
+KNOWN_QUERIES = 40
+KNOWN_VALUES = {"nDCG@10": 28.076506351802912, "AP": 32.77777777777778}
+"""The sums over :data:`KNOWN_QUERIES` that :func:`check_library` expects."""

@@ -1,5 +1,6 @@
 """Score runs on the test sets they cover: every figure with its n, its missing queries and its ties."""
 
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -10,13 +11,21 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import Measure, parse, with_ties_resolved
+from eval_kit.measures.definitions import (
+    Measure,
+    check_library,
+    check_values,
+    named,
+    parse,
+    with_ties_resolved,
+)
 from eval_kit.release import Release, TestSet
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
 from eval_kit.runs.covered_test_sets import Coverage, complete, covered
-from eval_kit.runs.names import run_name
+from eval_kit.runs.names import contradicts, run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
+from eval_kit.runs.reader import first_tag
 from eval_kit.tables.frames import to_pandas
 
 type Declared = Callable[[Path], Sequence[str] | None]
@@ -111,6 +120,7 @@ def score(
     on_run: Callable[[Path], object] = lambda run: None,
     test_sets: Mapping[str, TestSet] | None = None,
     declared: Declared = contamination.declared_beside,
+    only: Collection[str] = (),
 ) -> Scores:
     """Score run files against a release.
 
@@ -121,16 +131,23 @@ def score(
         on_run: called with each run before it is read.
         test_sets: scored in place of the release's own, for other measures or other queries of the release.
         declared: says what the model behind a run was trained on; None where that is unknown.
+        only: names of test sets to score on, whatever else a run holds; by default all that it covers.
 
     Raises:
-        UserError: a run that cannot be used; nothing is scored then.
+        UserError: a run that cannot be used, or a test set that the release lacks; nothing is scored then.
     """
     candidates = release.test_sets if test_sets is None else test_sets
+    only = [only] if isinstance(only, str) else only
+    if unknown := [name for name in only if name not in candidates]:
+        raise UserError(f"there is no test set {unknown[0]!r:.40}; there are {', '.join(candidates)}")
+    chosen = [candidates[name] for name in dict.fromkeys(only)]
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
+        if chosen:
+            return complete(run, queries, chosen, allow_missing)
         return covered(run, queries, candidates, release.known_queries, allow_missing)
 
-    return _scores(runs, release, candidates.values(), choose, on_run, declared)
+    return _scores(runs, release, chosen or candidates.values(), choose, on_run, declared)
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
@@ -139,7 +156,10 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     Raises:
         UserError: an unknown measure.
     """
-    measures = tuple(parse(name).name for name in dict.fromkeys(names))
+    listed = [names] if isinstance(names, str) or hasattr(names, "NAME") else names
+    if not isinstance(listed, Collection):
+        raise UserError(f"measures: expected names such as 'P@5', not {names!r:.40}")
+    measures = tuple(dict.fromkeys(named(name).name for name in listed))
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
 
 
@@ -178,6 +198,7 @@ def _scores(
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
     if not runs:
         raise UserError("runs: there are none to score")
+    check_library()
     splits = sorted({test_set.qrels for test_set in test_sets})
     qrels = {split: release.qrels(split) for split in splits}
     judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
@@ -194,6 +215,9 @@ def _scores(
         for figure in _figures(name, ranked, qrels, coverage.test_sets):
             figures.append(replace(figure, trained_on=trained_on[figure.test_set]))
         sources.append(source_of(name, ranked, coverage) | {"training_data": training_data})
+        if contradicts(tag := first_tag(run), run, release):
+            _warn(f"{name}: its lines are tagged {tag}, another run's name")
+    _warn_of_strange(figures, sources)
     provenance = {
         "kit_version": __version__,
         "release": release.identity,
@@ -201,6 +225,34 @@ def _scores(
         "runs": sources,
     }
     return Scores(figures, provenance)
+
+
+class StrangeRun(UserWarning):
+    """A run that obeys every rule, and yet is hardly the one that was meant."""
+
+
+def warn_of_copies(sources: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of runs that are one file under two names; ``sources`` are those of the provenance."""
+    names: dict[str, str] = {}
+    for source in sources:
+        first = names.setdefault(source["sha256"], source["run"])
+        if first != source["run"]:
+            _warn(f"{first} and {source['run']} are the same run under two names, byte for byte")
+
+
+def _warn_of_strange(figures: Sequence[Figure], sources: Sequence[Mapping[str, Any]]) -> None:
+    warn_of_copies(sources)
+    for source in sources:
+        name = source["run"]
+        if not source["judged_passages"]:
+            _warn(f"{name}: not one of its passages is judged; are these the collection's passage ids?")
+        empty = [figure for figure in figures if figure.run == name and figure.missing == figure.queries]
+        for test_set in dict.fromkeys(figure.test_set for figure in empty):
+            _warn(f"{name}: holds not one query of {test_set}, all of which are scored as empty results")
+
+
+def _warn(what: str) -> None:
+    warnings.warn(what, StrangeRun, stacklevel=4)
 
 
 def _figures(
@@ -246,6 +298,8 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
                 pl.col(name).fill_null(measure.value_of_empty_result)
             )
     joined = values.join(ranked.queries.lazy(), on="query_id", how="left", maintain_order="left").collect()
+    for measure in measures:
+        check_values(measure, joined[measure.name])
     return joined.rechunk()  # the last digit of a sum depends on the chunks
 
 

@@ -9,8 +9,11 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation
 from eval_kit.shifts import CONTROL, SHIFTS, check_names
 
-_NAME = re.compile(rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>\d+))?")
-_CONTROL = re.compile(rf"(?P<system>.+)\.{CONTROL.name}\.none(?:\.seed(?P<seed>\d+))?")
+HIGHEST_SEED = 2**32 - 1
+_NAME = re.compile(
+    rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>[0-9]+))?"
+)
+_CONTROL = re.compile(rf"(?P<system>.+)\.{CONTROL.name}\.none(?:\.seed(?P<seed>[0-9]+))?")
 
 
 @dataclass(frozen=True, order=True)
@@ -40,13 +43,20 @@ def run_name(run: Path) -> str:
 def cell_of(run: Path) -> Cell | None:
     """The cell that a run's file name gives, or None for a run outside a grid."""
     match = _NAME.fullmatch(run_name(run))
-    return Cell(match["system"], match["shift"], match["held_out"], int(match["seed"] or 0)) if match else None
+    return Cell(match["system"], match["shift"], match["held_out"], _seed(run, match["seed"])) if match else None
 
 
 def control_of(run: Path) -> Cell | None:
     """The cell of a model that was trained on everything, ``<system>.all.none.trec``; None for any other run."""
     match = _CONTROL.fullmatch(run_name(run))
-    return Cell(match["system"], CONTROL.name, "none", int(match["seed"] or 0)) if match else None
+    return Cell(match["system"], CONTROL.name, "none", _seed(run, match["seed"])) if match else None
+
+
+def _seed(run: Path, digits: str | None) -> int:
+    digits = digits or "0"
+    if len(digits) > len(str(HIGHEST_SEED)) or int(digits) > HIGHEST_SEED:
+        raise UserError(f"{run}: its seed is beyond {HIGHEST_SEED:,}; rename it")
+    return int(digits)
 
 
 def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[Cell]]:
@@ -175,6 +185,20 @@ def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
         f"{worded_run.path}: no run of {worded_run.system} on the original queries is given to compare with; "
         f"expected {names[0]}.trec or {names[1]}.trec"
     )
+
+
+def contradicts(tag: str, run: Path, release: Release) -> bool:
+    """Whether a run's tag names another variation, or another cell of a grid, than its file name does."""
+    tagged, titled = _meaning(Path(tag), release), _meaning(run, release)
+    return tagged is not None and tagged != titled and (titled is not None or isinstance(tagged, Variation))
+
+
+def _meaning(run: Path, release: Release) -> Variation | tuple[str, str, int] | None:
+    """What a name says of a run beside its system: its variation, or its cell."""
+    if worded_run := _varied_run(run, release):
+        return worded_run.variation
+    cell = cell_of(run)
+    return (cell.shift, cell.held_out, cell.seed) if cell else None
 
 
 def _varied_run(run: Path, release: Release) -> WordedRun | None:

@@ -56,8 +56,6 @@ def _notes(scores: Scores) -> list[str]:
                 f"(scored as empty){further}"
             )
     for source in scores.provenance["runs"]:
-        if not source["judged_passages"]:
-            notes.append(f"{source['run']}: not one of its passages is judged; are these the collection's passage ids?")
         deepest = max(parse(figure.measure).cutoff or 0 for figure in scores.figures if figure.run == source["run"])
         if source["depth"] < deepest:
             notes.append(

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import eval_kit
 from eval_kit.errors import UserError
+from eval_kit.measures.score import StrangeRun
 
 FORMS = {
     "path": lambda path, frame: path,
@@ -82,8 +84,41 @@ def test_measures_that_are_asked_for(run, published_release):
     assert scores["measure"].to_list() == names and scores["test_set"].unique().to_list() == ["dl19"]
     compared = eval_kit.compare({"a": frame, "b": frame}, published_release, measures=names).to_polars()
     assert compared.filter(pl.col("system") == "a")["value"].to_list() == pytest.approx(scores["value"].to_list())
-    with pytest.raises(UserError, match="unknown measure 'MRR@10'"):
-        eval_kit.score(frame, published_release, measures=["MRR@10"])
+    with pytest.raises(UserError, match=r"unknown measure 'nDGC@10' \(did you mean nDCG@10\?\)"):
+        eval_kit.score(frame, published_release, measures=["nDGC@10"])
+    for strange in ([None], 5, [5], [[]], [""]):
+        with pytest.raises(UserError, match=r"^measures: expected names such as 'P@5'"):
+            eval_kit.score(frame, published_release, measures=strange)
+    ir_measures = pytest.importorskip("ir_measures")
+    for same in ("P@5", ["P_5", "p@5"], [ir_measures.P @ 5], ir_measures.P @ 5):
+        assert set(eval_kit.score(frame, published_release, measures=same).to_polars()["measure"]) == {"P@5"}
+    chosen = eval_kit.score(frame, published_release, measures="map", test_sets=["dl19"])
+    assert {(figure.measure, figure.test_set) for figure in chosen.figures} == {("AP", "dl19")}
+    with pytest.raises(UserError, match="there is no test set 'dl18'; there are"):
+        eval_kit.score(frame, published_release, test_sets="dl18")
+
+
+def test_runs_that_are_hardly_meant_are_noticed(run, published_release, tmp_path):
+    """Equal bytes under two names, a tag that names another wording, no query of the set, no judged passage."""
+    frame = lines(run)
+    copies = [tmp_path / "a.trec", tmp_path / "b.trec"]
+    for copy in copies:
+        copy.write_bytes(run.read_bytes())
+    with pytest.warns(UserWarning, match="a and b are the same run under two names"):
+        eval_kit.score(copies, published_release)
+    eval_kit.write_run(frame, tmp_path / "s.dl19.typo.3.trec")
+    (tmp_path / "s.dl19.typo.5.trec").write_bytes((tmp_path / "s.dl19.typo.3.trec").read_bytes())
+    with pytest.warns(
+        UserWarning, match=r"s\.dl19\.typo\.5: its lines are tagged s\.dl19\.typo\.3, another run's name"
+    ):
+        eval_kit.score(tmp_path / "s.dl19.typo.5.trec", published_release)
+    with pytest.warns(UserWarning, match="holds not one query of dl20"):
+        eval_kit.score(frame, published_release, test_sets="dl20", allow_missing=True)
+    with pytest.warns(UserWarning, match="not one of its passages is judged"):
+        eval_kit.score(frame.with_columns(passage_id="x" + pl.col("passage_id")), published_release)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StrangeRun)
+        eval_kit.score([tmp_path / "s.dl19.typo.3.trec", run], published_release)
 
 
 @pytest.mark.parametrize(

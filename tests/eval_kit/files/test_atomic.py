@@ -1,5 +1,6 @@
 """Files and folders are replaced whole or not at all, wherever the process is killed."""
 
+import json
 import os
 import stat
 import subprocess
@@ -71,7 +72,7 @@ def test_a_folder_is_old_or_new_wherever_its_writer_is_killed(tmp_path: Path, re
             path.mkdir()
             (path / "c").write_text("old")
         killed = killed_before(step, path, "folder")
-        moments.add((path.exists(), path.with_name(".folder.old").exists()))
+        moments.add((path.exists(), any(path.parent.glob(".folder.*.part/old/folder"))))
         atomic.restore(path)
         assert content(path) == NEW if not killed else content(path) in (old, NEW)
         with atomic.lock(path), atomic.folder(path) as staging:
@@ -107,27 +108,91 @@ def test_reading_restores_nothing_where_nothing_is_missing(tmp_path: Path):
 
 
 def test_a_file_is_old_or_new_wherever_its_writer_is_killed(tmp_path: Path):
-    for step in range(1, 20):
+    moments = []
+    for step in range(1, 40):
         path = tmp_path / str(step) / "file[1]"
         path.parent.mkdir()
         path.write_text("old")
         killed = killed_before(step, path, "file")
-        assert path.read_text() == ("new" if step > 3 else "old")
+        moments.append(path.read_text())
         atomic.write_text(path, "newer")
         assert path.read_text() == "newer" and names(path.parent) == {"file[1]"}
         if not killed:
             break
-    assert step == 5, "killed before the temporary file is created, written and renamed, and after"
+    assert sorted(moments, reverse=True) == moments and set(moments) == {"old", "new"}
+    assert 5 < step < 39, "killed before and after the renaming"
 
 
 def test_what_somebody_else_named_so_is_left_alone(tmp_path: Path):
-    """A pipe would be waited for."""
-    foreign = [tmp_path / ".file.part", tmp_path / f".file.{'g' * 32}.part", tmp_path / f".file.{'a' * 32}.part"]
-    for path in foreign[:2]:
-        path.touch()
-    os.mkfifo(foreign[2])
-    atomic.clear_abandoned(tmp_path)
-    assert sorted(tmp_path.iterdir()) == sorted(foreign)
+    """Whatever stands beside an output: only folders with our mark are ours. A pipe as the mark would be waited for."""
+    ours = f"{'a' * 32}.part"
+    for name in (
+        ".folder.old",
+        ".folder.new",
+        ".folder",
+        f".folder.{ours}",
+        ".folder.part",
+        f".folder.{'g' * 32}.part",
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "precious").write_text("precious")
+    (tmp_path / f".folder.{ours}" / "old" / "folder").mkdir(parents=True)
+    (tmp_path / f".file.{ours}").write_text("precious")
+    (tmp_path / f".pipe.{ours}").mkdir()
+    os.mkfifo(tmp_path / f".pipe.{ours}" / atomic.MARK)
+    before = sorted(tmp_path.rglob("*"))
+    for name in ("folder", "file", "pipe", "nothing"):
+        atomic.restore(tmp_path / name)
+        atomic.clear_abandoned(tmp_path, name)
+    with atomic.lock(tmp_path / "folder"), atomic.folder(tmp_path / "folder"):
+        pass
+    atomic.write_text(tmp_path / "file", "text")
+    left = {path for path in tmp_path.rglob("*") if path.name not in ("file", ".folder.lock")}
+    assert left - {tmp_path / "folder"} == set(before)
+    (tmp_path / "folder").rmdir()
+    atomic.restore(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+WITHOUT_UNIX = """
+import os, signal, sys
+sys.modules["fcntl"] = None
+del signal.SIGHUP
+really = os.open
+def opened(path, *more, **others):
+    if os.path.isdir(path):
+        raise PermissionError(13, "Permission denied", path)
+    return really(path, *more, **others)
+def forbidden(*_, **__):
+    raise OSError("a privilege is missing")
+os.open = opened
+os.symlink = forbidden
+from eval_kit.files import atomic
+atomic.WINDOWS = True
+import eval_kit
+from eval_kit.cli import main
+run, release, out = sys.argv[1:]
+values = eval_kit.score({"named": run}, release).to_polars()["value"]
+with atomic.folder(atomic.Path(out + ".folder")) as staging:
+    (staging / "a").write_text("a")
+sys.argv = ["eval_kit", "score", run, "--release", release, "--json", out]
+main()
+"""
+
+
+def test_without_what_only_unix_has(mini_release, tmp_path: Path):
+    """No fcntl, no SIGHUP, folders that cannot be opened, links that nobody may make, and lines that end as there."""
+    queries = mini_release.test_sets["dl19"].queries
+    run = tmp_path / "run.trec"
+    run.write_bytes(b"".join(b"%s Q0 p1 1 8.5 tag\r\n" % query.encode() for query in queries))
+    environment = os.environ | {"PYTHONPATH": str(Path(atomic.__file__).parents[2])}
+    arguments = [run, mini_release.folder, tmp_path / "scores.json"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_UNIX, *arguments], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "scores.json").read_text())["provenance"]["runs"][0]["lines"] == len(queries)
+    assert names(tmp_path) == {"run.trec", "scores.json", "scores.json.folder"}
 
 
 def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path):

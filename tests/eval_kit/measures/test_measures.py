@@ -1,5 +1,7 @@
 """Measures against trec_eval (through pytrec_eval) and ir_measures; ASL against a definition written out here."""
 
+import math
+
 import ir_measures
 import polars as pl
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_kit.errors import UserError
+from eval_kit.measures import definitions
 from eval_kit.measures.definitions import parse, per_query, with_ties_resolved
 
 QUERIES = [f"q{i}" for i in range(3)]
@@ -173,3 +176,32 @@ def test_a_constant_scorer_gets_what_the_tie_rule_says():
 def test_unknown_measures_are_refused(name):
     with pytest.raises(UserError):
         parse(name)
+
+
+def test_values_beyond_the_possible_are_refused():
+    judged = pl.DataFrame({"query_id": ["q", "q"], "relevance": [3, 3], "rank": [1, 1]})
+    values = per_query(parse("nDCG@10"), judged, pl.Series(["q"]))
+    with pytest.raises(UserError, match="a passage is judged twice, or polars"):
+        definitions.check_values(parse("nDCG@10"), values)
+    definitions.check_values(parse("ASL@100"), pl.Series([100.0]))
+    for value in (100.5, float("nan")):
+        with pytest.raises(UserError, match="at most 100 is possible"):
+            definitions.check_values(parse("ASL@100"), pl.Series([value]))
+
+
+def test_a_library_that_computes_wrongly_is_refused(monkeypatch):
+    """As polars 1.28 to 1.32 did, which sorted wrongly inside of groups; the known values are those of the formulas."""
+    ranks = {3: 3, 1: 1, 2: 2}
+    shifts = [query % 2 for query in range(definitions.KNOWN_QUERIES)]
+    ideal = sum(grade / math.log2(place + 2) for place, grade in enumerate((3, 2, 1)))
+    gains = [sum(grade / math.log2(rank + shift + 1) for rank, grade in ranks.items()) / ideal for shift in shifts]
+    precisions = [sum(place / (place + shift) for place in (1, 2, 3)) / 3 for shift in shifts]
+    assert pytest.approx({"nDCG@10": sum(gains), "AP": sum(precisions)}, abs=1e-9) == definitions.KNOWN_VALUES
+    definitions.check_library.cache_clear()
+    definitions.check_library()
+    definitions.check_library.cache_clear()
+    monkeypatch.setattr(definitions, "per_query", lambda measure, judged, queries: pl.Series([1.0]))
+    with pytest.raises(UserError, match=r"computes nDCG@10 wrongly: 1\.0000, not 28\.0765; install another version"):
+        definitions.check_library()
+    monkeypatch.undo()
+    definitions.check_library.cache_clear()
