@@ -13,6 +13,8 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.exchange import hub_results
 from eval_kit.files import atomic
+from eval_kit.files.opening import is_file
+from eval_kit.files.text import read_utf8
 from eval_kit.measures.definitions import known_elsewhere
 from eval_kit.release import Release
 
@@ -72,9 +74,9 @@ def check(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
     release = Release(folder, manifest)
     wrong = next((path for path, frame in _frames(release) if not _holds(folder / path, frame)), None)
     try:
-        if (folder / EVAL).read_text(encoding="utf-8") != _eval_yaml(release, title):
+        if read_utf8(folder / EVAL) != _eval_yaml(release, title):
             wrong = EVAL
-    except OSError:
+    except UserError:
         wrong = EVAL
     if wrong:
         raise UserError(
@@ -96,7 +98,8 @@ def _path(test_set: str, kind: str) -> str:
 
 def _holds(path: Path, frame: pl.DataFrame) -> bool:
     try:
-        return pl.read_parquet(path, hive_partitioning=False).equals(frame)
+        held = pl.read_parquet(path, hive_partitioning=False) if is_file(path) else pl.DataFrame()
+        return held.sort(frame.columns).equals(frame.sort(frame.columns))
     except (OSError, pl.exceptions.PolarsError):
         return False
 

@@ -12,6 +12,8 @@ from builder import benchmarks, reports
 from builder.release import features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.files.opening import is_file
+from eval_kit.files.text import read_utf8
 from eval_kit.release import Release, read_manifest, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
 from eval_kit.tables.markdown import to_markdown
@@ -150,7 +152,7 @@ def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
     if yaml_data(path).get("configs") != _config_entries(manifest):
         raise UserError(f"{path}: its configs are not those of the release; {AGAIN.format(folder)}")
     for name, text in texts(folder, manifest).items():
-        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text:
+        if not is_file(folder / name) or read_utf8(folder / name) != text:
             what = f"{folder / name}: is not the {'card' if name == CARD else 'file'} of the release and its reports"
             raise UserError(f"{what}; {AGAIN.format(folder)}")
     benchmarks.check(folder, manifest, title(manifest))
@@ -179,9 +181,11 @@ def yaml_data(path: Path) -> dict[str, Any]:
     from huggingface_hub import DatasetCard
 
     try:
-        data: dict[str, Any] = DatasetCard(path.read_text(encoding="utf-8")).data.to_dict()  # type: ignore[no-untyped-call]
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; {AGAIN.format(path.parent)}") from error
+        text = read_utf8(path)
+    except UserError as error:
+        raise UserError(f"{error}; {AGAIN.format(path.parent)}") from error
+    try:
+        data: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise UserError(
             f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {AGAIN.format(path.parent)}"

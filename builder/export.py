@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from filelock import FileLock
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from search.passages import of_file
@@ -80,12 +80,14 @@ def export(
     folders = {out / exported.name: exported for exported in _chosen(release, test_sets, training_sets)}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with FileLock(out / ".lock"), ExitStack() as stack:
+        with atomic.lock(out), ExitStack() as stack:
             for folder in folders:
                 _refuse_to_replace(folder, FORMATS[format])
             for folder, exported in folders.items():
                 staging = stack.enter_context(atomic.folder(folder))
                 judged = _judged(release, exported)
+                for ids in (exported.queries["query_id"], *judged.get_columns()[:2]):
+                    check_ids(ids)
                 if format == "beir":
                     corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus)
                     _beir(release, exported, judged, staging, corpus is not None)
@@ -138,6 +140,11 @@ def _chosen(release: Release, test_sets: Collection[str], training_sets: Collect
         permitted = shift.training(release, part)
         queries = permitted.queries.select("query_id", "text").unique("query_id", maintain_order=True)
         exported.append(Exported(name, queries, permitted.qrels, "train"))
+    for each in exported:
+        if missing := each.queries["text"].null_count():
+            raise UserError(
+                f"{release.folder}: {missing:,} of the {each.queries.height:,} queries of {each.name} have no text"
+            )
     return exported
 
 
@@ -176,7 +183,7 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
 
 def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
     if format == "trec":
-        atomic.write_lines(folder / "topics.tsv", ("\t".join(row) for row in queries.iter_rows()))
+        atomic.write_lines(folder / "topics.tsv", tab_separated(queries))
     else:
         topics = {query: {"title": text} for query, text in queries.iter_rows()}
         atomic.write_text(folder / "topics.json", json.dumps(topics, ensure_ascii=False) + "\n")

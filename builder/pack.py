@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.card import check_card
 from builder.release import files
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -35,6 +36,9 @@ def pack(folder: Path, out: Path) -> Packed:
     """
     manifest = verified_manifest(folder)
     names = files(folder, manifest)
+    check_card(folder, manifest)
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{out}: is in the release, which the archive would become a part of; name another --out")
     kind = "" if manifest["kind"] == "published" else f"-{manifest['kind']}"
     target = out / f"{title(manifest)}{kind}-{manifest['version']}.tar.gz"
     try:

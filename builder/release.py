@@ -13,8 +13,10 @@ import polars as pl
 from builder import benchmarks
 from eval_kit import __version__
 from eval_kit.errors import UserError
+from eval_kit.exchange.safety import leads_outside
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
+from eval_kit.files.opening import is_file
 from eval_kit.files.schemas import validate
 from eval_kit.release import MANIFEST, NAME, Variation, title, verified_manifest
 
@@ -208,6 +210,11 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     tables = {table["path"] for table in manifest["tables"]}
     own = {"README.md", "LICENSE.md", MANIFEST, *tables, *benchmarks.paths(manifest)}
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    for name in names:
+        if leads_outside(folder / name, folder):
+            raise UserError(f"{folder / name}: is a link that leaves the release")
+        if not is_file(folder / name):
+            raise UserError(f"{folder / name}: is a pipe or device, expected a file")
     strangers = [name for name in names if name not in own and (not name.startswith("reports/") or "/." in name)]
     if strangers:
         raise UserError(

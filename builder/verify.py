@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
-from builder import negatives
+from builder import benchmarks, negatives
 from builder.card import check_version
 from builder.shifts import length, wh
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
-from eval_kit.release import Release, Variation, read_manifest, read_table
+from eval_kit.release import Release, Variation, read_manifest, read_table, title
 from eval_kit.shifts import CLUSTERED, SHIFTS
 
 AUTHORS_LISTS = ("published", "lite")
@@ -53,6 +53,9 @@ def verify(folder: Path) -> list[Check]:
     if len(sound) < len(manifest["tables"]):
         return checks  # rules of damaged tables would only repeat the fault
     checks.append(Check("test sets and their counts", _fault(lambda: release.test_sets)))
+    if not checks[-1].fault:
+        check_files = partial(benchmarks.check, folder, manifest, title(manifest))
+        checks.append(Check("files for other tools", _fault(check_files)))
     return checks if checks[-1].fault else [*checks, *_rules(release)]
 
 

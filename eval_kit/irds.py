@@ -28,6 +28,7 @@ from ir_datasets.util import LocalDownload
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.files.formats import tab_separated
 from eval_kit.measures.definitions import known_elsewhere
 from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MS_MARCO, Release, has_default, open_release
 from eval_kit.shifts import SHIFTS, Shift
@@ -214,7 +215,7 @@ def _docs(release: Release) -> Any:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{path.parent}: cannot be written: {error.strerror}") from error
-        atomic.write_text(path, passages.write_csv(separator="\t", include_header=False, quote_style="never"))
+        atomic.write_text(path, "".join(f"{line}\n" for line in tab_separated(passages)))
     rows = next(table["rows"] for table in release.manifest["tables"] if table["config"] == "passages")
     return TsvDocs(LocalDownload(path), namespace=release.collection, count_hint=rows)
 

@@ -8,7 +8,8 @@ nothing is imported before a dataset is requested, and without a release there a
 from collections.abc import Iterator
 from typing import Any
 
-from eval_kit.release import ReleaseError, has_default, open_release
+from eval_kit.errors import UserError
+from eval_kit.release import has_default, open_release
 
 
 class PyTerrier:
@@ -80,5 +81,5 @@ def _names() -> list[str]:
         from eval_kit import irds
 
         return list(irds.datasets_of(open_release()))
-    except ReleaseError:
+    except (UserError, OSError):
         return []

@@ -67,7 +67,7 @@ def _unpack(archive: Path, name: str, staging: Path) -> None:
                 with zipped.open(entry) as content, destination.open("wb") as out:
                     while block := content.read(1 << 20):
                         out.write(block)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise UserError(f"{archive}: is not a zip file that can be unpacked: {error}") from error
 
 
@@ -82,7 +82,7 @@ def _files(zipped: zipfile.ZipFile, name: str) -> Iterator[tuple[zipfile.ZipInfo
         path = PurePosixPath(entry.filename)
         if entry.is_dir():
             continue
-        if path.parts[0] != name or len(path.parts) < 2 or ".." in path.parts:
+        if path.parts[:1] != (name,) or len(path.parts) < 2 or ".." in path.parts:
             raise UserError(f"{zipped.filename}: {entry.filename} is not in the folder {name}/")
         count += 1
         yield entry, path.relative_to(name)

@@ -10,16 +10,19 @@ import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 import requests
+import urllib3
 from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
+from eval_kit.files.network import EndlessError, bounded
 from search.cache import cache_folder
 
 CHUNK_BYTES = 1 << 16
@@ -201,8 +204,8 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
                 raise UnavailableError(f"{url}: HTTP {response.status_code} {response.reason}")
             resumed = response.status_code == requests.codes.partial_content
             with part.open("ab" if resumed else "wb") as out:
-                for chunk in response.iter_content(CHUNK_BYTES):
+                for chunk in bounded(iter(partial(response.raw.read1, CHUNK_BYTES), b"")):
                     out.write(chunk)
                     advance(len(chunk))
-    except requests.RequestException as error:
+    except (requests.RequestException, urllib3.exceptions.HTTPError, TimeoutError, EndlessError) as error:
         raise UnavailableError(f"{url}: cannot be downloaded ({type(error).__name__})") from error

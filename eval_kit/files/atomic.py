@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_kit.errors import UserError
-from eval_kit.files.opening import is_file
+from eval_kit.files.opening import is_file, is_folder
 
 if TYPE_CHECKING:
     import polars as pl
@@ -135,7 +135,7 @@ def clear_abandoned(folder: Path, name: str = "*") -> None:
 def restore(path: Path) -> None:
     """Bring back the folder ``path`` if a kill in :func:`folder` has left only its old state, elsewhere."""
     left = f"{_pattern(path)}.*.part/{_OLD}/{glob.escape(path.name)}"
-    if not path.exists() and any(path.parent.glob(f".{left}")):
+    if not is_folder(path) and any(path.parent.glob(f".{left}")):
         with lock(path):
             clear_abandoned(path.parent, _pattern(path))
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit.files.opening import open_file
+
 
 def table_digest(frame: pl.DataFrame, columns: Iterable[Mapping[str, Any]]) -> str:
     """The content digest of ``frame``, whose columns are described as in the manifest (labels by name).
@@ -73,7 +75,7 @@ def release_digest(manifest: Mapping[str, Any]) -> str:
 
 def file_sha256(path: Path) -> str:
     """The sha256 of a file's bytes, in 64 hexadecimal digits."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -1,5 +1,7 @@
 """The file formats that queries and judgements come in. Every fault names its file and line."""
 
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +10,9 @@ from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.text import read_lines, whole_number
 
+BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
+"""What Python's ``splitlines`` and other readers of lines take for the end of one, and tabs."""
+_NOT_IN_IDS = "[\\s\\x00\\x{feff}]"
 QRELS_SCHEMA = {"query-id": pl.String(), "corpus-id": pl.String(), "score": pl.Int64()}
 QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
 
@@ -66,6 +71,38 @@ def read_json_qrels(path: Path) -> pl.DataFrame:
     except (ValueError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: not judgements in JSON ({{query: {{passage: grade}}}}): {error}") from error
     return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
+
+
+def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
+    """``id<TAB>text`` of each row, for tools that know no quotes: a tab or line break in a text becomes a blank.
+
+    Warns:
+        UserWarning: how many texts were changed so.
+
+    Raises:
+        UserError: an id that would be another one in such a file, or would not be one; a text that is missing.
+    """
+    ids, texts = frame.get_columns()
+    check_ids(ids)
+    if missing := texts.null_count():
+        first = ids.filter(texts.is_null())[0]
+        raise UserError(f"{missing:,} of the {len(texts):,} texts are missing, such as that of {first}")
+    changed = int(texts.str.contains(BREAKS).sum())
+    if changed:
+        warnings.warn(f"tabs and line breaks in {changed:,} texts were replaced by blanks", stacklevel=2)
+    yield from (ids + "\t" + texts.str.replace_all(BREAKS, " ")).to_list()
+
+
+def check_ids(ids: pl.Series) -> None:
+    """Refuse ids that the columns or lines of a text file would divide.
+
+    Raises:
+        UserError: naming the first.
+    """
+    strange = ids.filter(ids.is_null() | (ids == "") | ids.str.contains(_NOT_IN_IDS))
+    if len(strange):
+        why = "it is empty, or holds a blank or a line break"
+        raise UserError(f"the {ids.name} {strange[0]!r:.40} cannot be written: {why}")
 
 
 def by_id(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:

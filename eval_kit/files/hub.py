@@ -4,16 +4,20 @@ import errno
 import json
 import re
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from eval_kit.errors import UserError
+from eval_kit.files.network import MOST_ANSWER, MOST_BYTES, EndlessError, bounded
 
 if TYPE_CHECKING:
     import httpx2
     from huggingface_hub import HfApi
 
+CLIENT = (2, 4)
+"""The version of huggingface_hub that this module is written for."""
 SILENCES = 3
 """Requests end once the Hub has answered none of them for this many times the wait for one answer."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
@@ -45,12 +49,16 @@ def patience(seconds: float | None = None) -> Iterator[None]:
     from huggingface_hub import constants, get_session
     from huggingface_hub.utils import logging
 
+    if not hasattr(get_session(), "event_hooks"):  # an older client, whose limits are its own
+        yield
+        return
     most = seconds or constants.HF_HUB_DOWNLOAD_TIMEOUT
     silent_since: float | None = None
 
     def limit(request: "httpx2.Request") -> None:
         nonlocal silent_since
         given = request.extensions["timeout"]
+        request.headers["Accept-Encoding"] = "identity"  # what is packed may become any size
         request.extensions["timeout"] = {kind: min(value or most, most) for kind, value in given.items()}
         if request.method in ("GET", "HEAD"):  # uploads may take their time
             now = time.monotonic()
@@ -61,6 +69,10 @@ def patience(seconds: float | None = None) -> Iterator[None]:
     def hear(response: "httpx2.Response") -> None:
         nonlocal silent_since
         silent_since = None
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise EndlessError("it is compressed, which was not asked for")
+        in_memory = response.request.url.path.startswith("/api/")
+        response.stream = _bounded_stream(response.stream, MOST_ANSWER if in_memory else MOST_BYTES)
         for name in ("Retry-After", "RateLimit"):  # which may demand any wait
             response.headers.pop(name, None)
 
@@ -75,6 +87,34 @@ def patience(seconds: float | None = None) -> Iterator[None]:
         logging.set_verbosity(verbosity)
 
 
+def _bounded_stream(stream: Any, most: int) -> Any:
+    import httpx2
+
+    class Bounded(httpx2.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            return bounded(stream, most)
+
+        def close(self) -> None:
+            stream.close()
+
+    return Bounded()
+
+
+def require_client() -> None:
+    """Refuse a client library that lacks what downloads and uploads need.
+
+    Raises:
+        UserError: with the version that is installed.
+    """
+    from huggingface_hub import __version__
+
+    if tuple(map(int, __version__.split(".")[:2])) < CLIENT:
+        raise UserError(
+            f"the Hub is used with huggingface_hub {'.'.join(map(str, CLIENT))} or newer, and {__version__} is "
+            "installed; run: pip install --upgrade huggingface_hub, or name a folder"
+        )
+
+
 def check_may_write(repo_id: str) -> None:
     """Check what can be checked without the Hub: that there is a token, and that the name has the form of one.
 
@@ -83,6 +123,7 @@ def check_may_write(repo_id: str) -> None:
     """
     from huggingface_hub import get_token
 
+    require_client()
     if get_token() is None:
         raise UserError(
             f"{repo_id}: there is no token to publish with; log in with 'hf auth login', or set HF_TOKEN; {UNCHANGED}"
@@ -114,7 +155,8 @@ def explained(repo_id: str, state: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if (why := reason(error)) is None:
+        why = reason(error) or (UNREADABLE if _is_of_client(error) else None)
+        if why is None:
             raise
         raise UserError(f"{repo_id}: {why}; {state}") from error
 
@@ -126,6 +168,12 @@ def reason(error: BaseException) -> str | None:
         None for an error that has nothing to do with the Hub, the network or the disk: a bug, which should show.
     """
     return next((sentence for cause in _chain(error) if (sentence := _reason(cause))), None)
+
+
+def _is_of_client(error: BaseException) -> bool:
+    """Whether the client library raised it, on an answer that makes no sense to it."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(name.split(".")[0] in ("huggingface_hub", "httpx2") for name in modules)
 
 
 def status(error: BaseException) -> int | None:
@@ -175,6 +223,8 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, LocalEntryNotFoundError):
         why = reason(error.__cause__) if error.__cause__ else None
         return why or "it is incomplete in the local cache, and the Hub cannot be reached; try again online"
+    if isinstance(error, EndlessError):
+        return f"the Hub's answer cannot be right: {error}; try again later"
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
         return "the Hub did not answer in time; check the network and try again"
     if isinstance(error, httpx2.ConnectError):

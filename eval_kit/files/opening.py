@@ -1,5 +1,6 @@
 """The one way to open files from outside: regular files only, which end and can be read twice."""
 
+import os
 import stat
 from io import BufferedReader
 from pathlib import Path
@@ -10,6 +11,24 @@ MOST_GROWTH = 100
 """Unpacked bytes for each packed byte: text of runs packs 5 to 10 times, zeros a thousand times."""
 SMALL_BYTES = 10 << 20
 """Up to this size unpacked, no growth is suspicious."""
+
+
+_process: list[int] = []
+
+
+def refuse_forked() -> None:
+    """Refuse to go on in a process forked from one that was here before: polars' threads do not run in it.
+
+    Raises:
+        UserError: with the way out.
+    """
+    if not _process:
+        _process.append(os.getpid())
+    if _process[0] != os.getpid():
+        raise UserError(
+            "this process was forked from one that has read tables, whose threads do not run here; start it with "
+            "multiprocessing.get_context('spawn')"
+        )
 
 
 def open_file(path: Path, hint: str = "") -> BufferedReader:
@@ -37,5 +56,13 @@ def is_file(path: Path) -> bool:
     """Whether there is a regular file; unlike ``Path.is_file``, raises no error on any name."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; raises no error on any name."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
     except (OSError, ValueError):
         return False

@@ -20,6 +20,7 @@ from eval_kit.measures.definitions import (
     with_ties_resolved,
 )
 from eval_kit.release import Release, TestSet
+from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
 from eval_kit.runs.covered_test_sets import Coverage, complete, covered
@@ -160,6 +161,8 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     if not isinstance(listed, Collection):
         raise UserError(f"measures: expected names such as 'P@5', not {names!r:.40}")
     measures = tuple(dict.fromkeys(named(name).name for name in listed))
+    if len(measures) > MOST_MEASURES:
+        raise UserError(f"measures: {len(measures):,} at once are more than {MOST_MEASURES}")
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
 
 
@@ -199,6 +202,8 @@ def _scores(
     if not runs:
         raise UserError("runs: there are none to score")
     check_library()
+    if empty := [test_set.name for test_set in test_sets if not len(test_set.queries)]:
+        raise UserError(f"{empty[0]}: there is no query to score on")
     splits = sorted({test_set.qrels for test_set in test_sets})
     qrels = {split: release.qrels(split) for split in splits}
     judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())

@@ -18,7 +18,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, schemas
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
-from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file
+from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder, refuse_forked
 from eval_kit.measures import definitions
 
 MANIFEST = "manifest.json"
@@ -28,6 +28,9 @@ MS_MARCO = "msmarco-passage"
 _KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
 _QUERIES: dict[str, tuple[str, ...]] = {"query_id": ("string",), "text": ("string",)}
 _QRELS: dict[str, tuple[str, ...]] = {"query-id": ("string",), "corpus-id": ("string",), "score": ("int64",)}
+_NEVER_NULL = ("query_id", "query-id", "corpus-id", "passage_id", "score")
+MOST_MEASURES = 100
+"""Different ones in a release."""
 _DAMAGE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
@@ -54,7 +57,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     atomic.restore(folder)
     path = folder / MANIFEST
     if not is_file(path):
-        what = "there is no such folder" if not folder.exists() else f"not a release, it has no {MANIFEST}"
+        what = f"not a release, it has no {MANIFEST}" if is_folder(folder) else "there is no such folder"
         raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
     try:
         manifest: dict[str, Any] = schemas.read("release", path)
@@ -96,6 +99,8 @@ def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
     """
     path, name = folder / table["path"], f"{table['config']}/{table['split']}"
     frame = _read(path, table, name)
+    if missing := [column for column in _NEVER_NULL if column in frame.columns and frame[column].null_count()]:
+        raise ReleaseError(f"{path}: table {name} holds a row without {missing[0]}")
     if table_digest(frame, table["columns"]) != table["digest"]:
         raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
     return frame
@@ -111,6 +116,9 @@ def _check_file(folder: Path, table: Mapping[str, Any]) -> None:
 
 def _read(path: Path, table: Mapping[str, Any], name: str) -> pl.DataFrame:
     described = {column["name"]: column["type"] for column in table["columns"]}
+    refuse_forked()
+    if not is_file(path):
+        raise ReleaseError(f"{path}: is missing, or no file; the release is damaged")
     try:
         lazy = pl.scan_parquet(path, hive_partitioning=False, glob=False)
         rows = lazy.select(pl.len()).collect().item()
@@ -169,7 +177,8 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
         if lacking:
             raise ReleaseError(f"{what} needs {config}/{split} with the column {lacking[0]}, which is not listed")
 
-    names = set()
+    names: set[str] = set()
+    measures: set[str] = set()
     for test_set in manifest["test_sets"]:
         name = test_set["name"]
         if name in names:
@@ -182,6 +191,9 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
         require(f"test set {name}", "qrels", test_set["qrels"], _QRELS)
         for measure in test_set["measures"]:
             definitions.parse(measure)
+            measures.add(measure)
+    if len(measures) > MOST_MEASURES:
+        raise ReleaseError(f"its test sets have {len(measures):,} different measures, more than {MOST_MEASURES}")
     for variation in manifest.get("variations", []):
         require(f"a variation of {variation['base']}", "variations", variation["split"], _QUERIES)
         if variation["base"] not in names:

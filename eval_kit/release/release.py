@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.files import hub
+from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release.manifest import MANIFEST, ReleaseError, read_manifest, read_table, verified_manifest
 
 DEFAULT = "ms-marco-shift"
@@ -234,7 +235,7 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
         return source
     where = str(source or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
     folder = Path(where)
-    if not folder.exists() and where.count("/") == 1 and not where.startswith((".", "/", "~")):
+    if not (is_folder(folder) or is_file(folder)) and where.count("/") == 1 and not where.startswith((".", "/", "~")):
         folder = _download(where, revision)
     elif revision is not None:
         raise ReleaseError(f"{folder}: a folder has no revision {revision!r}; leave it out")
@@ -256,6 +257,7 @@ def _download(repository: str, revision: str | None) -> Path:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
 
+    hub.require_client()
     named = repository if revision is None else f"{repository} at {revision}"
     fixed = revision if revision is not None and FIXED_REVISION.fullmatch(revision) else None
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
+from eval_kit.files.opening import refuse_forked
 from eval_kit.runs.reader import HIGHEST_RANK, MOST_FAULTS, MS_MARCO, TREC, Faults, RunError, read_pieces
 
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
@@ -65,6 +66,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that appears twice
             for a query; scores where an MS MARCO run has ranks.
     """
+    refuse_forked()
     ranker = _Ranker(path, judged.select("query_id", "passage_id"), sorted(set(cutoffs)))
     digest = _Sha256()
     pieces = read_pieces(path, digest=digest)
