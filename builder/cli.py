@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from builder import beir_cli, build_cli
 from builder.build_cli import Json
-from eval_kit.errors import UserError, reported
+from eval_kit.errors import UserError, printable, reported
 from search.processes import cores
 
 app = typer.Typer(
@@ -88,7 +88,8 @@ def verify(folder: Folder = DEFAULT, as_json: Json = False) -> None:
         typer.echo(json.dumps({"folder": str(folder), "faults": len(faults), "checks": rows}))
     else:
         for check in checks:
-            typer.echo(f"{'WRONG' if check.fault else 'ok   '} {check.what}{': ' + check.fault if check.fault else ''}")
+            said = f"{'WRONG' if check.fault else 'ok   '} {check.what}{': ' + check.fault if check.fault else ''}"
+            typer.echo(printable(said))
         typer.echo(f"{folder}: {len(checks)} checks, {len(faults)} faults")
     if faults:
         raise typer.Exit(1)
@@ -110,7 +111,7 @@ def diff(
         typer.echo(json.dumps([asdict(change) for change in changes]))
     elif changes:
         for change in changes:
-            typer.echo(change.headline if summary else "\n".join(change.lines()))
+            typer.echo("\n".join(map(printable, [change.headline] if summary else change.lines())))
     else:
         typer.echo("the releases have the same content")
     if changes:
