@@ -12,9 +12,29 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from eval_kit.api import compare, open_release, protocol, report, score, similarity, variations, write_run
+    from eval_kit.api import (
+        compare,
+        generalise,
+        open_release,
+        protocol,
+        report,
+        score,
+        similarity,
+        variations,
+        write_run,
+    )
 
-__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations", "write_run"]
+__all__ = [
+    "compare",
+    "generalise",
+    "open_release",
+    "protocol",
+    "report",
+    "score",
+    "similarity",
+    "variations",
+    "write_run",
+]
 
 
 def __getattr__(name: str) -> Any:

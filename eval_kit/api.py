@@ -7,7 +7,7 @@ are a list, or a dictionary of names and runs. In any form a run must follow the
 exactly as the file would.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from eval_kit.exchange import compare as comparisons
 from eval_kit.exchange import sources
 from eval_kit.files import atomic
 from eval_kit.measures import score as scoring
+from eval_kit.protocols import generalise as generalisation
 from eval_kit.protocols import grid_results, wordings
 from eval_kit.protocols import similarity as similarities
 from eval_kit.release import Release, open_release
@@ -29,7 +30,17 @@ from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
 type ReleaseSource = Release | str | PathLike[str] | None
 """An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
 
-__all__ = ["compare", "open_release", "protocol", "report", "score", "similarity", "variations", "write_run"]
+__all__ = [
+    "compare",
+    "generalise",
+    "open_release",
+    "protocol",
+    "report",
+    "score",
+    "similarity",
+    "variations",
+    "write_run",
+]
 
 
 def score(
@@ -156,6 +167,40 @@ def variations(
     opened = open_release(release)
     with as_files(runs) as files:
         return wordings.changes_of(list(files), opened, test_set, pivot, rankers, seed, allow_missing)
+
+
+def generalise(
+    runs: Runs,
+    pivots: Runs,
+    release: ReleaseSource = None,
+    test_set: str = "dev",
+    trained_on: Sequence[str] | None = None,
+    parts: Mapping[str, str] | None = None,
+    far: Sequence[str] = (),
+    seed: int = 0,
+    allow_missing: bool = False,
+) -> generalisation.Generalisation:
+    """Say what a shift costs models that are trained already: degrades, does not, or cannot tell.
+
+    Args:
+        runs: of trained systems, over the test set.
+        pivots: runs of untrained systems over the same queries, such as BM25's.
+        release: the one that holds the judgements.
+        test_set: whose queries are divided into near and far.
+        trained_on: texts of the training queries, from which nearness is measured.
+        parts: the part of each query by id, for an own division.
+        far: which of these parts training held out; by default the farther half.
+        seed: of the division into parts by similarity.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: no pivot, no such test set, a query without a part, or a run that cannot be used.
+    """
+    opened = open_release(release)
+    with as_files(runs) as files, as_files(pivots, "pivots") as pivot_files:
+        return generalisation.generalise(
+            list(files), opened, list(pivot_files), test_set, trained_on, parts, far, seed, allow_missing
+        )
 
 
 def report(

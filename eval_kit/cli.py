@@ -220,6 +220,51 @@ def similarity(
 
 
 @app.command()
+def generalise(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of trained systems over the test set.")],
+    pivot: Annotated[
+        list[Path], typer.Option(metavar="RUN", help="The run of an untrained system, such as BM25. Repeatable.")
+    ],
+    trained_on: Annotated[
+        Path | None,
+        typer.Option(metavar="TSV", help="The training queries (id, tab, text): near and far is measured from them."),
+    ] = None,
+    test_set: Annotated[str, typer.Option(metavar="NAME", help="The test set whose queries are divided.")] = "dev",
+    parts: Annotated[
+        Path | None, typer.Option(metavar="TSV", help="An own division of the queries: id, tab, part.")
+    ] = None,
+    far: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART", help="A part of --parts that training held out. Repeatable. Default: by distance."
+        ),
+    ] = None,
+    release: Release = None,
+    format: PrintedFormat = Format.table,
+    json_file: JsonFile = None,
+    page: PageFile = None,
+    seed: Seed = 0,
+    allow_missing: AllowMissing = False,
+) -> None:
+    """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
+    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.files.formats import read_queries
+    from eval_kit.protocols.generalise import generalise as compare_gains
+    from eval_kit.release import open_release
+
+    inputs = [path for path in (trained_on, parts) if path is not None]
+    refuse_overwriting([*runs, *pivot, *inputs], [json_file, page])
+    training = None if trained_on is None else read_queries(trained_on)["text"].to_list()
+    parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
+    opened = open_release(release)
+    with status("reading runs") as on_run:
+        result = compare_gains(
+            runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, on_run
+        )
+    emit(result, format=format, json=json_file, page=page)
+
+
+@app.command()
 def slices(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small, or of DL-HARD.")],
     by: Annotated[

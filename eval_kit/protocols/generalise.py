@@ -1,0 +1,302 @@
+"""What a shift costs a model that is trained already: gains over a pivot on far and near queries.
+
+A trained model has no counterpart that saw the far queries, so its level there says nothing: far
+queries may be harder, or easier (MS MARCO's are). Instead its *gain* over a pivot, such as BM25, on
+the same queries is compared between near and far parts, less what the pivot's own success and the
+query's form predict. Parts count as random, since kinds of queries differ in how well a system and
+its pivot get along; with a handful of parts that spread cannot be told, and the verdict is
+"cannot tell".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
+from eval_kit.measures.score import score_on
+from eval_kit.release import Release, TestSet
+from eval_kit.results import Result
+from eval_kit.runs.names import run_name
+from eval_kit.runs.ranks import rank_judged
+from eval_kit.runs.reader import read_pieces
+from eval_kit.shifts import SHIFTS
+from eval_kit.stats import distance, parts
+from eval_kit.stats.losses import MARGIN, holm
+from eval_kit.tables.table import Cell, Column, Table
+
+DEGRADES, DOES_NOT, CANNOT_TELL = "degrades", "does not", "cannot tell"
+DISTANCE = "distance"
+QUERIES_A_PART, MOST_PARTS = 3, 60
+ALPHA = 0.05
+"""Family-wise error rate of the verdicts."""
+
+
+@dataclass(frozen=True, repr=False)
+class Generalisation(Result):
+    """Verdicts and what they rest on.
+
+    Attributes:
+        contrasts: one row for each ``shift``, ``system`` and ``measure``: ``far`` (its parts),
+            ``near_level``, ``far_level`` (the system's), ``near_pivot``, ``far_pivot``, ``raw``
+            (difference of the levels), ``gain`` (difference of the gains), ``adjusted`` with
+            ``low`` and ``high``, ``p``, ``p_holm``, ``spread``, ``detectable``, ``near_parts``,
+            ``far_parts``, ``queries``, ``verdict``.
+        distances: ``query_id``, ``nearest``, ``distance``, ``similarity``; None without training
+            queries.
+        provenance: of the scores, with the seed and the pivots.
+    """
+
+    contrasts: pl.DataFrame
+    distances: pl.DataFrame | None
+    provenance: dict[str, Any]
+
+    title: ClassVar[str] = "What a shift costs models that are trained already"
+
+    def to_polars(self) -> pl.DataFrame:
+        """The contrasts."""
+        return self.contrasts
+
+    def tables(self) -> list[Table]:
+        """One row for each shift and system: levels beside the pivot's, the adjusted difference, the verdict."""
+        columns = [Column("shift"), Column("system", wrap="anywhere"), Column("measure", wrap="never")]
+        for group in ("system", "pivot"):
+            columns += [Column(side, "number", group=group) for side in ("near", "far")]
+        columns += [Column("adjusted difference", "number"), Column("95 % interval", "number", beside_last=True)]
+        columns += [Column("p", "number"), Column("parts", "number"), Column("would find", "number")]
+        columns.append(Column("verdict", wrap="never"))
+        lines: list[list[Cell | str]] = []
+        for row in self.contrasts.iter_rows(named=True):
+            show = parse(row["measure"]).show
+            levels = [row[f"{side}_{who}"] for who in ("level", "pivot") for side in ("near", "far")]
+            line: list[Cell | str] = [row["shift"], row["system"], row["measure"], *map(show, levels)]
+            if row["adjusted"] is None:
+                line += ["-", "-", "-", f"{row['near_parts']} + {row['far_parts']}", "-"]
+            else:
+                line += [f"{row['adjusted']:+.4f}", f"[{row['low']:+.4f}, {row['high']:+.4f}]"]
+                line += [f"{row['p_holm']:.3f}", f"{row['near_parts']} + {row['far_parts']}"]
+                line.append(f"{row['detectable']:.4f}")
+            lines.append([*line, Cell(row["verdict"], bold=row["verdict"] == DEGRADES)])
+        return [Table(columns, [lines])]
+
+    def notes(self) -> list[str]:
+        """What the columns mean, and what no verdict may be read as."""
+        pivots = ", ".join(self.provenance["pivots"])
+        return [
+            f"The difference, far less near, is of the gain over {pivots} on the same queries, less what "
+            "its success and the query's form predict (fitted on near parts).",
+            "Interval and p count parts as random (Paule and Mandel; Knapp and Hartung); p after Holm's "
+            "correction over all rows. 'would find': the least loss found in 80 % of cases.",
+            f"degrades: a loss beyond chance; does not: a loss below {MARGIN:.0%} of the near level beyond "
+            f"chance; cannot tell: neither, or fewer than {parts.FEWEST_PARTS} parts on a side.",
+            "Levels on near and far queries differ with the queries' difficulty too: do not compare them "
+            "without the pivot's.",
+        ]
+
+
+@dataclass(frozen=True)
+class Division:
+    """A way to divide queries: ``query_id`` and ``part`` (text), and the names of the far parts."""
+
+    shift: str
+    of_queries: pl.DataFrame
+    far: Sequence[str]
+
+
+def generalise(
+    runs: Sequence[Path],
+    release: Release,
+    pivots: Sequence[Path],
+    test_set: str,
+    trained_on: Sequence[str] | None = None,
+    parts_of: Mapping[str, str] | None = None,
+    far: Sequence[str] = (),
+    seed: int = 0,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Generalisation:
+    """Compare gains over the pivots on far and near queries of a test set.
+
+    Args:
+        runs: of trained systems, over the test set.
+        release: the one that holds its judgements.
+        pivots: runs of systems that were not trained, such as BM25.
+        test_set: whose queries are divided, such as ``dev``.
+        trained_on: texts of training queries, for the shift ``distance``: about fifty parts of
+            similar queries, the farther half of the parts against the nearer.
+        parts_of: the part of each query by id, as an own shift called ``parts``.
+        far: which of these parts training held out; by default the farther half by ``trained_on``.
+        seed: of the division into parts.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: no pivot, no such test set, or a run that cannot be used.
+    """
+    if not pivots:
+        raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
+    if test_set not in release.test_sets:
+        raise UserError(f"{release.folder}: has no test set {test_set}; it has {', '.join(release.test_sets)}")
+    of_test_set = release.test_sets[test_set]
+    scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing, on_run)
+    distances = None
+    if trained_on is not None:
+        distances = distance.to_training(release.queries(test_set), trained_on)
+    divisions = _divisions(release, of_test_set, distances, parts_of, far, seed)
+    measures = [name for name in of_test_set.measures if not parse(name).lower_is_better][:1]
+    names = {run: run_name(run) for run in [*runs, *pivots]}
+    values = scores.per_query().filter(pl.col("measure").is_in(measures))
+    pivot_names = [names[run] for run in pivots]
+    covariates = _covariates(pivots, release, of_test_set, values, pivot_names)
+    rows = []
+    for division in divisions:
+        for run in runs:
+            for measure in measures:
+                of_system = values.filter((pl.col("run") == names[run]) & (pl.col("measure") == measure))
+                row = _compared(of_system, covariates, division)
+                rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
+    provenance = {**scores.provenance, "seed": seed, "pivots": pivot_names, "margin": MARGIN}
+    return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None)), distances, provenance)
+
+
+def _divisions(
+    release: Release,
+    test_set: TestSet,
+    distances: pl.DataFrame | None,
+    parts_of: Mapping[str, str] | None,
+    far: Sequence[str],
+    seed: int,
+) -> list[Division]:
+    texts = release.queries(test_set.name)
+    divisions = []
+    if distances is not None:
+        count = int(np.clip(texts.height // QUERIES_A_PART, 2, MOST_PARTS))
+        numbers = distance.small_parts(texts["text"], count, seed)
+        of_queries = texts.select("query_id").with_columns(part=pl.Series(numbers).cast(pl.String))
+        divisions.append(Division(DISTANCE, of_queries, _farther_half(of_queries, distances)))
+    if parts_of is not None:
+        of_queries = texts.select("query_id", part=pl.col("query_id").replace_strict(parts_of, default=None))
+        unknown = of_queries["part"].null_count()
+        if unknown:
+            raise UserError(f"{unknown:,} queries of {test_set.name} have no part; give each its part")
+        chosen = list(far)
+        if not chosen and distances is not None:
+            chosen = _farther_half(of_queries, distances)
+        divisions.append(Division("parts", of_queries, chosen))
+    members = test_set.queries.implode()
+    for name, shift in SHIFTS.items():
+        if not shift.label or name not in release.configs:
+            continue
+        tables = [release.table(name, split) for split in release.configs[name] if split != "train"]
+        frame = pl.concat(table.select("query_id", part=pl.col(shift.label).cast(pl.String)) for table in tables)
+        inside = frame.filter(pl.col("query_id").is_in(members)).unique("query_id", maintain_order=True)
+        if inside["part"].n_unique() > 1:
+            chosen = [] if distances is None else _farther_half(inside, distances)
+            divisions.append(Division(name, inside, chosen or [str(inside["part"].max())]))
+    return divisions
+
+
+def _farther_half(of_queries: pl.DataFrame, distances: pl.DataFrame) -> list[str]:
+    """The parts whose mean distance to training is above the median of the parts'."""
+    means = (
+        of_queries.join(distances, on="query_id")
+        .group_by("part")
+        .agg(pl.col("distance").mean())
+        .sort("distance", "part")
+    )
+    return means["part"].to_list()[(means.height + 1) // 2 :]
+
+
+def _covariates(
+    pivots: Sequence[Path],
+    release: Release,
+    test_set: TestSet,
+    values: pl.DataFrame,
+    names: Sequence[str],
+) -> pl.DataFrame:
+    """What makes a query easy, whoever answers it: ``query_id``, the pivots' mean value as ``pivot``, and more.
+
+    For each pivot its value, whether it has a relevant passage at all, the rank of its first one,
+    its best score and the step to the second; of the query the logarithm of its words, also
+    squared, and of its judged passages.
+    """
+    texts = release.queries(test_set.name)
+    words = (1 + pl.col("text").str.split(" ").list.len()).log()
+    frame = texts.select("query_id", words=words, words_squared=words**2)
+    qrels = release.qrels(test_set.qrels)
+    judged = qrels.group_by("query_id").agg(judged=(1 + pl.len()).log())
+    frames = [judged]
+    relevant = qrels.filter(pl.col("relevance") > 0).select("query_id", "passage_id")
+    for run, name in zip(pivots, names, strict=True):
+        value = pl.col("value").alias(f"value of {name}")
+        frames.append(values.filter(pl.col("run") == name).select("query_id", value))
+        frames.append(_success(run, relevant, name))
+    for each in frames:
+        frame = frame.join(each, on="query_id", how="left", maintain_order="left")
+    of_pivots = [f"value of {name}" for name in names]
+    return frame.fill_null(0.0).with_columns(pivot=pl.mean_horizontal(of_pivots))
+
+
+def _success(run: Path, relevant: pl.DataFrame, name: str) -> pl.DataFrame:
+    """How sure a pivot is of a query and how well it did: ``query_id`` and four columns of its name."""
+    first = rank_judged(run, relevant).judged.group_by("query_id").agg(pl.col("rank").min())
+    by_rank = (1 / (1 + pl.col("rank").cast(pl.Float64).log())).alias(f"rank of {name}")
+    ranks = first.select("query_id", by_rank, pl.lit(1.0).alias(f"hit of {name}"))
+    pieces = [piece.select("query_id", "score") for piece in read_pieces(run) if "score" in piece.columns]
+    if not pieces:  # a run in MS MARCO's format has ranks alone
+        return ranks
+    best = pl.col("score").top_k(2)
+    step = (best.max() - best.min()).arcsinh().alias(f"step of {name}")
+    top = pl.col("score").max().arcsinh().alias(f"top of {name}")
+    return pl.concat(pieces).group_by("query_id").agg(top, step).join(ranks, on="query_id", how="left")
+
+
+def _compared(values: pl.DataFrame, covariates: pl.DataFrame, division: Division) -> dict[str, Any]:
+    """One row: the levels, the differences, and the contrast of the adjusted gains where there is one."""
+    rows = division.of_queries.join(values.select("query_id", "value"), on="query_id").join(covariates, on="query_id")
+    numbers = rows["part"].rank("dense").to_numpy().astype(np.int64) - 1
+    is_far = rows["part"].is_in(list(division.far)).to_numpy()
+    level, pivot = rows["value"].to_numpy(), rows["pivot"].to_numpy()
+    features = rows.drop("query_id", "part", "value", "pivot").to_numpy().astype(np.float64)
+    near_parts, far_parts = (len(np.unique(numbers[side])) for side in (~is_far, is_far))
+    row: dict[str, Any] = {"far": ", ".join(sorted(division.far)), "queries": rows.height}
+    row |= {"near_parts": near_parts, "far_parts": far_parts}
+    row |= {"near_level": _mean(level, ~is_far), "far_level": _mean(level, is_far)}
+    row |= {"near_pivot": _mean(pivot, ~is_far), "far_pivot": _mean(pivot, is_far)}
+    row |= {"raw": row["far_level"] - row["near_level"]}
+    row |= {"gain": row["raw"] - (row["far_pivot"] - row["near_pivot"])}
+    contrast = None
+    if min(near_parts, far_parts) >= parts.FEWEST_PARTS:
+        gain = parts.adjusted(level - pivot, features, numbers, ~is_far)
+        contrast = parts.contrast(gain, numbers, is_far)
+    if contrast is None:
+        empty = ("adjusted", "low", "high", "p", "p_does_not", "spread", "detectable")
+        return row | dict.fromkeys(empty)
+    row |= {"adjusted": contrast.difference, "low": contrast.low, "high": contrast.high, "p": contrast.p}
+    row |= {"p_does_not": contrast.p_worse_than(MARGIN * row["near_level"])}
+    return row | {"spread": contrast.spread, "detectable": contrast.detectable}
+
+
+def _mean(values: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
+    return float(values[rows].mean()) if rows.any() else float("nan")
+
+
+def _with_verdicts(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with ``p_holm`` over all its rows and the ``verdict`` of each."""
+    holms = {name: holm(table[name].to_list()) for name in ("p", "p_does_not")}
+    verdicts = []
+    for row, p, p_does_not in zip(table.iter_rows(named=True), *holms.values(), strict=True):
+        if p is not None and p < ALPHA and row["adjusted"] < 0:
+            verdicts.append(DEGRADES)
+        elif p_does_not is not None and p_does_not < ALPHA:
+            verdicts.append(DOES_NOT)
+        else:
+            verdicts.append(CANNOT_TELL)
+    return table.with_columns(
+        p_holm=pl.Series(holms["p"], dtype=pl.Float64), verdict=pl.Series(verdicts, dtype=pl.String)
+    )

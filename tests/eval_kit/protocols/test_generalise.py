@@ -1,0 +1,124 @@
+"""Verdicts on trained models: real runs beside a recomputation, planted losses, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from eval_kit import generalise
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.stats import parts
+
+PARTS = 14
+
+
+def ranked(run: Path) -> dict[str, list[tuple[str, float]]]:
+    """The lines of a run by query, in trec_eval's order."""
+    rows: dict[str, list[tuple[str, float]]] = {}
+    for line in run.read_text().splitlines():
+        query, _, passage, _, score, _ = line.split()
+        rows.setdefault(query, []).append((passage, float(score)))
+    return {query: sorted(hits, key=lambda hit: (hit[1], hit[0]), reverse=True) for query, hits in rows.items()}
+
+
+def ndcg(hits: list[tuple[str, float]], grades: dict[str, int]) -> float:
+    gains = [grades.get(passage, 0) / np.log2(rank + 1) for rank, (passage, _) in enumerate(hits[:10], 1)]
+    ideal = [grade / np.log2(rank + 1) for rank, grade in enumerate(sorted(grades.values(), reverse=True)[:10], 1)]
+    return sum(gains) / sum(ideal)
+
+
+def test_real_runs_are_as_recomputed_from_their_files(shared: Path, published_release: Release) -> None:
+    runs = shared / "real-slice/runs"
+    queries = published_release.queries("dl19")
+    part = {query: str(number % PARTS) for number, query in enumerate(queries["query_id"])}
+    far = [str(number) for number in range(7, PARTS)]
+    result = generalise(
+        runs / "tas-b.dl19.trec", runs / "bm25.dl19.trec", published_release, "dl19", parts=part, far=far
+    )
+    row = result.to_polars().row(by_predicate=pl.col("shift") == "parts", named=True)
+
+    grades: dict[str, dict[str, int]] = {}
+    for query, passage, grade in published_release.qrels("dl19").iter_rows():
+        grades.setdefault(query, {})[passage] = grade
+    system, pivot = ranked(runs / "tas-b.dl19.trec"), ranked(runs / "bm25.dl19.trec")
+    rows, gain, level, base = [], [], [], []
+    for query, text in queries.iter_rows():
+        words = np.log(1 + len(text.split(" ")))
+        hits = pivot[query]
+        first = next((rank for rank, (passage, _) in enumerate(hits, 1) if grades[query].get(passage, 0) > 0), None)
+        value = ndcg(hits, grades[query])
+        top, step = np.arcsinh(hits[0][1]), np.arcsinh(hits[0][1] - hits[1][1])
+        success = [1 / (1 + np.log(first)) if first else 0.0, 1.0 if first else 0.0]
+        rows.append([words, words**2, np.log(1 + len(grades[query])), value, top, step, *success])
+        level.append(ndcg(system[query], grades[query]))
+        base.append(value)
+    numbers = np.array([int(part[query]) for query in queries["query_id"]])
+    is_far = numbers >= 7
+    gain = np.array(level) - np.array(base)
+    adjusted = parts.adjusted(gain, np.array(rows), numbers, ~is_far)
+    expected = parts.contrast(adjusted, numbers, is_far)
+    assert expected is not None
+    assert row["far_level"] == pytest.approx(np.mean(np.array(level)[is_far]), abs=1e-9)
+    assert row["near_pivot"] == pytest.approx(np.mean(np.array(base)[~is_far]), abs=1e-9)
+    assert row["gain"] == pytest.approx(gain[is_far].mean() - gain[~is_far].mean(), abs=1e-9)
+    assert (row["adjusted"], row["low"]) == pytest.approx((expected.difference, expected.low), abs=1e-9)
+    assert row["p"] == pytest.approx(expected.p, rel=1e-6)
+
+
+def test_five_buckets_and_43_queries_cannot_tell(shared: Path, published_release: Release) -> None:
+    runs = shared / "real-slice/runs"
+    training = published_release.queries("topic.c0")["text"].to_list()
+    result = generalise(
+        [runs / "tas-b.dl19.trec", runs / "splade-pp-ed.dl19.trec"],
+        runs / "bm25.dl19.trec",
+        published_release,
+        "dl19",
+        trained_on=training,
+    )
+    frame = result.to_polars()
+    assert set(frame["shift"]) == {"distance", "resttest"}
+    assert set(frame["verdict"]) == {"cannot tell"}
+    assert frame.filter(pl.col("shift") == "resttest")["adjusted"].null_count() == 2
+    assert frame.filter(pl.col("shift") == "distance")["detectable"].min() > 0.1  # type: ignore[operator]
+    assert "cannot tell" in repr(result) and "do not compare" in result.notes()[-1]
+
+
+def planted(release: Release, loss: float, far: set[str], seed: int) -> tuple[dict[str, dict[str, float]], ...]:
+    """Runs of a pivot and of a system 0.2 better than it, but for ``loss`` on the far queries."""
+    random = np.random.default_rng(seed)
+    relevant = release.qrels("dev").filter(pl.col("relevance") > 0).group_by("query_id").first()
+    pivot, system = {}, {}
+    for query, passage, _ in relevant.sort("query_id").iter_rows():
+        chances = (0.4, 0.6 - (loss if query in far else 0.0))
+        for run, chance in zip((pivot, system), chances, strict=True):
+            rank = 1 if random.random() < chance else 5
+            run[query] = {f"other{place}": 10.0 - place for place in range(1, 8) if place != rank}
+            run[query][passage] = 10.0 - rank
+    return pivot, system
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(0.4, "degrades"), (0.0, "cannot tell")])
+def test_a_planted_loss_is_found_and_none_is_not(mini_release: Release, loss: float, verdict: str) -> None:
+    ids = mini_release.queries("dev")["query_id"].to_list()
+    part = {query: str(number % 24) for number, query in enumerate(ids)}
+    far = {str(number) for number in range(12)}
+    pivot, system = planted(mini_release, loss, {query for query in ids if part[query] in far}, seed=3)
+    result = generalise(
+        {"model": system}, {"bm25": pivot}, mini_release, parts=part, far=sorted(far), allow_missing=True
+    )
+    row = result.to_polars().row(by_predicate=pl.col("shift") == "parts", named=True)
+    assert (row["near_parts"], row["far_parts"]) == (12, 12)
+    assert row["verdict"] == verdict
+    assert row["low"] <= -loss * 0.8 <= row["high"]
+
+
+def test_what_cannot_be_compared_is_one_sentence(shared: Path, published_release: Release) -> None:
+    run = shared / "real-slice/runs/tas-b.dl19.trec"
+    with pytest.raises(UserError, match="name a pivot"):
+        generalise(run, [], published_release, "dl19")
+    with pytest.raises(UserError, match="has no test set nosuch"):
+        generalise(run, run, published_release, "nosuch")
+    with pytest.raises(UserError, match="43 queries of dl19 have no part"):
+        generalise(run, run, published_release, "dl19", parts={})
