@@ -86,7 +86,7 @@ def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> NDArray[np.int64
         sizes = np.maximum(np.bincount(nearest, minlength=len(centres)), 1)
         sums = np.zeros_like(centres)
         np.add.at(sums, nearest, points)
-        centres = sums / sizes[:, None]
+        centres = (sums / sizes[:, None]).astype(np.float32)
     return nearest
 
 

@@ -167,8 +167,8 @@ def _between(means: Floats, variances: Floats, design: Floats) -> float:
     def excess(spread: float) -> float:
         coefficients, _ = _weighted(means, variances + spread, design)
         residual = means - design @ coefficients
-        size: float = residual**2 @ (1 / (variances + spread))
-        return size - (len(means) - design.shape[1])
+        size = float((residual**2 / (variances + spread)).sum())
+        return size - float(len(means) - design.shape[1])
 
     if excess(0.0) <= 0:
         return 0.0
@@ -185,7 +185,7 @@ def _weighted(means: Floats, variances: Floats, design: Floats) -> tuple[Floats,
     inverse = np.linalg.inv((design * weights[:, None]).T @ design)
     coefficients = inverse @ (design.T @ (weights * means))
     residual = means - design @ coefficients
-    size = float(residual**2 @ weights) / (len(means) - design.shape[1])
+    size = float((residual**2 * weights).sum()) / (len(means) - design.shape[1])
     return coefficients, inverse * size
 
 
