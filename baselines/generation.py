@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from baselines.architectures import checkpoint
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import HEADER, read_documents
+from search import checkpoint
 
 SHARD = 256
 """Passages whose queries are written to disk before the next ones are generated."""

@@ -55,7 +55,7 @@ class Model:
     option: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="Option of the architecture, such as index=hnsw or pooling=cls. Repeatable."
+            metavar="KEY=VALUE", help="Option of the architecture, such as pooling=cls or engine=exact. Repeatable."
         ),
     ] = None
     show_list: Annotated[bool, typer.Option("--list", help="List the published checkpoints and exit.")] = False

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,11 @@ import polars as pl
 from filelock import FileLock
 
 from builder.encoders import Compute, Embeddings, Encoder, by_name, digest, public_name
-from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.stats.vectors import Vectors, check_ids
-from search.arrays import write_array
+from search import shards
+from search.passages import Counted
 
 SHARD = 16_384
 """Texts in a shard: what an interrupted encoding may lose."""
@@ -55,85 +55,48 @@ def encode(texts: Sequence[str] | pl.Series, encoder: str | Encoder, cache: Path
     """
     checked = _checked(texts)
     chosen = by_name(encoder) if isinstance(encoder, str) else encoder
-    job = _Job(checked, chosen)
     if cache is None:
-        return job.in_memory()
+        with tempfile.TemporaryDirectory() as temporary:
+            return np.array(_on_disk(checked, chosen, Path(temporary)))
+    parts = [chosen.name, chosen.revision, digest(checked)]
+    folder = cache / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     try:
-        return job.on_disk(cache / job.key)
-    except OSError as error:
-        raise UserError(f"{cache}: cannot keep vectors there: {error.strerror or error}") from error
-
-
-class _Job:
-    """One list of texts for one encoder."""
-
-    def __init__(self, texts: list[str], encoder: Encoder) -> None:
-        self.texts = texts
-        self.encoder = encoder
-        self.order = np.argsort([-len(text) for text in texts], kind="stable")
-        self._compute: Compute | None = None
-
-    @cached_property
-    def key(self) -> str:
-        """The cache key: name, revision, texts."""
-        parts = [self.encoder.name, self.encoder.revision, digest(self.texts)]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-    @property
-    def starts(self) -> range:
-        return range(0, len(self.texts), SHARD)
-
-    def in_memory(self) -> Embeddings:
-        vectors: Embeddings | None = None
-        with counting(f"encoding ({self.encoder.name})", "texts", len(self.texts)) as advance:
-            for start in self.starts:
-                shard = self.shard(start)
-                vectors = np.empty((len(self.texts), shard.shape[1]), np.float32) if vectors is None else vectors
-                vectors[self.order[start : start + SHARD]] = shard
-                advance(len(shard))
-        assert vectors is not None
-        return vectors
-
-    def on_disk(self, folder: Path) -> Embeddings:
-        done = folder / "vectors.npy"
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            if not done.exists():
-                self._fill(folder / "shards")
-                self._join(folder / "shards", done)
+            if not (folder / "vectors.npy").exists():
+                _on_disk(checked, chosen, folder)
             shutil.rmtree(folder / "shards", ignore_errors=True)
-        return np.load(done, mmap_mode="r")  # type: ignore[no-any-return]
+    except OSError as error:
+        raise UserError(f"{cache}: cannot keep vectors there: {error.strerror or error}") from error
+    return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
-    def shard(self, start: int) -> Embeddings:
-        """The vectors of one shard, longest text first."""
-        if self._compute is None:
-            self._compute = self.encoder.load(self.texts)
-        rows = self.order[start : start + SHARD]
-        vectors = self._compute([self.texts[i] for i in rows])
-        finite = np.isfinite(vectors).all(axis=1)
+
+def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
+    """Write ``vectors.npy`` in the order of the texts, from shards with the longest text first."""
+    order = np.argsort([-len(text) for text in texts], kind="stable")
+    compute: Compute | None = None
+
+    def vectors(part: list[str]) -> shards.Arrays:
+        nonlocal compute
+        compute = compute or encoder.load(texts)
+        encoded = compute(part)
+        finite = np.isfinite(encoded).all(axis=1)
         if not finite.all():
-            text = self.texts[rows[int(finite.argmin())]]
-            raise UserError(f"encoder {self.encoder.name!r} gives NaN or infinity for the text {text!r}")
-        return vectors
+            text = part[int(finite.argmin())]
+            raise UserError(f"encoder {encoder.name!r} gives NaN or infinity for the text {text!r}")
+        return {"vectors": encoded}
 
-    def _fill(self, shards: Path) -> None:
-        shards.mkdir(exist_ok=True)
-        with counting(f"encoding ({self.encoder.name})", "texts", len(self.texts)) as advance:
-            for start in self.starts:
-                path = shards / f"{start:09d}.npy"
-                if not path.exists():
-                    with atomic.whole(path) as part:
-                        write_array(part, self.shard(start))
-                advance(min(SHARD, len(self.texts) - start))
-
-    def _join(self, shards: Path, done: Path) -> None:
-        """Put the shards into the order of the texts."""
-        with atomic.whole(done) as part:
-            width = np.load(shards / f"{0:09d}.npy", mmap_mode="r").shape[1]
-            out = np.lib.format.open_memmap(part, "w+", np.float32, (len(self.texts), width))
-            for start in self.starts:
-                out[self.order[start : start + SHARD]] = np.load(shards / f"{start:09d}.npy")
-            out.flush()
+    by_length = Counted(lambda: ((str(row), texts[row]) for row in order.tolist()), len(texts))
+    identity = json.dumps([encoder.name, encoder.revision])
+    doing = f"encoding ({encoder.name})"
+    stored = shards.write(by_length, folder / "shards", vectors, identity, doing, "texts", size=SHARD)
+    with atomic.whole(folder / "vectors.npy") as part:
+        width = stored.array("vectors").shape[1]
+        out = np.lib.format.open_memmap(part, "w+", np.float32, (len(texts), width))
+        for start, arrays in stored.blocks(SHARD):
+            out[order[start : start + SHARD]] = arrays["vectors"]
+        out.flush()
+    return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
 
 def _checked(texts: Sequence[str] | pl.Series) -> list[str]:

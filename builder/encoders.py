@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from search import checkpoint
+from search.encoders import Batch, pooled
 from search.gpus import refuse_unusable_gpus
 
 type Embeddings = NDArray[np.float32]
@@ -25,7 +27,6 @@ type Compute = Callable[[Sequence[str]], Embeddings]
 
 PAPER = "distilbert-base-uncased:cls"
 """The encoder of ECIR 2023 §3.1 (footnote 4: pre-trained, not fine-tuned)."""
-TIMEOUT_SECONDS = 10
 
 
 class Encoder(Protocol):
@@ -125,82 +126,53 @@ class Model:
 
     @cached_property
     def revision(self) -> str:
-        """The commit on the Hub, else of the cached copy; or the digest of a folder's files.
-
-        The Hub is asked only once, because without a network its client retries downloads for a minute.
-        """
-        folder = Path(self.source)
-        if folder.is_dir():
-            return _folder_digest(folder)
-        import httpx2
-        from huggingface_hub import HfApi, try_to_load_from_cache
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-        from eval_kit.files.hub import reason, status
-
-        try:
-            return str(HfApi().model_info(self.source, timeout=TIMEOUT_SECONDS).sha)
-        except (HfHubHTTPError, HFValidationError) as error:
-            named = not isinstance(error, HFValidationError) and status(error) not in (401, 404)
-            why = reason(error) if named else "the Hub shows no such model; check its name"
-            raise UserError(f"encoder {self.name!r} cannot be loaded: {why}; lsa needs no model") from error
-        except (httpx2.HTTPError, OfflineModeIsEnabled) as error:
-            cached = try_to_load_from_cache(self.source, "config.json")
-            if isinstance(cached, str):
-                return Path(cached).parent.name
-            raise UserError(f"encoder {self.name!r} cannot be loaded: {reason(error)}; lsa needs no model") from error
+        """The commit on the Hub, else of the cached copy; or the digest of a folder's files."""
+        with self._faults():
+            return checkpoint.digest(self.source)
 
     def load(self, texts: Sequence[str]) -> Compute:
         """Load the weights; the returned function batches by tokens."""
         model = self.model()
-        budget = self.budget or (2_048 if model.device.type == "cpu" else 65_536)
+        batch = Batch(self.budget, on_cpu=2_048, on_gpu=65_536, unit="tokens")
 
         def compute(part: Sequence[str]) -> Embeddings:
             lengths = _token_counts(model, part)
             order = np.argsort(-lengths, kind="stable")
             vectors: Embeddings | None = None
-            for rows in _batches(lengths[order], budget):
-                positions = order[rows]
-                batch = [part[i] for i in positions]
-                encoded = np.asarray(model.encode(batch, batch_size=len(batch), show_progress_bar=False), np.float32)
-                vectors = np.empty((len(part), encoded.shape[1]), np.float32) if vectors is None else vectors
-                vectors[positions] = encoded
-            assert vectors is not None
-            return vectors
+
+            def encoded(budget: int) -> Embeddings:
+                nonlocal vectors
+                for rows in _batches(lengths[order], budget):
+                    positions = order[rows]
+                    texts = [part[i] for i in positions]
+                    some = np.asarray(model.encode(texts, batch_size=len(texts), show_progress_bar=False), np.float32)
+                    vectors = np.empty((len(part), some.shape[1]), np.float32) if vectors is None else vectors
+                    vectors[positions] = some
+                assert vectors is not None
+                return vectors
+
+            return batch.of(model.device, encoded)
 
         return compute
 
     def model(self) -> Any:
         """The ``SentenceTransformer``, ready to encode."""
-        commit = None if Path(self.source).is_dir() else self.revision  # refuses before the slow imports
+        revision = None if Path(self.source).is_dir() else self.revision  # refuses before the slow imports
         refuse_unusable_gpus()
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-        from transformers.utils import logging
+        with self._faults(), checkpoint.loading(self.source):
+            if self.name.endswith(":cls"):
+                return pooled(self.source, "cls", revision)
+            from sentence_transformers import SentenceTransformer
 
-        bar = logging.is_progress_bar_enabled()
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        try:
-            with self._faults():
-                if not self.name.endswith(":cls"):
-                    return SentenceTransformer(self.source, revision=commit)
-                pinned = {"revision": commit} if commit else {}
-                transformer = Transformer(
-                    self.source, model_kwargs=pinned, processor_kwargs=pinned, config_kwargs=pinned
-                )
-                pooling = Pooling(transformer.get_embedding_dimension(), "cls")
-                return SentenceTransformer(modules=[transformer, pooling])
-        finally:
-            if bar:
-                logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            return SentenceTransformer(self.source, **checkpoint.pinned(self.source, revision))
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            why = str(error).strip().split("\n")[0]
-            raise UserError(f"encoder {self.name!r} cannot be loaded: {why}") from error
+        except UserError as error:
+            why = str(error).removeprefix(f"{self.source}: ").removeprefix("cannot be loaded: ")
+            raise UserError(f"encoder {self.name!r} cannot be loaded: {why}; lsa needs no model") from error
 
 
 def _token_counts(model: Any, texts: Sequence[str]) -> NDArray[np.int64]:
@@ -228,10 +200,3 @@ def digest(texts: Iterable[str]) -> str:
         encoded = text.encode()
         sha256.update(len(encoded).to_bytes(8, "little") + encoded)
     return sha256.hexdigest()
-
-
-def _folder_digest(folder: Path) -> str:
-    from eval_kit.files.digests import file_sha256
-
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return digest(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}" for path in files)

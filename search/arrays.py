@@ -1,5 +1,6 @@
 """Arrays on the disk."""
 
+import io
 import math
 import os
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
@@ -21,19 +22,28 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
         file.write(whole)
 
 
-def create_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
-    """Create an array of zeros, which takes no room on the disk until :func:`put_rows` fills it."""
-    descr = npy.dtype_to_descr(np.dtype(dtype))
-    with path.open("wb") as file:
-        npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-        file.truncate(file.tell() + math.prod(shape) * np.dtype(dtype).itemsize)
+def append_rows(path: Path, before: int, rows: NDArray[Any]) -> None:
+    """Write rows after the first ``before`` rows of an array, or as a new file, and flush them to the disk.
 
-
-def put_rows(path: Path, start: int, rows: NDArray[Any]) -> None:
-    """Overwrite the rows from ``start`` on, and flush them to the disk."""
-    array = np.load(path, mmap_mode="r")
-    row_bytes = math.prod(array.shape[1:]) * array.itemsize
-    with path.open("r+b") as file:
-        file.seek(array.offset + start * row_bytes)
-        file.write(np.ascontiguousarray(rows, array.dtype))
+    The header keeps its size, as numpy leaves room in it for the number of rows to grow.
+    """
+    dtype = np.load(path, mmap_mode="r").dtype if before else rows.dtype
+    header = io.BytesIO()
+    shape = (before + len(rows), *rows.shape[1:])
+    about = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(header, about)
+    with path.open("r+b" if before else "wb") as file:
+        file.seek(header.tell() + before * math.prod(shape[1:]) * dtype.itemsize)
+        file.write(np.ascontiguousarray(rows, dtype))
+        file.seek(0)
+        file.write(header.getvalue())
+        file.flush()
         os.fsync(file.fileno())
+
+
+def cut_rows(path: Path, count: int) -> None:
+    """Keep the first ``count`` rows of an array."""
+    array = np.load(path, mmap_mode="r")
+    if len(array) > count:
+        append_rows(path, count, array[:0])
+    os.truncate(path, array.offset + count * math.prod(array.shape[1:]) * array.itemsize)

@@ -1,9 +1,9 @@
 """The GPUs that the driver lists, and what they cannot do: known before hours are spent on or beside them."""
 
+import itertools
 import os
 import shutil
 import subprocess
-import warnings
 
 from eval_kit.errors import UserError
 
@@ -15,9 +15,15 @@ PLAID_BYTES = 65
 
 
 def gpus() -> list[str]:
-    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them.
+
+    As for CUDA, the list ends at the first entry that names no GPU, such as ``-1`` or ``NoDevFiles``. Numbers are in
+    the order of the PCI bus, which is nvidia-smi's; CUDA's own would be by speed.
+    """
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [gpu for gpu in visible.split(",") if gpu]
+        names = (name.strip() for name in visible.split(","))
+        return list(itertools.takewhile(_names_gpu, names))
     if not shutil.which("nvidia-smi"):
         return []
     listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
@@ -74,17 +80,24 @@ def refuse_old_gpus(bfloat16: bool) -> None:
             raise UserError(f'{known}, and bfloat16 needs 8.0 or more; set "precision": "float16" in the config')
 
 
-def warn_of_plaid(passages: int) -> None:
-    """Warn of GPUs with less memory than PLAID's index of these passages probably takes."""
+def refuse_small_gpus(passages: int) -> None:
+    """Refuse GPUs with less memory than PLAID's index of these passages takes.
+
+    Raises:
+        UserError: naming a GPU with too little memory.
+    """
     need = passages * TOKENS * PLAID_BYTES
     for device in gpus():
         mebibytes = _asked(device, "memory.total")
         if mebibytes and (has := int(mebibytes) << 20) < need:
-            warnings.warn(
-                f"building PLAID's index takes about {need / 1e9:,.0f} GB of a GPU's memory, and GPU {device} has "
-                f"{has / 1e9:,.0f}; the engine 'exact' needs less",
-                stacklevel=2,
+            raise UserError(
+                f"building PLAID's index of {passages:,} passages takes about {need / 1e9:,.0f} GB of a GPU's memory, "
+                f"and GPU {device} has {has / 1e9:,.0f}; set the engine to exact, or search fewer passages"
             )
+
+
+def _names_gpu(name: str) -> bool:
+    return name.isdecimal() or name.startswith(("GPU-", "MIG-"))
 
 
 def _capability(device: str) -> tuple[int, int] | None:

@@ -1,11 +1,9 @@
 """Late interaction: the sum, over a query's tokens, of the greatest similarity to any token of the passage (MaxSim).
 
 The shards hold ``tokens`` (those of all passages, one after the other) and ``lengths`` (tokens of each passage).
-``exact`` scores every passage; ``plaid`` is fast-plaid's PLAID, for GPU boxes; ``faiss`` finds the passages of the
-tokens nearest to a query's (IVF over 8-bit tokens) and scores those exactly.
+``exact`` scores every passage; ``plaid`` is fast-plaid's PLAID, for GPU boxes.
 """
 
-import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,20 +14,17 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from search.dense import write_index
 from search.retriever import best_first
 from search.shards import Shards, building, is_built
 from search.topk import Ranking, TopK, device_of
 
-ENGINES = ("exact", "plaid", "faiss")
+ENGINES = ("exact", "plaid")
 MANY_PASSAGES = 1_000_000
 """From this many on, an exact search takes hours."""
 GROUP = 32
 """Queries scored at once."""
 CHUNK_ELEMENTS = 20_000_000
 """Numbers that MaxSim may hold at once."""
-TOKENS_A_LIST = 100
-PROBES = 32
 PLAID_BITS = 4
 SEED = 13
 PLAID_SHARE = 0.6
@@ -51,11 +46,10 @@ def build(shards: Shards, engine: str, folder: Path) -> None:
     if engine == "exact":
         shards.array("tokens")
         return
-    with building(folder, engine, shards.key) as missing:
+    with building(folder, "plaid", shards.key) as missing:
         if missing:
-            (_plaid if engine == "plaid" else _faiss)(shards, folder)
-    if engine == "plaid":
-        shards.remove("tokens")
+            _plaid(shards, folder)
+    shards.remove("tokens")
 
 
 def check_engine(engine: str) -> None:
@@ -69,23 +63,17 @@ def engine_for(passages: int, named: str | None) -> str:
     return named or ("plaid" if passages >= MANY_PASSAGES else "exact")
 
 
-def load(shards: Shards, engine: str, folder: Path) -> Any:
-    """The index that :func:`build` made, in memory.
+def load(shards: Shards, folder: Path) -> Any:
+    """PLAID's index, in memory.
 
     Raises:
         UserError: it is not there, or is of other passages.
     """
-    if not is_built(folder, engine, shards.key):
-        raise UserError(f"{folder}: holds no {engine} index of these passages; index them first")
-    if engine == "plaid":
-        from fast_plaid.search import FastPlaid  # type: ignore[import-untyped]
+    if not is_built(folder, "plaid", shards.key):
+        raise UserError(f"{folder}: holds no plaid index of these passages; index them first")
+    from fast_plaid.search import FastPlaid  # type: ignore[import-untyped]
 
-        return FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
-    import faiss
-
-    index: Any = faiss.read_index(str(folder / "tokens.faiss"))
-    index.nprobe = min(PROBES, index.nlist)
-    return index
+    return FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
 
 
 def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None) -> Ranking:
@@ -119,22 +107,6 @@ def plaid(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
             yield best_first((shards.ids[row].decode(), float(score)) for row, score in hits)
 
 
-def by_tokens(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
-    """The passages of the ``depth`` tokens nearest to each query token, in the order of their exact MaxSim."""
-    import torch
-    from sentence_transformers.util import maxsim
-
-    tokens, rank = shards.array("tokens"), torch.from_numpy(shards.rank)
-    for query in queries:
-        _, nearest = index.search(query, min(depth, index.ntotal))
-        rows = np.unique(np.searchsorted(shards.offsets, nearest[nearest >= 0], "right") - 1)
-        ends = zip(shards.offsets[rows], shards.offsets[rows + 1], strict=True)
-        passages = [torch.from_numpy(np.array(tokens[first:last], np.float32)) for first, last in ends]
-        top = TopK(depth, rank)
-        top.add(0, maxsim([torch.from_numpy(query)], passages, chunk_elements=CHUNK_ELEMENTS), torch.from_numpy(rows))
-        yield from top.hits(shards.ids)
-
-
 def _plaid(shards: Shards, folder: Path) -> None:
     """fast-plaid reads half-precision tokens from the disk when it needs them; others must all be in memory."""
     import torch
@@ -153,17 +125,3 @@ def _plaid(shards: Shards, folder: Path) -> None:
         except BaseException as error:  # a panic in its Rust code is not an Exception
             why = str(error).replace("\\n", "\n").strip().partition("\n")[0] or type(error).__name__
             raise UserError(f"{folder}: fast-plaid cannot build the index: {why}") from error
-
-
-def _faiss(shards: Shards, folder: Path) -> None:
-    import faiss
-
-    tokens = shards.array("tokens")
-    total = len(tokens)
-    lists = max(1, min(int(4 * math.sqrt(total)), total // TOKENS_A_LIST))
-    index = faiss.index_factory(tokens.shape[1], f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-    step = max(1, total // (lists * 2 * TOKENS_A_LIST))
-    index.train(np.asarray(tokens[::step], np.float32))
-    for _, arrays in shards:
-        index.add(np.asarray(arrays["tokens"], np.float32))
-    write_index(index, folder / "tokens.faiss")

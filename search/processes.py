@@ -51,19 +51,21 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
         begin(*arguments)
 
 
-def in_order[Result](
-    executor: Executor | None, function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
+def map_here[Result](function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+    """What ``function`` returns for each call's arguments, one call at a time, when its result is wanted."""
+    yield from (function(*arguments) for arguments in calls)
+
+
+def map_in_order[Result](
+    executor: Executor, function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
 ) -> Iterator[Result]:
-    """What ``function`` returns for each call's arguments, in their order.
+    """Like :func:`map_here`, by other processes.
 
     Args:
-        executor: of the processes; None for this one, which makes each call when its result is wanted.
+        executor: of the processes.
         function: that other processes can import.
         calls: read no further than ``AHEAD`` of the results.
     """
-    if executor is None:
-        yield from (function(*arguments) for arguments in calls)
-        return
     pending: deque[Future[Result]] = deque()
     for arguments in calls:
         pending.append(executor.submit(function, *arguments))

@@ -36,10 +36,16 @@ def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arra
 
 
 def room(device: Any) -> float:
-    """Bytes that an index may take on a device; 0 on a CPU, where the files are memory maps."""
+    """Bytes that an index may take on a device; 0 on a CPU, where the files are memory maps.
+
+    Free is what the driver calls free, and what torch has reserved without using it.
+    """
     import torch
 
-    return SHARE * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0.0
+    if device.type != "cuda":
+        return 0.0
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return SHARE * (torch.cuda.mem_get_info(device)[0] + unused)
 
 
 def _bytes(shards: Shards) -> int:

@@ -1,15 +1,13 @@
-"""Passages encoded once per model: shard by shard, each on the disk before the next begins, then one file per array.
+"""Passages encoded once per model: one file per array, to which each finished shard of passages is appended.
 
-While passages are encoded a folder holds ``00000/``, ``00001/`` … A shard is a folder of ``ids.npy`` (the passage ids
-as UTF-8 bytes), the arrays that the model made of its passages (one ``.npy`` each) and ``shard.json`` with its key: the
-sha256 of what encoded them and of the ids and texts in their order. A shard whose key is the expected one is never
-encoded again, so a killed run resumes where it stopped, and any number of processes may write different shards of one
-folder.
+A folder holds the arrays that the model made of the passages (one ``.npy`` each), ``ids.npy`` (the passage ids as
+UTF-8 bytes) and ``done.jsonl``, a line for each shard whose rows are on the disk: how many there are, and the shard's
+key, the sha256 of what encoded it and of the ids and texts in their order. A killed run resumes after the last line;
+if some passages have changed, it resumes before the first shard that holds one. ``shards.json`` is there when all
+passages are.
 
-Once all are there they are joined: each array becomes one file, a shard is removed when its rows are on the disk, and
-``shards.json`` names the keys. An array has one row per passage, unless the shards hold ``lengths`` (rows of each
-passage): then passage ``i`` has the rows ``offsets[i]`` to ``offsets[i + 1]``, and ``offsets.npy`` stands for
-``lengths``.
+An array has one row per passage, unless the shards hold ``lengths`` (rows of each passage): then passage ``i`` has the
+rows ``offsets[i]`` to ``offsets[i + 1]``.
 """
 
 import hashlib
@@ -17,11 +15,11 @@ import itertools
 import json
 import logging
 import operator
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,25 +32,27 @@ from numpy.typing import NDArray
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from search.arrays import create_array, put_rows, write_array
-from search.processes import in_order
+from search.arrays import append_rows, cut_rows, write_array
+from search.processes import map_here
 from search.topk import rank_of
 
 LOG = logging.getLogger(__name__)
-MADE_OF_SHARDS = ("plaid", "lucene", "faiss.index")
+MADE_OF_SHARDS = ("plaid", "lucene")
 """Indexes that lie beside the vectors that they were made from, and are searched in their stead."""
 
 SHARD = 8_192
 """Passages in a shard: how many a killed encoding may lose, and how many are in memory at once."""
 MANIFEST = "shards.json"
-JOINING = "joining.json"
-"""The future ``shards.json``, while shards are being joined."""
+DONE = "done.jsonl"
 
 type Arrays = Mapping[str, NDArray[Any]]
 type Content = str | NDArray[np.unsignedinteger[Any]]
 """The text of a passage, or the ids of its tokens."""
 type Encode = Callable[[list[Any]], Arrays]
 """Contents to arrays: what one shard holds of its passages."""
+type Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
+"""Takes a function and the arguments of its calls; yields the results in their order."""
+type Ids = NDArray[np.bytes_]
 
 
 def write(
@@ -61,19 +61,23 @@ def write(
     encode: Encode,
     identity: str,
     doing: str = "encoding passages",
+    unit: str = "passages",
     index_share: float = 0.0,
-    executor: Executor | None = None,
+    spread: Spread = map_here,
+    size: int | None = None,
 ) -> "Shards":
     """Encode into ``folder`` the passages that are not there yet. A second process waits for the first.
 
     Args:
         passages: read once; only the shards in hand are kept in memory.
         folder: created if need be; shards of other passages or another model are replaced.
-        encode: called with at most ``SHARD`` texts at a time.
+        encode: called with at most ``size`` texts at a time.
         identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
         doing: for the progress line.
+        unit: what the progress line counts.
         index_share: bytes that an index of the arrays will need for each byte of theirs.
-        executor: of the processes that call ``encode``; None for this one.
+        spread: calls ``encode``, perhaps in other processes.
+        size: passages in a shard; None for ``SHARD``.
 
     Raises:
         UserError: no passages, a model that gives NaN, a disk that is full, or that the first shard shows to be too
@@ -82,95 +86,127 @@ def write(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         total = operator.length_hint(passages) or None
-        with FileLock(folder / ".lock"), counting(doing, "passages", total) as advance:
-            count = 0
-            calls = (
-                (folder, number, batch, encode, identity)
-                for number, batch in enumerate(itertools.batched(passages, SHARD))
-            )
-            for count, (size, encoded) in enumerate(in_order(executor, _written, calls), start=1):
-                if encoded and count == 1 and total:
-                    _check_space(folder, size, total, index_share)
-                advance(size, not encoded)
-            return finish(folder, count)
+        with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
+            log = _Log(folder)
+            read: list[tuple[str, Ids]] = []
+            batches = itertools.batched(passages, size or SHARD)
+            calls = _calls(batches, identity, encode, log.keys(), read)
+            for number, (arrays, seconds) in enumerate(spread(_encoded, calls)):
+                key, ids = read[number]
+                if arrays is not None:
+                    _refuse_nan(arrays, ids)
+                    log.append(number, key, len(ids), seconds, arrays)
+                    if number == 0 and total:
+                        _check_space(folder, len(ids), total, index_share)
+                advance(len(ids), arrays is None)
+            return log.finished([ids for _, ids in read])
     except OSError as error:
         raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
 
 
-def write_shard(folder: Path, number: int, batch: Sequence[tuple[str, Content]], encode: Encode, identity: str) -> bool:
-    """Encode one shard, unless it is there.
+def _calls(
+    batches: Iterable[Sequence[tuple[str, Content]]],
+    identity: str,
+    encode: Encode,
+    done: Sequence[str],
+    read: list[tuple[str, Ids]],
+) -> Iterator[tuple[Encode, list[Content] | None]]:
+    """Arguments of :func:`_encoded` for every shard; each shard's key and passage ids are appended to ``read``."""
+    is_done = True
+    for number, batch in enumerate(batches):
+        key = _key(identity, batch)
+        is_done = is_done and number < len(done) and done[number] == key
+        read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
+        yield encode, None if is_done else [content for _, content in batch]
 
-    Args:
-        folder: of the shards.
-        number: of this one, from 0.
-        batch: its passages: ``SHARD`` of them, the last shard fewer.
-        encode: see :func:`write`.
-        identity: see :func:`write`.
 
-    Returns:
-        Whether it had to be encoded.
-    """
-    key = _key(identity, batch)
-    path = folder / f"{number:05d}"
-    if _read(path / "shard.json").get("key") == key:
-        return False
-    if joined := _joined(folder):
-        if number < len(joined["shards"]) and joined["shards"][number]["key"] == key:
-            return False
-        _split(folder)
+def _encoded(encode: Encode, contents: list[Content] | None) -> tuple[Arrays | None, float]:
+    """The arrays of a shard, unless they are on the disk, and the seconds that encoding it took."""
     begun = time.monotonic()
-    arrays = encode([text for _, text in batch])
-    seconds = time.monotonic() - begun
-    _refuse_nan(arrays, batch)
-    ids = np.array([passage_id.encode() for passage_id, _ in batch])
-    _write_folder(path, {"ids": ids, **arrays}, {"key": key, "passages": len(batch), "seconds": seconds})
-    return True
+    return None if contents is None else encode(contents), time.monotonic() - begun
 
 
-def _written(
-    folder: Path, number: int, batch: Sequence[tuple[str, Content]], encode: Encode, identity: str
-) -> tuple[int, bool]:
-    """The passages of a shard, and whether it had to be encoded."""
-    return len(batch), write_shard(folder, number, batch, encode, identity)
+class _Log:
+    """The shards of a folder whose rows are on the disk."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._done: list[dict[str, Any]] = []
+        self._is_cut = False
+        with suppress(FileNotFoundError, ValueError):  # a killed process may leave half a line
+            for line in (folder / DONE).read_bytes().splitlines():
+                self._done.append(json.loads(line))
 
-def finish(folder: Path, count: int) -> "Shards":
-    """Join the first ``count`` shards, which are all there are, and remove others.
+    def keys(self) -> list[str]:
+        """The key of each shard."""
+        return [shard["key"] for shard in self._done]
 
-    The next call resumes a killed one; no shard is removed before its rows are on the disk.
+    def append(self, number: int, key: str, passages: int, seconds: float, arrays: Arrays) -> None:
+        """Write the rows of a shard after those of the shards before it, and forget any others."""
+        if not self._is_cut:
+            self._cut(number)
+        rows = {}
+        for name, array in arrays.items():
+            before = self._done[-1]["rows"][name] if number else 0
+            rows[name] = before + len(array)
+            append_rows(self._folder / f"{name}.npy", before, array)
+        self._done.append({"key": key, "passages": passages, "seconds": seconds, "rows": rows})
+        with (self._folder / DONE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self._done[-1]) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
-    Raises:
-        UserError: there are none, or one is missing.
-    """
-    if count == 0:
-        raise UserError("there are no passages to encode")
-    if (joined := _joined(folder)) and len(joined["shards"]) != count:
-        _split(folder)
-    if not (folder / MANIFEST).exists():
-        if not (folder / JOINING).exists():
-            _begin_joining(folder, count)
-        _join(folder, _read(folder / JOINING))
-        (folder / JOINING).rename(folder / MANIFEST)
-    for stale in [*folder.glob("[0-9]" * 5), *folder.glob("." + "[0-9]" * 5 + ".*")]:
-        shutil.rmtree(stale)
-    for name in (MANIFEST, JOINING):
-        for abandoned in folder.glob(f".{name}.*.part"):
-            abandoned.unlink()
-    return read(folder)
+    def finished(self, ids: Sequence[Ids]) -> "Shards":
+        """Forget the shards beyond those of these ids, and write what makes the folder complete.
+
+        Raises:
+            UserError: there are no passages.
+        """
+        if not ids:
+            raise UserError("there are no passages to encode")
+        key = hashlib.sha256("".join(self.keys()[: len(ids)]).encode()).hexdigest()
+        if _read(self._folder / MANIFEST).get("key") != key:
+            self._cut(len(ids))
+            written = {"ids": np.concatenate(ids)}
+            names = list(self._done[0]["rows"])
+            if "lengths" in names:
+                lengths = np.load(self._folder / "lengths.npy", mmap_mode="r")
+                written["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            for name, array in written.items():
+                with atomic.whole(self._folder / f"{name}.npy") as part:
+                    write_array(part, array)
+            passages, seconds = (sum(shard[name] for shard in self._done) for name in ("passages", "seconds"))
+            manifest = {"key": key, "passages": passages, "seconds": seconds, "arrays": names}
+            atomic.write_text(self._folder / MANIFEST, json.dumps(manifest) + "\n")
+        return read(self._folder)
+
+    def _cut(self, count: int) -> None:
+        """Forget all but the first ``count`` shards, and remove the rows that do not belong to these."""
+        self._is_cut = True
+        (self._folder / MANIFEST).unlink(missing_ok=True)
+        del self._done[count:]
+        atomic.write_text(self._folder / DONE, "".join(json.dumps(shard) + "\n" for shard in self._done))
+        rows = self._done[-1]["rows"] if self._done else {}
+        for path in self._folder.glob("*.npy"):
+            if path.stem not in rows:
+                path.unlink()
+        for name in rows:
+            path = self._folder / f"{name}.npy"
+            if not path.is_file():
+                raise UserError(f"{path}: is missing, and passages have changed; index them in another folder")
+            cut_rows(path, rows[name])
 
 
 def read(folder: Path) -> "Shards":
-    """Open complete shards.
+    """Open encoded passages.
 
     Raises:
-        UserError: there are none, or they are not complete.
+        UserError: there are none, or not all of them are encoded.
     """
     manifest = _read(folder / MANIFEST)
-    if not manifest:
+    if "passages" not in manifest:
         raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first")
-    counts = tuple(shard["passages"] for shard in manifest["shards"])
-    seconds = sum(shard["seconds"] for shard in manifest["shards"])
-    return Shards(folder, manifest["key"], counts, seconds, tuple(manifest["arrays"]))
+    return Shards(folder, manifest["key"], manifest["passages"], manifest["seconds"], tuple(manifest["arrays"]))
 
 
 @dataclass(frozen=True)
@@ -180,20 +216,20 @@ class Shards:
     Attributes:
         folder: of the arrays.
         key: sha256 of everything that decides their content.
-        counts: passages of each shard that they were encoded in.
+        count: of the passages.
         seconds: that the encoding took, over all attempts.
         arrays: names of the arrays of a shard.
     """
 
     folder: Path
     key: str
-    counts: tuple[int, ...]
+    count: int
     seconds: float
     arrays: tuple[str, ...]
 
     def __len__(self) -> int:
         """Passages in all."""
-        return sum(self.counts)
+        return self.count
 
     def __iter__(self) -> Iterator[tuple[int, Arrays]]:
         """The passages in blocks of the size that they were encoded in."""
@@ -296,105 +332,9 @@ def state_of(folder: Path, name: str) -> Any:
     return _read(folder / f"{name}.json")
 
 
-def _joined(folder: Path) -> Any:
-    """What is joined, or being joined; empty if nothing is."""
-    return _read(folder / MANIFEST) or _read(folder / JOINING)
-
-
-def _begin_joining(folder: Path, count: int) -> None:
-    """Create the arrays, and note what will be in them."""
-    about = [_read(folder / f"{number:05d}" / "shard.json") for number in range(count)]
-    if not all(about):
-        raise UserError(f"{folder}: shard {about.index({}):05d} of the encoded passages is missing")
-    names = [name for name in about[0]["arrays"] if name != "ids"]
-    for name in ["ids", *names]:
-        dtypes, shapes = zip(*(shard["arrays"][name] for shard in about), strict=True)
-        rows = sum(shape[0] for shape in shapes)
-        if name == "lengths":
-            create_array(folder / "offsets.npy", np.int64, (rows + 1,))
-        else:
-            create_array(folder / f"{name}.npy", np.result_type(*dtypes), (rows, *shapes[0][1:]))
-    key = hashlib.sha256("".join(shard["key"] for shard in about).encode()).hexdigest()
-    manifest = {
-        "key": key,
-        "arrays": names,
-        "shards": [
-            {
-                "key": shard["key"],
-                "passages": shard["passages"],
-                "seconds": shard["seconds"],
-                "rows": {name: shape[0] for name, (_, shape) in shard["arrays"].items()},
-            }
-            for shard in about
-        ],
-    }
-    atomic.write_text(folder / JOINING, json.dumps(manifest) + "\n")
-
-
-def _join(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Copy what is left of the shards into the arrays; a shard without ``shard.json`` has been copied."""
-    for number, starts in enumerate(_starts(manifest)):
-        path = folder / f"{number:05d}"
-        if (path / "shard.json").exists():
-            for name, start in starts.items():
-                rows = np.load(path / f"{name}.npy", mmap_mode="r")
-                if name == "lengths":
-                    put_rows(folder / "offsets.npy", start + 1, _rows_before(starts) + np.cumsum(rows, dtype=np.int64))
-                else:
-                    put_rows(folder / f"{name}.npy", start, rows)
-            (path / "shard.json").unlink()
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _split(folder: Path) -> None:
-    """Turn joined arrays into shards again: some are of passages that have changed since."""
-    with atomic.lock(folder):
-        manifest = _joined(folder)
-        if not manifest:
-            return
-        names = ["ids", *manifest["arrays"]]
-        files = {name: folder / f"{'offsets' if name == 'lengths' else name}.npy" for name in names}
-        if all(file.exists() for file in files.values()):
-            arrays = {name: np.load(file, mmap_mode="r") for name, file in files.items()}
-            for number, (shard, starts) in enumerate(zip(manifest["shards"], _starts(manifest), strict=True)):
-                if (folder / f"{number:05d}" / "shard.json").exists():
-                    continue
-                rows = {name: arrays[name][start : start + shard["rows"][name]] for name, start in starts.items()}
-                rows["ids"] = np.array(rows["ids"].tolist())  # as narrow as the shard's own ids
-                if "lengths" in rows:
-                    first = starts["lengths"]
-                    rows["lengths"] = np.diff(arrays["lengths"][first : first + shard["passages"] + 1]).astype(np.int32)
-                about = {name: shard[name] for name in ("key", "passages", "seconds")}
-                _write_folder(folder / f"{number:05d}", rows, about)
-        for path in (folder / MANIFEST, folder / JOINING, *files.values()):
-            path.unlink(missing_ok=True)
-
-
-def _starts(manifest: Mapping[str, Any]) -> Iterator[dict[str, int]]:
-    """For each shard, the row of each array where its own rows begin."""
-    starts = dict.fromkeys(manifest["shards"][0]["rows"], 0)
-    for shard in manifest["shards"]:
-        yield dict(starts)
-        for name, rows in shard["rows"].items():
-            starts[name] += rows
-
-
-def _rows_before(starts: Mapping[str, int]) -> int:
-    """Rows before a shard, of the arrays whose rows per passage are in ``lengths``."""
-    return next(start for name, start in starts.items() if name not in ("ids", "lengths"))
-
-
-def _write_folder(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
-    shapes = {name: [array.dtype.str, list(array.shape)] for name, array in sorted(arrays.items())}
-    with atomic.folder(path) as staging:
-        for name, array in arrays.items():
-            write_array(staging / f"{name}.npy", array)
-        (staging / "shard.json").write_text(json.dumps({**about, "arrays": shapes}) + "\n", encoding="utf-8")
-
-
 def _check_space(folder: Path, passages: int, total: int, index_share: float) -> None:
     """Refuse a disk that is too small, judging by the first shard, which has ``passages`` of ``total``."""
-    first = sum(file.stat().st_size for file in (folder / f"{0:05d}").iterdir())
+    first = sum(file.stat().st_size for file in folder.glob("*.npy"))
     need, free = first * (1 + index_share) * total / passages, first + shutil.disk_usage(folder).free
     expected = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
     LOG.info("%s: %s", folder, expected)
@@ -418,11 +358,11 @@ def _read(path: Path) -> Any:
         return {}
 
 
-def _refuse_nan(arrays: Arrays, batch: Sequence[tuple[str, Content]]) -> None:
+def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            first, last = batch[0][0], batch[-1][0]
-            raise UserError(f"the model gives NaN or infinity ({name}) for a passage between {first} and {last}")
+            between = f"a passage between {ids[0].decode()} and {ids[-1].decode()}"
+            raise UserError(f"the model gives NaN or infinity ({name}) for {between}")
 
 
 def index_bytes(folder: Path) -> int:

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from search import shards
-from search.processes import cores, pool
+from search.processes import cores, map_here, map_in_order, pool
 from search.texts import PassageTexts
 
 if TYPE_CHECKING:
@@ -54,8 +54,11 @@ def write(texts: PassageTexts, tokenizer: Any, prompt: str = "") -> "PassageToke
     with shards.building(folder, "tokens", state) as missing:
         if missing:
             encode = functools.partial(_encode, described, prompt)
-            with pool(cores()) if len(texts) >= MANY else nullcontext() as executor:
-                shards.write(texts, folder, encode, json.dumps(state), "tokenising passages", executor=executor)
+            with ExitStack() as stack:
+                spread: shards.Spread = map_here
+                if len(texts) >= MANY:
+                    spread = functools.partial(map_in_order, stack.enter_context(pool(cores())))
+                shards.write(texts, folder, encode, json.dumps(state), "tokenising passages", spread=spread)
     return PassageTokens(texts, folder)
 
 

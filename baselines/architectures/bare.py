@@ -9,7 +9,7 @@ modeling.py): the mean of all tokens, where those of passages are of token type 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from baselines.architectures import checkpoint
+from search import checkpoint
 
 if TYPE_CHECKING:
     from torch import Tensor

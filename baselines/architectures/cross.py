@@ -2,23 +2,26 @@
 
 import os
 from collections.abc import Sequence
-from functools import cached_property, partial
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import batched, chain, repeat
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 import polars as pl
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from baselines.architectures import checkpoint, devices, token_ids
-from baselines.architectures.encoding import Batch, batches, to_precision
+from baselines.architectures import devices, token_ids
+from baselines.architectures.encoder import Pretrained
 from eval_kit.console import counted
 from eval_kit.errors import UserError
-from search import bm25, candidates
+from search import bm25, candidates, checkpoint
 from search.candidates import Settings
-from search.processes import in_order
+from search.encoders import batches, to_precision
 from search.retriever import Hits, Passages, best_first
 from search.shards import Content
 from search.texts import PassageTexts, write
@@ -28,43 +31,30 @@ QUERIES_AT_ONCE = 32
 """Queries whose pairs are scored together, ordered by length."""
 
 
-class Cross:
+@dataclass(eq=False)
+class Cross(Pretrained):
     """A model that scores a query and a passage together; BM25 finds the passages.
 
     The index does not depend on the model: one folder serves any number of models.
 
-    Args:
-        model: Hub id or folder.
+    Attributes:
         candidates: passages from BM25 that are re-ranked per query.
         k1: of BM25.
         b: of BM25.
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
-        encode_batch: pairs in a batch; None for 32 on a CPU and 256 on a GPU.
-        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
-            and float32 on a CPU.
-        revision: of the model on the Hub.
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        candidates: int = Settings.depth,
-        k1: float = Settings.k1,
-        b: float = Settings.b,
-        pair_length: int | None = None,
-        encode_batch: int | None = None,
-        encode_precision: str | None = None,
-        revision: str | None = None,
-    ) -> None:
-        if candidates < 1:
-            raise UserError(f"candidates must be at least 1, not {candidates}")
-        self.model = model
-        self._settings, self._length = Settings(candidates, k1, b), pair_length
-        self._batch, self._precision, self._revision = Batch(encode_batch), encode_precision, revision
-        self.device: str | None = None
-        self._opened: dict[Path, PassageTexts | PassageTokens] = {}
-        checkpoint.check(model, "cross", revision)
+    candidates: int = Settings.depth
+    k1: float = Settings.k1
+    b: float = Settings.b
+    pair_length: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options out of range and a checkpoint of another architecture."""
+        super().__post_init__()
+        if self.candidates < 1:
+            raise UserError(f"candidates must be at least 1, not {self.candidates}")
+        checkpoint.check(self.model, "cross", self.revision)
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Store the passages' texts and index them for BM25, unless that was done. A second process waits.
@@ -79,13 +69,25 @@ class Cross:
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates, ranked by the model's raw scores."""
         texts = dict(queries.select("query_id", "text").iter_rows())
-        ranked = candidates.of(queries, folder / candidates.BM25, self._settings)
+        settings = Settings(self.candidates, self.k1, self.b)
+        ranked = candidates.of(queries, folder / candidates.BM25, settings)
         pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in ranked)
         groups = ((batch, folder, depth) for batch in batched(pairs, QUERIES_AT_ONCE))
-        self._contents(folder / "texts")  # tokenised before several processes read it
-        with devices.processes(self) as executor:
-            rank = self.rank if executor is None else partial(devices.call, "rank")
-            yield from chain.from_iterable(in_order(executor, rank, groups))
+        crew = self._workers
+        for _ in crew.spread(crew.method("prepare"), [(folder,)]):
+            yield from chain.from_iterable(crew.spread(crew.method("rank"), groups))
+
+    def prepare(self, folder: Path) -> None:
+        """Tokenise the passages of an index, before several processes read their tokens."""
+        self._contents(folder / "texts")
+
+    @cached_property
+    def _workers(self) -> devices.Workers:
+        """The processes that score pairs; they end with this object."""
+        stack = ExitStack()
+        crew = stack.enter_context(devices.workers(devices.unloaded(self)))
+        finalize(self, stack.close)
+        return crew if crew.retriever is None else devices.Workers(self, crew.spread)
 
     def rank(
         self, queries: Sequence[tuple[str, str, list[str]]], folder: Path, depth: int
@@ -133,16 +135,17 @@ class Cross:
             texts = PassageTexts(folder)
             prompt = token_ids.prompt_of(self._model)
             self._opened = {folder: token_ids.stored(self._model, texts, prompt) if folder.is_symlink() else texts}
-        return self._opened[folder]
+        contents: PassageTexts | PassageTokens = self._opened[folder]
+        return contents
 
     @cached_property
     def _model(self) -> Any:
         from sentence_transformers import CrossEncoder
 
         with checkpoint.loading(self.model):
-            pinned = checkpoint.pinned(self.model, self._revision)
-            loaded = CrossEncoder(self.model, device=self.device, max_length=self._length, **pinned)
-        return _with_exact_head(to_precision(loaded, self._precision))
+            pinned = checkpoint.pinned(self.model, self.revision)
+            loaded = CrossEncoder(self.model, device=self.device, max_length=self.pair_length, **pinned)
+        return _with_exact_head(to_precision(loaded, self.encode_precision))
 
 
 def _with_exact_head(model: Any) -> Any:

@@ -5,16 +5,16 @@ neither does the result.
 """
 
 import copy
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from search import shards
-from search.processes import pool
+from search.processes import map_here, map_in_order, pool
 from search.retriever import Passages
 from search.texts import PassageTexts
 
@@ -32,28 +32,45 @@ def visible() -> list[str]:
 def encode(retriever: Any, passages: Passages, folder: Path, index_share: float = 0.0) -> shards.Shards:
     """Encode the passages that ``folder`` lacks, on every GPU; see :func:`search.shards.write`."""
     contents = retriever.as_read(passages)
-    with processes(retriever, passages) as executor:
-        function = retriever.encode_passages if executor is None else partial(call, "encode_passages")
-        return shards.write(contents, folder, function, retriever.identity, index_share=index_share, executor=executor)
+    with workers(retriever, passages) as crew:
+        encode = crew.method("encode_passages")
+        return shards.write(contents, folder, encode, retriever.identity, index_share=index_share, spread=crew.spread)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where a retriever's methods are called.
+
+    Attributes:
+        retriever: None where it is in other processes.
+        spread: makes the calls, in those.
+    """
+
+    retriever: Any
+    spread: shards.Spread
+
+    def method(self, name: str) -> Callable[..., Any]:
+        """A method of the retriever, for ``spread``."""
+        return partial(call, name) if self.retriever is None else getattr(self.retriever, name)
 
 
 @contextmanager
-def processes(retriever: Any, passages: Passages | None = None) -> Iterator[Executor | None]:
-    """A process for each GPU, in which :func:`call` reaches the retriever; None with fewer than two GPUs.
+def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Workers]:
+    """This process, or with two or more GPUs one process for each.
 
     Args:
         retriever: whose attribute ``device`` says where its model is.
         passages: whose contents the processes will be given, in the form that the model reads.
     """
     if len(names := visible()) < 2:
-        yield None
+        yield Workers(retriever, map_here)
         return
     devices = get_context("spawn").SimpleQueue()
     for name in names:
         devices.put(name)
     texts = passages if isinstance(passages, PassageTexts) else None
     with pool(len(names), _begin, unloaded(retriever), texts, devices) as executor:
-        yield executor
+        yield Workers(None, partial(map_in_order, executor))
 
 
 def call(method: str, *arguments: Any) -> Any:
@@ -62,8 +79,13 @@ def call(method: str, *arguments: Any) -> Any:
 
 
 def _begin(retriever: Any, texts: PassageTexts | None, devices: Any) -> None:
-    global _retriever
     retriever.device = devices.get()
+    serve(retriever, texts)
+
+
+def serve(retriever: Any, texts: PassageTexts | None) -> None:
+    """Make a retriever the one whose methods :func:`call` reaches in this process."""
+    global _retriever
     if texts is not None:
         retriever.as_read(texts)  # its model takes token ids from now on
     _retriever = retriever
@@ -72,8 +94,8 @@ def _begin(retriever: Any, texts: PassageTexts | None, devices: Any) -> None:
 def unloaded(retriever: Any) -> Any:
     """The retriever without what it has loaded, small enough to send."""
     small = copy.copy(retriever)
-    for name, attribute in vars(type(retriever)).items():
-        if isinstance(attribute, cached_property):
-            vars(small).pop(name, None)
+    for name in list(vars(small)):
+        if isinstance(getattr(type(small), name, None), cached_property):
+            del vars(small)[name]
     small._opened = {}
     return small

@@ -2,129 +2,96 @@
 
 import json
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from baselines.architectures import checkpoint, devices, token_ids
-from baselines.architectures.encoding import (
-    Batch,
-    batches,
-    check_store,
-    precision_of,
-    set_lengths,
-    store_of,
-    to_precision,
-)
-from search import late, shards
-from search.gpus import warn_of_plaid
-from search.retriever import Hits, Passages
+from baselines.architectures import token_ids
+from baselines.architectures.encoder import Encoder
+from search import checkpoint, late, shards
+from search.encoders import batches, check_store, store_of
+from search.gpus import refuse_small_gpus
+from search.retriever import Passages
 
 
-class MultiVector:
+@dataclass(eq=False)
+class MultiVector(Encoder):
     """A model that encodes each token as a vector.
 
-    Args:
-        model: Hub id or folder.
-        engine: ``exact``, ``plaid`` (fast-plaid) or ``faiss``; None for plaid from a million passages on, else exact.
-        query_length: tokens after which a query is cut, or to which it is padded where the checkpoint does that; None
-            for the checkpoint's own.
-        passage_length: tokens after which a passage is cut.
-        encode_batch: texts in a batch; None for 32 on a CPU and 256 on a GPU.
-        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
-            and float32 on a CPU.
+    Attributes:
+        engine: ``exact`` or ``plaid`` (fast-plaid); None for plaid from a million passages on, else exact.
         store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
-        revision: of the model on the Hub.
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        engine: str | None = None,
-        query_length: int | None = None,
-        passage_length: int | None = None,
-        encode_batch: int | None = None,
-        encode_precision: str | None = None,
-        store: str | None = None,
-        revision: str | None = None,
-    ) -> None:
-        if engine is not None:
-            late.check_engine(engine)
-        check_store(store)
-        self.model = model
-        self._engine, self._batch, self._precision, self._store = engine, Batch(encode_batch), encode_precision, store
-        self._lengths = {"query": query_length, "document": passage_length}
-        self._revision = revision
-        self.device: str | None = None
-        self._opened: dict[Path, tuple[shards.Shards, str, Any]] = {}
-        checkpoint.check(model, "multivector", revision)
+    engine: str | None = None
+    store: str | None = None
+
+    library_class = "MultiVectorEncoder"
+
+    def __post_init__(self) -> None:
+        """Refuse options out of range and a checkpoint of another architecture."""
+        super().__post_init__()
+        if self.engine is not None:
+            late.check_engine(self.engine)
+        check_store(self.store)
+        checkpoint.check(self.model, "multivector", self.revision)
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vectors."""
-        weights = checkpoint.digest(self.model, self._revision)
-        numbers = [precision_of(self._precision), store_of(self._store, self._precision)]
-        return json.dumps(["multivector", weights, self._lengths["document"], *numbers])
-
-    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids where those are stored, else as texts."""
-        return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
+        numbers = [self._precision, store_of(self.store, self.encode_precision)]
+        return json.dumps(["multivector", checkpoint.digest(self.model, self.revision), self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
         """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""
-        vectors = self._encode(texts, "document", store_of(self._store, self._precision))
+        vectors = self._encode(texts, "document")
         return {"tokens": np.concatenate(vectors), "lengths": np.array(list(map(len, vectors)), np.int32)}
 
     def encode_queries(self, texts: list[str]) -> late.Tokens:
         """For each text its vectors, (tokens, d) float32."""
-        return self._encode(texts, "query", "float32")
+        vectors: late.Tokens = self._encode(texts, "query")
+        return vectors
 
-    def index(self, passages: Passages, folder: Path) -> None:
-        """Encode the passages that ``folder`` lacks; build the engine's index, if it needs one."""
-        self._opened.clear()
-        index_share, about = 0.0, operator.length_hint(passages)
-        if late.engine_for(about, self._engine) == "plaid":
-            warn_of_plaid(about)
-            index_share = late.PLAID_SHARE
-        encoded = devices.encode(self, passages, folder, index_share)
-        late.build(encoded, late.engine_for(len(encoded), self._engine), folder)
+    def index_share(self, passages: Passages) -> float:
+        """Bytes of PLAID's index for each byte of the tokens.
 
-    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        Raises:
+            UserError: a GPU with too little memory to build it.
+        """
+        count = operator.length_hint(passages)
+        if late.engine_for(count, self.engine) != "plaid":
+            return 0.0
+        refuse_small_gpus(count)
+        return late.PLAID_SHARE
+
+    def build(self, encoded: shards.Shards, folder: Path) -> None:
+        """Make PLAID's index, if that is the engine."""
+        late.build(encoded, late.engine_for(len(encoded), self.engine), folder)
+
+    def open(self, encoded: shards.Shards, folder: Path) -> Any:
+        """PLAID's index, if that is the engine."""
+        if late.engine_for(len(encoded), self.engine) == "exact":
+            return None
+        return late.load(encoded, folder)
+
+    def hits(
+        self, queries: late.Tokens, encoded: shards.Shards, index: Any, depth: int
+    ) -> Iterator[list[tuple[str, float]]]:
         """The passages with the greatest MaxSim."""
-        encoded, engine, index = self._open(folder)
-        tokens = self.encode_queries(queries["text"].to_list())
-        if engine == "exact":
-            hits = late.exact(tokens, encoded, depth)
-        elif engine == "plaid":
-            hits = late.plaid(tokens, index, encoded, depth)
-        else:
-            hits = late.by_tokens(tokens, index, encoded, depth)
-        yield from zip(queries["query_id"].to_list(), hits, strict=True)
+        if index is None:
+            return late.exact(queries, encoded, depth)
+        return late.plaid(queries, index, encoded, depth)
 
-    @cached_property
-    def _model(self) -> Any:
-        from sentence_transformers import MultiVectorEncoder
-
-        with checkpoint.loading(self.model):
-            pinned = checkpoint.pinned(self.model, self._revision)
-            loaded = MultiVectorEncoder(self.model, device=self.device, **pinned)
-        set_lengths(loaded, self._lengths)
-        return to_precision(loaded, self._precision)
-
-    def _encode(self, texts: Sequence[shards.Content], role: str, store: str) -> list[NDArray[Any]]:
-        """For each text its vectors, (tokens, d) of the type ``store``."""
-        return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role, store))
-
-    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str, store: str) -> list[NDArray[Any]]:
+    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> list[NDArray[Any]]:
         """Like sentence-transformers' ``encode``, which waits for the GPU once per text."""
         import torch
 
+        store = "float32" if role == "query" else store_of(self.store, self.encode_precision)
         prompt = token_ids.prompt_of(self._model, role)
         order, tokens, lengths = [], [], []
         for rows, features in batches(self._model, texts, list(map(len, texts)), size, prompt=prompt, task=role):
@@ -137,11 +104,3 @@ class MultiVector:
         ends = torch.cat(lengths).cumsum(0).tolist()
         vectors = np.split(torch.cat(tokens).cpu().numpy(), ends[:-1])
         return [vectors[position] for position in np.argsort(np.concatenate(order), kind="stable")]
-
-    def _open(self, folder: Path) -> tuple[shards.Shards, str, Any]:
-        if folder not in self._opened:
-            encoded = shards.read(folder)
-            engine = late.engine_for(len(encoded), self._engine)
-            index = None if engine == "exact" else late.load(encoded, engine, folder)
-            self._opened = {folder: (encoded, engine, index)}
-        return self._opened[folder]

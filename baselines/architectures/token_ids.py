@@ -82,7 +82,14 @@ class _Reader:
         self._prompt_lengths: dict[Any, Any] = {}
 
     def __call__(self, inputs: Sequence[Any], prompt: str | None = None, **options: Any) -> dict[str, Any]:
-        """What ``preprocess`` returns for the texts; in pairs the query is always a text."""
+        """What ``preprocess`` returns for the texts, and their lengths; in pairs the query is always a text."""
+        from baselines.architectures import lengths
+
+        features = self._features(inputs, prompt, **options)
+        mask = features.get("attention_mask")
+        return features if mask is None else features | {lengths.KEY: lengths.of(mask)}
+
+    def _features(self, inputs: Sequence[Any], prompt: str | None = None, **options: Any) -> dict[str, Any]:
         paired = isinstance(inputs[0], tuple | list)
         if isinstance(inputs[0][1] if paired else inputs[0], str):
             return dict(self.of_texts(inputs, prompt=prompt, **options))

@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from baselines import checkpoints
-from baselines.architectures import checkpoint
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -20,6 +19,7 @@ from eval_kit.runs import names
 from eval_kit.runs.contamination import training_set_id
 from eval_kit.shifts import CONTROL, TRAINED_FOR
 from eval_kit.stats.vectors import FILE_ENDINGS, IDS_ENDING
+from search import checkpoint
 
 MODELS = ("backbone", "teacher")
 """Options that name pretrained models."""

@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from baselines.architectures import checkpoint
-from baselines.architectures.encoding import store_of
 from baselines.grid.cell import Cell
 from baselines.training.distillation import ARCHITECTURES
 from baselines.training.trainer import share_of
 from eval_kit.errors import UserError
-from search.gpus import TOKENS, refuse_old_gpus, warn_of_plaid
+from search import checkpoint
+from search.encoders import store_of
+from search.gpus import TOKENS, refuse_old_gpus, refuse_small_gpus
 from search.late import PLAID_SHARE, engine_for
 from search.passages import how_many
 from search.shards import bytes_below
@@ -33,12 +33,10 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
         workers: how many cells run at once.
         processes: that train a cell together.
 
-    Warns:
-        UserWarning: a GPU with less memory than PLAID's index probably needs.
-
     Raises:
         UserError: processes that cannot share a batch; a backbone or teacher that neither the Hub nor the cache has; a
-            teacher of another architecture; a GPU that is too old; a disk that is too small.
+            teacher of another architecture; a GPU that is too old, or too small for PLAID's index; a disk that is too
+            small.
     """
     left = [cell for cell in cells if not cell.finished]
     for cell in left:
@@ -54,7 +52,7 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
     if left:
         passages = how_many(left[0].release) or 0
         if any(_by_plaid(cell, passages) for cell in left):
-            warn_of_plaid(passages)
+            refuse_small_gpus(passages)
         refuse_small_disk(left, workers)
 
 

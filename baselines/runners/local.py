@@ -25,8 +25,10 @@ THREAD_VARIABLES = (
 )
 
 
-def environment(threads: int) -> dict[str, str]:
+def environment(threads: int, gpus: float | None = None) -> dict[str, str]:
     """Environment variables for a process with that number of threads; libraries read them on import.
+
+    With 0 ``gpus`` it sees none: Ray would show it all of its machine's.
 
     Batches differ in length; expandable segments keep them from fragmenting a GPU's memory.
     """
@@ -34,7 +36,10 @@ def environment(threads: int) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "TQDM_DISABLE": "1",
         "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
+    if gpus == 0:
+        others["CUDA_VISIBLE_DEVICES"] = ""
     return {name: str(threads) for name in THREAD_VARIABLES} | others
 
 

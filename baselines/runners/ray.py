@@ -53,7 +53,7 @@ def run(
             num_cpus=cpus,
             num_gpus=gpus,
             max_retries=RETRIES,
-            runtime_env={"env_vars": environment(threads) | HANDLERS},
+            runtime_env={"env_vars": environment(threads, gpus) | HANDLERS},
         )
         return task.remote(cell.portable(), *arguments)
 

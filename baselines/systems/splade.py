@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines import architectures
+from baselines.architectures.sparse import greatest_first
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
@@ -57,6 +58,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             model = SparseEncoder(
                 modules=[encoder, SpladePooling(options.get("pooling", "max"))], similarity_fn_name="dot"
             )
+        greatest_first(model)
         by_length(model)
         contents = session.feed(model)
         losses: dict[str | None, Callable[[], Any]] = {

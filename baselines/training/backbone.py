@@ -17,10 +17,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from baselines.architectures import checkpoint
 from baselines.grid.cell import Cell
 from baselines.training.trainer import rank
 from eval_kit.files import atomic
+from search import checkpoint
 from search.passages import collection_key, passages
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

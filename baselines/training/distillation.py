@@ -77,7 +77,7 @@ def _scores(model: str, commit: str | None) -> Teacher:
         query_tokens = [torch.from_numpy(tokens) for tokens in late.encode_queries(queries)]
         encoded = late.encode_passages(list(chain.from_iterable(columns)))
         passages = torch.from_numpy(encoded["tokens"]).float().split(encoded["lengths"].tolist())  # type: ignore[no-untyped-call]
-        scores: list[list[float]] = maxsim(query_tokens, list(passages)).tolist()
+        scores: list[list[float]] = maxsim(query_tokens, list(passages), device=late.compute_device).tolist()
         return scores
 
     return labels

@@ -8,9 +8,9 @@ rank only each query's own passages.
 from itertools import chain
 from typing import Any
 
-from baselines.architectures.encoding import Batch
 from baselines.grid.cell import Cell
 from baselines.training.queries import validation
+from search.encoders import Batch
 from search.texts import PassageTexts
 from search.tokens import PassageTokens
 

@@ -6,6 +6,8 @@ changes. When 256 passages of MS MARCO are padded to the longest, more than half
 
 from typing import TYPE_CHECKING, Any
 
+from baselines.architectures.lengths import KEY
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -28,16 +30,17 @@ def by_length(model: Any, output: str = "sentence_embedding") -> None:
             rows: Tensor = whole(part, **options)[output]
             return rows
 
-        mask = features.get("attention_mask")
+        mask, lengths = features.get("attention_mask"), features.pop(KEY, None)
+        # padding on the left could not be cut off
         if mask is None or not model.training or len(mask) <= GROUP or model.tokenizer.padding_side != "right":
             return {output: vectors(features)}
-        lengths, order = mask.sum(1).sort(stable=True)
-        widths = lengths.tolist()
-        groups = [
-            {name: _rows(value, rows, max(widths[start : start + GROUP])) for name, value in features.items()}
-            for start, rows in zip(range(0, len(order), GROUP), order.split(GROUP), strict=True)
-        ]
-        return {output: torch.cat([vectors(group) for group in groups])[order.argsort()]}
+        widths, order = (mask.sum(1) if lengths is None else lengths.as_subclass(torch.Tensor)).sort(stable=True)
+        widths = widths.tolist()
+        parts = []
+        for start, rows in zip(range(0, len(order), GROUP), order.split(GROUP), strict=True):
+            chosen, width = rows.to(mask.device, non_blocking=True), max(widths[start : start + GROUP])
+            parts.append(vectors({name: _rows(value, chosen, width) for name, value in features.items()}))
+        return {output: torch.cat(parts)[order.argsort().to(mask.device, non_blocking=True)]}
 
     model.forward = forward
 

@@ -16,6 +16,7 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from search.encoders import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -211,11 +212,11 @@ def encoding(name: str, when: str) -> Iterator[None]:
     Raises:
         UserError: out of memory.
     """
-    import torch
-
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         raise UserError(f"{name}: out of GPU memory {when}; lower encode_batch") from error
 
 
@@ -261,7 +262,8 @@ def _arguments(
         "output_dir": str(folder),
         "max_steps": steps,
         "per_device_train_batch_size": batch,
-        "accelerator_config": {"split_batches": True},  # each process takes its share of one batch of distinct texts
+        # each process takes its share of one batch of distinct texts; nothing waits for copies from pinned memory
+        "accelerator_config": {"split_batches": True, "non_blocking": _device() != "cpu"},
         "gradient_accumulation_steps": options.get("gradient_accumulation", 1),
         "learning_rate": options["learning_rate"],
         "warmup_steps": options["warmup"],
@@ -393,16 +395,6 @@ def _device() -> str:
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-
-
-def free_memory() -> None:
-    """Release the GPU memory that this process holds but does not use."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    torch.cuda.empty_cache()
 
 
 def _unwritable(error: BaseException) -> str | None:

@@ -9,10 +9,10 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from tiny_checkpoints import tiny
 
 from baselines import architectures, checkpoints
-from baselines.architectures import checkpoint
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import SchemaError, validate
 from eval_kit.release import reference
+from search import checkpoint
 
 COMMIT = "a" * 40
 ENTRIES = list(checkpoints.load().values())

@@ -1,5 +1,6 @@
 """Encoding and re-ranking by a process a device: here two that compute on the CPU."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from tiny_checkpoints import passages, tiny
 
 from baselines.architectures import devices, retriever
+from baselines.runners import local
 from search import processes, shards, texts
 
 QUERIES = pl.DataFrame({"query_id": ["a", "b", "c"], "text": ["alpha beta", "gamma delta omega", "xi"]})
@@ -55,5 +57,45 @@ def test_a_retriever_is_sent_without_its_model() -> None:
     model: Any = retriever("dense", tiny("dense"), {"encode_batch": 3})
     model.encode_queries(["alpha"])
     small = devices.unloaded(model)
-    assert "_passages" in vars(model) and "_passages" not in vars(small)
+    assert "_model" in vars(model) and "_model" not in vars(small)
     assert small.identity == model.identity
+
+
+def test_a_teachers_scores_are_computed_where_its_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, where its vectors arrive, they would take a second a step beside a GPU that waits."""
+    import sentence_transformers.util
+
+    from baselines.training.distillation import teacher
+
+    where: list[Any] = []
+    original = sentence_transformers.util.maxsim
+
+    def maxsim(*sides: Any, **options: Any) -> Any:
+        where.append(options.get("device"))
+        return original(*sides, **options)
+
+    monkeypatch.setattr(sentence_transformers.util, "maxsim", maxsim)
+    options = {"teacher": str(tiny("multivector")), "distillation": "kl", "negatives": 1}
+    label = teacher(options)
+    assert label is not None
+    [scores] = label(["alpha"], [["alpha beta"], ["gamma"]])
+    assert len(scores) == 2 and where == [torch.device("cpu")]
+
+
+def test_a_task_without_gpus_is_shown_none() -> None:
+    """Ray shows it all GPUs of its machine."""
+    assert local.environment(threads=1, gpus=0)["CUDA_VISIBLE_DEVICES"] == ""
+    assert "CUDA_VISIBLE_DEVICES" not in local.environment(threads=1, gpus=1) | local.environment(threads=1)
+
+
+@pytest.mark.slow
+def test_a_re_ranker_starts_its_processes_once(two: list[Any], tmp_path: Path) -> None:
+    kept = texts.write(passages(40), tmp_path / "texts")
+    cross: Any = retriever("cross", tiny("cross"), {"candidates": 10})
+    cross.index(kept, tmp_path / "cross")
+    parts = [list(cross.search(QUERIES[row], tmp_path / "cross")) for row in range(3)]
+    assert len(parts) == 3 and len(two) == 1 and "_model" not in vars(cross)
+    del cross
+    gc.collect()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        two[0].submit(print)

@@ -297,7 +297,7 @@ def test_monobert_re_ranks_the_candidates_of_a_tuned_bm25(
     facts = systems.system("monobert").train(cell)
     assert (facts["k1"], facts["b"]) == (0.1, 0.7)
     retriever: Any = systems.system("monobert").retriever(cell.model, cell.options)
-    assert (retriever._settings.k1, retriever._settings.b) == (0.1, 0.7)
+    assert (retriever.k1, retriever.b) == (0.1, 0.7)
 
 
 def test_a_finished_index_is_not_made_again(trainable_release: Release, tmp_path: Path) -> None:

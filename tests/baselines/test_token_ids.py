@@ -55,6 +55,8 @@ def same(model: Any, stored: PassageTexts, inputs: Any, **options: Any) -> None:
     for chunk in itertools.batched(ids, 60):
         expected = of_texts(inputs(stored.of(chunk)), **options)
         actual = model.preprocess(inputs(contents.of(chunk)), **options)
+        assert torch.equal(actual.pop("lengths"), expected["attention_mask"].sum(1))
+        expected.pop("lengths", None)
         assert expected.keys() == actual.keys()
         for name, value in expected.items():
             assert torch.equal(value, actual[name]) if isinstance(value, torch.Tensor) else value == actual[name]

@@ -106,8 +106,12 @@ def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "endpoint", "why"),
     [
-        ("org/model", "http://127.0.0.1:9", "the Hub cannot be reached at http://127.0.0.1:9"),
-        ("no such/model/at all", "http://127.0.0.1:9", "the Hub shows no such model"),
+        (
+            "org/model",
+            "http://127.0.0.1:9",
+            "there is no such folder, and the Hub cannot be reached or does not have it",
+        ),
+        ("no such/model/at all", "http://127.0.0.1:9", "there is no such folder"),
     ],
 )
 def test_a_model_that_is_nowhere_costs_seconds(name: str, endpoint: str, why: str, tmp_path: Path) -> None:

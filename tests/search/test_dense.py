@@ -87,25 +87,6 @@ def test_exact_is_brute_force_over_many_shards(real, device):
         assert np.allclose([score for _, score in hits], [score for _, score in expected], rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
-def test_approximate_indexes_find_nearly_all_and_are_made_once(real, kind, tmp_path: Path):
-    stored, vectors, queries, ids = real
-    with pytest.raises(UserError, match=f"holds no {kind} index of these passages"):
-        dense.load(stored, kind, tmp_path)
-    dense.build(stored, kind, tmp_path)
-    made = (tmp_path / "faiss.index").read_bytes()
-    found = list(dense.approximate(queries, dense.load(stored, kind, tmp_path), stored, 100))
-    expected = brute_force(queries, vectors, ids, 100)
-    shared = [len(dict(one).keys() & dict(other).keys()) for one, other in zip(found, expected, strict=True)]
-    assert np.mean(shared) > 90
-    assert all(hits == sorted(sorted(hits, reverse=True), key=lambda hit: -hit[1]) for hits in found)
-    dense.build(stored, kind, tmp_path)
-    assert (tmp_path / "faiss.index").read_bytes() == made
-    (tmp_path / "faiss.json").unlink()
-    dense.build(stored, kind, tmp_path)
-    assert (tmp_path / "faiss.index").read_bytes() == made, "the same vectors give another index"
-
-
 def hits_of(model: Path | str, folder: Path, **options: object) -> dict[str, list[tuple[str, float]]]:
     made = retriever("dense", model, options)
     made.index(passages(60), folder)
@@ -213,7 +194,6 @@ def test_mistakes_are_one_sentence(tmp_path: Path):
         (lambda: Dense(str(tmp_path / "absent")), "absent: cannot be loaded: there is no such folder"),
         (lambda: Dense(str(tmp_path / "empty")), "empty: cannot be loaded: the folder holds no model"),
         (lambda: Dense(str(damaged), pooling="cls").encode_queries(["a"]), "damaged: cannot be loaded: "),
-        (lambda: Dense(str(tiny("dense")), index="flatt"), "no dense index 'flatt'; there are flat, hnsw, ivf"),
         (lambda: Dense(str(tiny("dense")), similarity="l2"), "no similarity 'l2'; there are dot, cosine"),
         (lambda: list(Dense(str(tiny("dense"))).search(QUERIES, tmp_path)), "holds no index, or one that is not"),
     ):

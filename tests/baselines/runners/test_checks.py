@@ -72,12 +72,12 @@ def test_a_gpu_with_too_little_memory_for_plaid(
     need = mini_release.table("passages", "passages").height * 70 * 65
     cells = [cell(mini_release, tmp_path, "colbert", engine="plaid", dimensions=128, store="float16")]
     gpu("9.0", str(need >> 20))
-    with pytest.warns(UserWarning, match=r"PLAID's index takes about .* GB of a GPU's memory, and GPU 0 has"):
+    with pytest.raises(UserError, match=r"PLAID's index of .* takes about .* GB of a GPU's memory, and GPU 0 has"):
         checks.refuse(cells, workers=1)
     of_no_engine = [cell(mini_release, tmp_path, "colbert", dimensions=128, store="float16")]
     checks.refuse(of_no_engine, workers=1)
     monkeypatch.setattr(late, "MANY_PASSAGES", 1)
-    with pytest.warns(UserWarning, match="PLAID's index takes about"):
+    with pytest.raises(UserError, match="takes about"):
         checks.refuse(of_no_engine, workers=1)
     gpu("9.0", str((need >> 20) + 1))
     checks.refuse(cells, workers=1)
@@ -85,11 +85,11 @@ def test_a_gpu_with_too_little_memory_for_plaid(
     checks.refuse(cells, workers=1)
 
 
-def test_search_names_a_gpu_with_too_little_memory_for_plaid(gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_search_refuses_a_gpu_with_too_little_memory_for_plaid(gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     gpu("9.0", "1")
     monkeypatch.setattr(late, "build", lambda *_: None)
     retriever = MultiVector(str(tiny("multivector")), engine="plaid")
-    with pytest.warns(UserWarning, match="and GPU 0 has 0; the engine 'exact' needs less"):
+    with pytest.raises(UserError, match="and GPU 0 has 0; set the engine to exact"):
         retriever.index([(f"p{number}", "alpha") for number in range(231)], tmp_path)
 
 

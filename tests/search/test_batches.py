@@ -5,8 +5,8 @@ import logging
 import pytest
 import torch
 
-from baselines.architectures.encoding import Batch
 from eval_kit.errors import UserError
+from search.encoders import Batch
 
 CPU = torch.device("cpu")
 
@@ -34,3 +34,21 @@ def test_a_batch_that_does_not_fit_is_halved_said_and_not_tried_again(caplog: py
 def test_a_text_that_does_not_fit_is_one_sentence():
     with pytest.raises(UserError, match="cannot hold a single text; shorten the texts"):
         Batch(4).of(CPU, holding(0, []))
+
+
+def test_memory_that_another_process_of_an_evaluation_lacks_is_halved_too():
+    """As sentence-transformers raises it in the process that evaluates, whichever of them was short of memory."""
+    failed = "Distributed evaluator inference failed:\nRank 1:\nTraceback: torch.OutOfMemoryError: CUDA out of memory"
+
+    def encode(size: int) -> int:
+        if size > 10:
+            raise RuntimeError(failed)
+        return size
+
+    assert Batch(None).of(CPU, encode) == 8
+    with pytest.raises(RuntimeError, match="something else"):
+        Batch(None).of(CPU, lambda size: raised(RuntimeError("something else")))
+
+
+def raised(error: Exception) -> None:
+    raise error

@@ -1,5 +1,6 @@
-"""Settings shared by all sentence-transformers encoders, and how they are run batch by batch."""
+"""How models of sentence-transformers are loaded and run batch by batch, whatever they encode."""
 
+import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from search import checkpoint
 
 LOG = logging.getLogger(__name__)
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -17,9 +19,18 @@ STORES = ("float32", "float16")
 
 @dataclass
 class Batch:
-    """Texts in a batch: the number given, else 32 on a CPU and 256 on a GPU; fewer after running out of memory."""
+    """How much is encoded at once: the size given, else one for a CPU or a GPU; less after running out of memory.
+
+    Attributes:
+        size: the size given.
+        on_cpu: the size for a CPU, and ``on_gpu`` for a GPU.
+        unit: what is counted.
+    """
 
     size: int | None
+    on_cpu: int = 32
+    on_gpu: int = 256
+    unit: str = "texts"
 
     def of[Encoded](self, device: Any, encode: Callable[[int], Encoded]) -> Encoded:
         """What ``encode`` returns with such batches.
@@ -27,18 +38,35 @@ class Batch:
         Raises:
             UserError: the memory does not hold a single text.
         """
-        import torch
-
-        self.size = self.size or (32 if device.type == "cpu" else 256)
+        self.size = self.size or (self.on_cpu if device.type == "cpu" else self.on_gpu)
         while True:
             try:
                 return encode(self.size)
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 if self.size == 1:
                     raise UserError("the GPU's memory cannot hold a single text; shorten the texts") from error
-            LOG.warning("out of memory at %d texts in a batch; continuing with %d", self.size, self.size // 2)
-            self.size //= 2
-            torch.cuda.empty_cache()
+            half = self.size // 2
+            LOG.warning("out of memory at %d %s in a batch; continuing with %d", self.size, self.unit, half)
+            self.size = half
+            free_memory()
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether a GPU was full: in this process, or in one whose traceback is all that arrives here."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError) or "OutOfMemoryError" in str(error)
+
+
+def free_memory() -> None:
+    """Release the GPU memory that this process holds but does not use."""
+    import torch
+
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def precision_of(name: str | None) -> str:
@@ -89,7 +117,6 @@ def batches(
         Positions of the batch among the inputs, and the features that the model returns.
     """
     import torch
-    from sentence_transformers.util import batch_to_device
 
     model.eval()
     task = {"task": options["task"]} if "task" in options else {}
@@ -98,7 +125,32 @@ def batches(
         rows = order[start : start + size]
         features = model.preprocess([inputs[row] for row in rows], **options)
         with torch.inference_mode():
-            yield rows, model(batch_to_device(features, model.device), **task)
+            yield rows, model(_on_device(features, model.device), **task)
+
+
+def _on_device(features: Mapping[str, Any], device: Any) -> dict[str, Any]:
+    """Copies from pinned memory, for which the CPU does not wait."""
+    from torch import Tensor
+
+    if device.type != "cuda":
+        return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in features.items()}
+    return {
+        name: value.pin_memory().to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        for name, value in features.items()
+    }
+
+
+def pooled(model: str, pooling: str, revision: str | None = None, device: str | None = None) -> Any:
+    """A plain transformer whose token vectors are pooled into one (``cls``, ``mean``), in sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    pinned = checkpoint.pinned(model, revision)
+    transformer = Transformer(
+        model, model_kwargs=dict(pinned), processor_kwargs=dict(pinned), config_kwargs=dict(pinned)
+    )
+    modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
+    return SentenceTransformer(modules=modules, similarity_fn_name="dot", device=device)
 
 
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
