@@ -209,7 +209,7 @@ def plaid(folder: Path, scope: Scope) -> dict[str, Any]:
     begun = time.monotonic()
     late.build(stored, "plaid", folder)
     built = time.monotonic()
-    list(late.plaid(queries, late.load(stored, "plaid", folder), stored, DEPTH))
+    list(late.plaid(queries, late.load(stored, folder), stored, DEPTH))
     rate = len(queries) / (time.monotonic() - built)
     return {"passages": scope.plaid, "build_s": round(built - begun, 1), "queries_per_second": round(rate, 2)}
 

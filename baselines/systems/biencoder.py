@@ -7,7 +7,6 @@ from typing import Any
 from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
-from baselines.training import early_stopping
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
@@ -50,7 +49,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             pooling = Pooling(encoder.get_embedding_dimension(), "cls")
             model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
         by_length(model)
-        contents = session.feed(model)
+        session.feed(model)
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: MarginMSELoss(model),
             "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),
@@ -59,16 +58,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             ),
         }
         loss = losses[options.get("distillation")]()
-        return Parts(
-            trainer=SentenceTransformerTrainer,
-            arguments=SentenceTransformerTrainingArguments,
-            model=model,
-            loss=cached(loss, mini_batch) if mini_batch else loss,
-            dataset=session.dataset,
-            evaluator=early_stopping.evaluator(cell, contents),
-            metric=early_stopping.METRIC,
-            callbacks=session.callbacks,
-        )
+        whole_or_cached = cached(loss, mini_batch) if mini_batch else loss
+        return session.parts(model, whole_or_cached, SentenceTransformerTrainer, SentenceTransformerTrainingArguments)
 
     return session.train(build, progress)
 

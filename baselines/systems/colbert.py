@@ -13,7 +13,6 @@ from typing import Any
 from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
-from baselines.training import early_stopping
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session
@@ -74,7 +73,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 modules=[encoder, projection, mask, Normalize("token_embeddings")],
                 prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
             )
-        contents = session.feed(model)
+        session.feed(model)
         if options.get("distillation") == "margin_mse":
             if mini_batch:
                 raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
@@ -92,16 +91,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 gather_across_devices=in_batch and processes() > 1,
                 score_mini_batch_size=options["batch_size"],
             )
-        return Parts(
-            trainer=MultiVectorEncoderTrainer,
-            arguments=MultiVectorEncoderTrainingArguments,
-            model=model,
-            loss=loss,
-            dataset=session.dataset,
-            evaluator=early_stopping.evaluator(cell, contents),
-            metric=early_stopping.METRIC,
-            callbacks=session.callbacks,
-        )
+        return session.parts(model, loss, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments)
 
     return session.train(build, progress)
 

@@ -10,7 +10,6 @@ from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.systems import bm25
-from baselines.training import early_stopping
 from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length
 from baselines.training.session import Session
@@ -65,23 +64,14 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         preprocess = model.preprocess
         model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
         by_length(model, "scores")
-        contents = session.feed(model)
+        session.feed(model)
         loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else Whole)(
             model,
             num_negatives=options.get("in_batch_negatives", 1),
             scale=options.get("scale", 1.0),
             activation_fn=torch.nn.Identity(),
         )
-        return Parts(
-            trainer=CrossEncoderTrainer,
-            arguments=CrossEncoderTrainingArguments,
-            model=model,
-            loss=loss,
-            dataset=session.dataset,
-            evaluator=early_stopping.evaluator(cell, contents),
-            metric=early_stopping.METRIC,
-            callbacks=session.callbacks,
-        )
+        return session.parts(model, loss, CrossEncoderTrainer, CrossEncoderTrainingArguments)
 
     facts = session.train(build, progress)
     return facts | (bm25.keep_tuned(cell) if options.get("tune", False) else {})

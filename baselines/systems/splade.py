@@ -14,7 +14,6 @@ from baselines import architectures
 from baselines.architectures.sparse import greatest_first
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
-from baselines.training import early_stopping
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
@@ -60,7 +59,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             )
         greatest_first(model)
         by_length(model)
-        contents = session.feed(model)
+        session.feed(model)
         losses: dict[str | None, Callable[[], Any]] = {
             "margin_mse": lambda: SparseMarginMSELoss(model),
             "kl": lambda: in_batch(SparseDistillKLDivLoss)(
@@ -84,16 +83,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         schedule = SpladeRegularizerWeightSchedulerCallback(
             loss, warmup_ratio=options.get("flops_warmup", FLOPS_WARMUP)
         )
-        return Parts(
-            trainer=SparseEncoderTrainer,
-            arguments=SparseEncoderTrainingArguments,
-            model=model,
-            loss=loss,
-            dataset=session.dataset,
-            evaluator=early_stopping.evaluator(cell, contents),
-            metric=early_stopping.METRIC,
-            callbacks=[*session.callbacks, schedule],
-        )
+        return session.parts(model, loss, SparseEncoderTrainer, SparseEncoderTrainingArguments, [schedule])
 
     return session.train(build, progress)
 

@@ -1,19 +1,23 @@
 """What training has in common for the four systems: the cell's examples, teacher, mining, and number of steps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from baselines.architectures import token_ids
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
+from baselines.training import early_stopping
 from baselines.training.distillation import teacher
 from baselines.training.mining import miner
 from baselines.training.queries import Lookup, dataset, examples_a_step, passage_texts, steps, training
-from baselines.training.trainer import Build, fit
+from baselines.training.trainer import Build, Parts, fit
 from search.retriever import Retriever
 from search.texts import PassageTexts
 from search.tokens import PassageTokens
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
 
 type Opener = Callable[[str | Path, Mapping[str, Any]], Retriever]
 
@@ -24,7 +28,6 @@ class Session:
     Attributes:
         judged: the training queries with their passages.
         dataset: the examples, with texts or token ids made as they are read.
-        callbacks: mining, if the options set it.
         steps: updates of the weights.
     """
 
@@ -40,16 +43,39 @@ class Session:
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
         self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options, cell.teacher_commit))
         self.dataset, self._sha256 = dataset(cell, self.judged, lookup, self.steps * examples_a_step(cell))
-        self.callbacks = []
+        self._contents: PassageTexts | PassageTokens = self._lookup.texts
+        self._callbacks = []
         if "mine_every" in options:
-            self.callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
+            self._callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
 
-    def feed(self, model: Any) -> PassageTexts | PassageTokens:
-        """Make the dataset supply passages as the model reads them, as token ids if it can, and return them."""
-        texts = self._lookup.texts
-        contents = token_ids.stored(model, texts, token_ids.prompt_of(model))
+    def feed(self, model: Any) -> None:
+        """Make the dataset supply passages as the model reads them, as token ids if it can."""
+        contents = token_ids.stored(model, self._lookup.texts, token_ids.prompt_of(model))
         self._lookup.tokens = contents if isinstance(contents, PassageTokens) else None
-        return contents
+        self._contents = contents
+
+    def parts(
+        self, model: Any, loss: Any, trainer: type, arguments: type, callbacks: Sequence["TrainerCallback"] = ()
+    ) -> Parts:
+        """The parts of a training: a system's own, and the examples, evaluator and callbacks of this session.
+
+        Args:
+            model: that :meth:`feed` was called with.
+            loss: of the model.
+            trainer: class of sentence-transformers, with its class of ``arguments``.
+            arguments: see ``trainer``.
+            callbacks: the system's own.
+        """
+        return Parts(
+            trainer=trainer,
+            arguments=arguments,
+            model=model,
+            loss=loss,
+            dataset=self.dataset,
+            evaluator=early_stopping.evaluator(self.cell, self._contents),
+            metric=early_stopping.METRIC,
+            callbacks=[*self._callbacks, *callbacks],
+        )
 
     def train(self, build: Build, progress: Report | None) -> dict[str, Any]:
         """Fit, and add the number of queries and the examples' number and digest to the facts."""
