@@ -94,7 +94,10 @@ def test_plaid_finds_the_same_first_passages_in_a_smaller_index(real, tmp_path: 
 
 
 @pytest.mark.slow
-def test_plaid_keeps_no_tokens_and_says_so_to_whoever_asks_for_them(real, tmp_path: Path):
+def test_plaid_keeps_no_tokens_and_says_so_to_whoever_asks_for_them(
+    real, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shards, "SHARD", 500)
     _, queries, tokens, ids = real
     stored = encoded(tmp_path, tokens, ids)
     late.build(stored, "plaid", tmp_path)
