@@ -19,6 +19,11 @@ from eval_kit.files.formats import by_id
 from eval_kit.stats.vectors import Vectors
 
 DL = ("dl19", "dl20")
+FEWEST_TESTED = 30
+"""Test queries of a part; a mean over fewer says next to nothing."""
+SPREAD = 0.4
+"""A usual standard deviation of RR@10 over queries, to say how wide intervals will be."""
+SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,12 @@ class Build:
     runs: Mapping[str, Path]
     cache: Path | None
     threads: int | None
-    exact_sizes: bool = False
-    """Whether the user chose the sizes of sets, so that an unreachable one is an error."""
+    set_by_user: frozenset[str] = frozenset()
+    """Shifts whose parameters the user chose, so that an unreachable size is an error."""
+    required: frozenset[str] = frozenset()
+    """Shifts that the user asked for by name, and so are built even with parts too small to test on."""
+    disjoint_passages: bool = False
+    """Whether no training query may share a relevant passage with a test query of its shift."""
 
     @cached_property
     def validation(self) -> pl.DataFrame:
@@ -97,29 +106,54 @@ class Build:
         order = labels if labels in (["cluster"], ["bucket"]) else []
         return Table(config, split, by_id(queries.select("query_id", "text", *labels), *order, "query_id"), rule)
 
-    def qrels(self, split: str, origin: str, queries: pl.DataFrame) -> Table:
-        """The judgements of some queries in the collection's split ``origin``."""
+    def qrels(self, split: str, origin: str, queries: pl.DataFrame) -> list[Table]:
+        """The judgements of some queries in the collection's split ``origin``; none of a query log."""
+        if not self.collection.qrels:
+            return []
         pairs = self.pairs(origin).filter(pl.col("query-id").is_in(queries["query_id"].unique().implode()))
         rule = self.rule("the collection's own judgements", self.collection.source)
-        return Table("qrels", split, by_id(pairs, "query-id", "corpus-id"), rule)
+        return [Table("qrels", split, by_id(pairs, "query-id", "corpus-id"), rule)]
 
     def pairs(self, split: str) -> pl.DataFrame:
         """Each judged pair of the collection's split once, with its highest grade."""
         return self.collection.qrels[split].group_by("query-id", "corpus-id").agg(pl.col("score").max())
 
-    def held_back(self, shift: str, assigned: pl.DataFrame, rule: Rule) -> list[Table]:
+    def held_back(
+        self, shift: str, assigned: pl.DataFrame, rule: Rule, reports: Mapping[str, str] | None = None
+    ) -> ShiftResult:
         """A shift's two splits, and the judgements of its test queries, which are held-back training queries.
+
+        Parts with fewer than 30 test queries are left out, unless the shift was asked for by name.
 
         Args:
             shift: its name.
             assigned: ``query_id``, ``cluster`` and ``split`` (train, test).
             rule: of both splits.
+            reports: as in :class:`ShiftResult`.
         """
+        remarks = []
+        if self.disjoint_passages:
+            assigned = apart(shift, assigned, self.pairs("train").filter(pl.col("score") > 0), self.seed)
+            remarks.append(f"{shift}: no training query shares a relevant passage with a test query")
+        sizes = dict(assigned.filter(pl.col("split") == "test")["cluster"].cast(pl.String).value_counts().iter_rows())
+        labels = categories(assigned["cluster"])
+        few = [label for label in labels if sizes.get(label, 0) < FEWEST_TESTED]
+        if few and shift not in self.required:
+            listed = ", ".join(f"{label} ({sizes.get(label, 0)})" for label in few[:SHOWN])
+            why = f"fewer than {FEWEST_TESTED} test queries: {listed}{', ...' if len(few) > SHOWN else ''}"
+            labels = [label for label in labels if label not in few]
+            if len(labels) < 2:
+                raise UserError(f"{why}; too few to test on, --shift {shift} builds them all the same")
+            remarks.append(f"{shift}: parts left out, with {why}")
+            text = pl.col("cluster").cast(pl.String)
+            assigned = assigned.filter(text.is_in(labels)).with_columns(text.cast(pl.Enum(labels)))
+        remarks.append(interval_remark(shift, [sizes[label] for label in labels if label in sizes]))
         members = assigned.join(self.train, on="query_id", maintain_order="left")
         parts = {split: members.filter(pl.col("split") == split) for split in ("train", "test")}
         check_clusters(shift, parts)
         tables = [self.table(shift, split, queries, ["cluster"], rule) for split, queries in parts.items()]
-        return [*tables, self.qrels(f"{shift}_test", "train", parts["test"])]
+        tables += self.qrels(f"{shift}_test", "train", parts["test"])
+        return ShiftResult(tables, remarks, reports or {})
 
     def shared_tables(self) -> Iterator[Table]:
         """The tables that no shift owns: TREC DL's topics, validation queries, judgements and passages."""
@@ -127,9 +161,9 @@ class Build:
         if self.validation.height:
             rule = self.rule(validation.RULE, validation.SOURCE, seed=self.seed)
             yield self.table(validation.CONFIG, validation.CONFIG, self.validation, [], rule)
-            yield self.qrels(validation.CONFIG, "train", self.validation)
+            yield from self.qrels(validation.CONFIG, "train", self.validation)
         for split, queries in self.splits.items():
-            yield self.qrels(split, split, queries)
+            yield from self.qrels(split, split, queries)
         if self.collection.passages is not None:
             passages = by_id(self.collection.passages, "passage_id")
             yield Table("passages", "passages", passages, self.rule("the collection's passages", "corpus"))
@@ -147,6 +181,62 @@ class Build:
 def lacks_train(build: Build) -> str:
     """What the collection lacks for a shift that holds back training queries for testing; empty if nothing."""
     return "" if build.train.height else f"{build.collection.name} has no split train with judgements"
+
+
+def apart(shift: str, assigned: pl.DataFrame, pairs: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """The same queries divided anew, so that none in training shares a relevant passage with one in test.
+
+    Queries that are linked by relevant passages, directly or through others, are drawn together, until as many are
+    in test as before.
+
+    Args:
+        shift: its name, for the message.
+        assigned: ``query_id``, ``cluster`` and ``split``; a query may be in several clusters.
+        pairs: ``query-id`` and ``corpus-id`` of relevant passages.
+        seed: of the draw.
+
+    Raises:
+        UserError: more than half of the queries are linked.
+    """
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ids = assigned["query_id"].unique().sort()
+    linked = pairs.filter(pl.col("query-id").is_in(ids.implode()))
+    queries = pl.Series(ids).search_sorted(linked["query-id"]).to_numpy()
+    passages = linked["corpus-id"].rank("dense").to_numpy() - 1 + len(ids)
+    nodes = len(ids) + linked["corpus-id"].n_unique()
+    graph = coo_array((np.ones(len(queries)), (queries, passages)), shape=(nodes, nodes))
+    group = connected_components(graph, directed=False)[1][: len(ids)]
+    sizes = np.bincount(group)
+    if sizes.max() > len(ids) / 2:
+        raise UserError(
+            f"{shift} cannot be disjoint in passages: {sizes.max():,} of {len(ids):,} queries are linked by them"
+        )
+    wanted = assigned.filter(pl.col("split") == "test")["query_id"].n_unique()
+    order = np.random.Generator(np.random.PCG64([seed, *shift.encode()])).permutation(len(sizes))
+    chosen = order[: 1 + int(np.abs(np.cumsum(sizes[order]) - wanted).argmin())]
+    test = ids.filter(pl.Series(np.isin(group, chosen)))
+    split = pl.when(pl.col("query_id").is_in(test.implode())).then(pl.lit("test")).otherwise(pl.lit("train"))
+    return assigned.with_columns(split=split.cast(assigned.schema["split"]))
+
+
+def categories(labels: pl.Series) -> list[str]:
+    """The labels that a column may hold, in their order."""
+    assert isinstance(labels.dtype, pl.Enum)
+    return labels.dtype.categories.to_list()
+
+
+def interval_remark(shift: str, sizes: Sequence[int]) -> str:
+    """How many test queries the parts of a shift have, and how wide an interval to expect."""
+    low, high = min(sizes), max(sizes)
+    half = 1.96 * SPREAD / low**0.5
+    between = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return (
+        f"{shift}: {len(sizes):,} test parts of {between} queries; expect a 95 % interval of about ±{half:.2f} on a "
+        f"mean RR@10 of the smallest (if its standard deviation is {SPREAD})"
+    )
 
 
 def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:

@@ -1,6 +1,7 @@
 """``python -m builder build``: write a release from the authors' lists, from any collection, or a synthetic one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,7 +106,19 @@ def rebuilt(
     run: Annotated[list[Path] | None, typer.Option(help="A ranker's run over dev, for Chameleons. Repeatable.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder to keep the queries' vectors in.")] = None,
     seed: Seed = 13,
-    queries: Annotated[int | None, typer.Option(help="Number of queries of mini (default 10,000).")] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            help="For the shift given: a field of queries.jsonl (metadata.article), or a TSV of query id and part."
+        ),
+    ] = None,
+    disjoint_passages: Annotated[
+        bool, typer.Option("--disjoint-passages", help="Test and training queries share no relevant passage.")
+    ] = False,
+    queries: Annotated[
+        str | None,
+        typer.Option(help="A query log without judgements (.tsv, .csv); or the number of queries of mini (10,000)."),
+    ] = None,
     strength: Annotated[
         float | None, typer.Option(help="Strength of mini's planted shifts; 0 plants none (default 1).")
     ] = None,
@@ -113,17 +126,26 @@ def rebuilt(
 ) -> None:
     """Run the papers' algorithms on any collection."""
     from builder import encoders
-    from builder.parameters import ShiftParameters, for_collection, for_mini
-    from builder.rebuilt import draft
-    from builder.sources import mini
+    from builder.parameters import ShiftParameters, for_mini
+    from builder.rebuilt import defaults, draft
+    from builder.sources import log, mini
+    from builder.sources.parts import read_parts
 
     ShiftParameters().changed(settings or [])  # reports a mistake before anything is read
     runs = _runs(run or [])
-    source = _collection(collection, {"queries": queries, "strength": strength})
-    parameters = (for_mini if collection == MINI else for_collection)(source.train.height)
-    is_mini_lsa = collection == MINI and encoder == "lsa"
-    chosen = mini.encoder(source) if is_mini_lsa else encoders.by_name(encoder)
-    release = draft(source, shift, chosen, parameters.changed(settings or []), seed, runs, cache)
+    if queries is not None and not queries.isdecimal():
+        if collection != MINI:
+            raise UserError("--queries LOG is a collection of its own, without --collection")
+        collection, source = queries, log.collection(Path(queries))
+    else:
+        source = _collection(collection, {"queries": queries and int(queries), "strength": strength})
+    if parts is not None:
+        source = replace(source, parts=read_parts(parts, Path(collection)))
+    parameters = for_mini(source.train.height) if collection == MINI else defaults(source)
+    by_lsa = mini.encoder(source) if collection == MINI else None
+    chosen = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
+    changed = parameters.changed(settings or [])
+    release = draft(source, shift, chosen, changed, seed, runs, cache, disjoint_passages=disjoint_passages)
     _write(release, out, as_json)
 
 

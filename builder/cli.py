@@ -349,6 +349,37 @@ def typos(
 
 
 @app.command()
+def wordings(
+    file: Annotated[Path, typer.Argument(metavar="TSV", help="Query ids of the test set, each with another wording.")],
+    base: Annotated[str, typer.Option(help="The test set that is reworded.")],
+    name: Annotated[str, typer.Option(help="<family>.<method>, such as typo.mine.")],
+    folder: Annotated[Path, typer.Option("--release", help="The release to add them to.")] = DEFAULT,
+    replica: Annotated[int, typer.Option(min=1, help="Number of the draw, for several files of one method.")] = 1,
+    licence: Annotated[str, typer.Option(help="Licence of the wordings.")] = "own",
+) -> None:
+    """Add your own wordings of a test set's queries as a variation."""
+    from builder.wordings import add
+
+    release = add(folder, file, base, name, replica, licence)
+    typer.echo(f"{base}.{name}.{replica}")
+    typer.echo(f"{folder}: the release's digest is now {release.digest[:16]}")
+
+
+@app.command()
+def describe(
+    folder: Folder = DEFAULT,
+    against: Annotated[
+        Path | None, typer.Option(help="A reference log, or another release: how far the queries are from its own.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draws.")] = 13,
+) -> None:
+    """Say what the parts of a release are about: sizes, typical words, ten queries of each, near duplicates."""
+    from builder.describe import describe as described
+
+    typer.echo(described(folder, against, seed))
+
+
+@app.command()
 def audit(
     folder: Folder = DEFAULT,
     near: Annotated[

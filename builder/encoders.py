@@ -27,6 +27,8 @@ type Compute = Callable[[Sequence[str]], Embeddings]
 
 PAPER = "distilbert-base-uncased:cls"
 """The encoder of ECIR 2023 §3.1 (footnote 4: pre-trained, not fine-tuned)."""
+MOST_FREQUENT = 0.2
+"""Largest share of passages that a word may be in: the more frequent ones are function words, and no topics."""
 
 
 class Encoder(Protocol):
@@ -47,6 +49,11 @@ class Encoder(Protocol):
 def by_name(name: str) -> Encoder:
     """The encoder called ``name``: ``lsa``, a sentence-transformers model, or a transformer with ``:cls``."""
     return Lsa() if name == "lsa" else Model(name)
+
+
+def learnt_from(passages: Sequence[str] | None) -> "Lsa":
+    """LSA for the topics of a collection: from its passages, else from the queries, without their frequent words."""
+    return Lsa(most=MOST_FREQUENT, corpus=passages)
 
 
 def public_name(encoder: Encoder) -> str:
@@ -89,7 +96,11 @@ class Lsa:
         from sklearn.preprocessing import normalize
         from threadpoolctl import threadpool_limits
 
-        words = TfidfVectorizer(sublinear_tf=True, max_df=self.most)
+        from eval_kit.words import words as tokenize
+
+        words = TfidfVectorizer(
+            sublinear_tf=True, max_df=self.most, lowercase=False, token_pattern=None, tokenizer=tokenize
+        )
         try:
             weights = words.fit_transform(texts if self.corpus is None else self.corpus)
         except ValueError as error:

@@ -8,18 +8,25 @@ from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_h
 
 from builder.assembly import Build, ShiftResult, lacks_train
 from builder.mini import RESTRAIN_SHARES
-from builder.shifts import chameleons, length, restrain, resttest, topic, wh
+from builder.shifts import chameleons, given, length, restrain, resttest, topic, wh
 from builder.shifts.chameleons import ChameleonParameters
-from builder.shifts.length import LengthParameters
+from builder.shifts.given import GivenParameters
+from builder.shifts.length import LONGEST_SHORT, LengthParameters
 from builder.shifts.restrain import RestrainParameters
 from builder.shifts.resttest import ResttestParameters
 from builder.shifts.topic import TopicParameters
-from builder.shifts.wh import WhParameters
+from builder.shifts.wh import WhLanguage, WhParameters
 from builder.sources.collection import SPLIT
 from builder.sources.mini.planted import TOPIC_SHARES
 from eval_kit.errors import UserError
 
 SEED = "seed"
+TESTED = 100
+"""Test queries that a part should have."""
+MOST_USED = 0.8
+"""Largest share of the training queries that the topics together may need."""
+FEWEST_IN_A_CLUSTER = 10
+"""Queries in a cluster of k-means on average, in small collections."""
 MS_MARCO_TRAINING = 502_939
 """Training queries of MS MARCO with a relevant passage; the papers' sizes are scaled as shares of them."""
 
@@ -47,6 +54,7 @@ REBUILDABLE = {
     "length": Rebuildable(length.rebuild, length.LIMITS, lacking=length.lacking),
     "resttest": Rebuildable(resttest.rebuild, resttest.LIMITS, encodes=True),
     "restrain": Rebuildable(restrain.rebuild, restrain.LIMITS, encodes=True, lacking=restrain.lacking),
+    "given": Rebuildable(given.rebuild, given.LIMITS, lacking=given.lacking),
     "chameleons": Rebuildable(chameleons.rebuild, chameleons.LIMITS, lacking=chameleons.lacking),
 }
 
@@ -60,6 +68,7 @@ class ShiftParameters:
     length: LengthParameters = field(default_factory=LengthParameters)
     resttest: ResttestParameters = field(default_factory=ResttestParameters)
     restrain: RestrainParameters = field(default_factory=RestrainParameters)
+    given: GivenParameters = field(default_factory=GivenParameters)
     chameleons: ChameleonParameters = field(default_factory=ChameleonParameters)
 
     def seeded(self, seed: int) -> "ShiftParameters":
@@ -104,17 +113,45 @@ def settings() -> list[str]:
     return lines
 
 
-def for_collection(training: int) -> ShiftParameters:
-    """The papers' parameters, with sizes scaled to the same shares of ``training`` queries as of MS MARCO's."""
+def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: WhLanguage = "en") -> ShiftParameters:
+    """The papers' parameters, with sizes scaled to a collection.
+
+    Sizes are the same shares of ``training`` queries as of MS MARCO's, or larger, so that a test part has 100 queries;
+    where there are too few queries for that, up to half of them are tested on.
+
+    Args:
+        training: how many training queries there are.
+        longest_short: words of the longest short query.
+        language: of the question words.
+    """
     papers = ShiftParameters()
     sizes = [_share(size, training) for size in papers.restrain.sizes.values()]
     return dataclasses.replace(
         papers,
-        topic=dataclasses.replace(papers.topic, size=_share(papers.topic.size, training)),
-        wh=dataclasses.replace(papers.wh, size=max(2, _share(papers.wh.size, training))),
-        length=dataclasses.replace(papers.length, size=max(1, _share(papers.length.size, training))),
+        topic=_topic(papers.topic, training),
+        wh=dataclasses.replace(_wh(papers.wh, training), language=language),
+        length=dataclasses.replace(
+            papers.length, words=longest_short, size=max(1, _share(papers.length.size, training))
+        ),
         restrain=RestrainParameters(MappingProxyType({_size_name(size): size for size in sizes})),
     )
+
+
+def _topic(paper: TopicParameters, training: int) -> TopicParameters:
+    wanted = max(_share(paper.size, training), round(TESTED / paper.test_share))
+    size = max(2, min(wanted, round(MOST_USED * training / paper.topics)))
+    k = min(paper.k, max(2 * paper.topics, training // FEWEST_IN_A_CLUSTER))
+    return dataclasses.replace(paper, k=k, size=size, test_share=_test_share(paper.test_share, size))
+
+
+def _wh(paper: WhParameters, training: int) -> WhParameters:
+    size = max(2, _share(paper.size, training), min(round(TESTED / paper.test_share), training))
+    third = min(size, max(2, training // 3))  # how many queries of a cluster there may be
+    return dataclasses.replace(paper, size=size, test_share=_test_share(paper.test_share, third))
+
+
+def _test_share(paper: float, size: int) -> float:
+    return min(0.5, max(paper, round(TESTED / size, 3)))
 
 
 def _share(size: int, training: int) -> int:

@@ -8,15 +8,21 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import cast
+
+import polars as pl
 
 from builder.assembly import DL, Build
-from builder.encoders import Encoder, Lsa
-from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
+from builder.encoders import Encoder, learnt_from
+from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, TESTED, ShiftParameters, for_collection
 from builder.release import Draft
 from builder.shifts import restrain
+from builder.shifts.length import even_cut
+from builder.shifts.wh import WhLanguage
 from builder.sources.collection import Collection
 from builder.test_sets import in_order, test_sets
 from eval_kit.errors import UserError
+from eval_kit.question_words import likely_language
 
 VERSION = "1.0.0"
 SIZED = ("topic", "wh", "length", "restrain")
@@ -32,29 +38,37 @@ def draft(
     runs: Mapping[str, Path] | None = None,
     cache: Path | None = None,
     threads: int | None = None,
+    disjoint_passages: bool = False,
 ) -> Draft:
     """Build the shifts of a collection.
 
     Args:
         collection: from one of :mod:`builder.sources`.
         shifts: which; by default all that the collection and the runs suffice for, the rest left out with a remark.
-        encoder: of the queries, for topic, ReSTTest and ReSTrain; by default LSA learnt from the queries.
+        encoder: of the queries, for topic, ReSTTest and ReSTrain; by default LSA learnt from the passages,
+            else from the queries.
         parameters: by default the papers', scaled to the collection; their seeds are replaced.
         seed: of every draw.
         runs: ranker -> run file over the dev (else test) queries, for the Chameleons.
         cache: where vectors are kept.
         threads: how many to use; does not affect the result.
+        disjoint_passages: draw the test queries of topic, wh and given parts so that no training query of the shift
+            shares a relevant passage with them.
 
     Raises:
         UserError: a shift is unknown, or cannot be built although it or its parameters were chosen; there is no shift
             at all; or whatever the encoder refuses.
     """
-    scaled = for_collection(collection.train.height).seeded(seed)
+    scaled = defaults(collection).seeded(seed)
     seeded = parameters.seeded(seed) if parameters else scaled
     set_by_user = {shift for shift in REBUILDABLE if getattr(seeded, shift) != getattr(scaled, shift)}
-    build = Build(collection, encoder or Lsa(), seed, runs or {}, cache, threads, "restrain" in set_by_user)
+    required = frozenset({*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])})
+    if encoder is None:
+        encoder = learnt_from(None if collection.passages is None else collection.passages["text"].to_list())
+    build = Build(
+        collection, encoder, seed, runs or {}, cache, threads, frozenset(set_by_user), required, disjoint_passages
+    )
     chosen, left_out = _chosen(shifts, build)
-    required = {*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])}
     results, built = [], []
     for shift in sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: fail early
         if REBUILDABLE[shift].encodes:
@@ -91,6 +105,13 @@ def draft(
     )
 
 
+def defaults(collection: Collection) -> ShiftParameters:
+    """The papers' parameters, with sizes and the cut of length scaled to a collection."""
+    texts = pl.concat([rows["text"] for rows in (collection.train, *collection.evaluation.values())])
+    language = cast(WhLanguage, likely_language(texts))
+    return for_collection(collection.train.height, even_cut(texts), language)
+
+
 def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list[str]]:
     """The shifts to build, and remarks about those left out."""
     for name in shifts or ():
@@ -114,5 +135,6 @@ def _size_remarks(collection: Collection, scaled: Sequence[str]) -> list[str]:
         return []
     return [
         f"the sizes of {', '.join(scaled)} are the papers' shares of MS MARCO's {MS_MARCO_TRAINING:,} training "
-        f"queries, applied to the {collection.train.height:,} of {collection.name}"
+        f"queries, applied to the {collection.train.height:,} of {collection.name}, "
+        f"or larger for {TESTED} test queries a part"
     ]

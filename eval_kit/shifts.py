@@ -11,15 +11,12 @@ from typing import ClassVar, override
 
 import polars as pl
 
+from eval_kit import question_words
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 
 TREC_DL = ("dl19", "dl20")
-WH_TERMS = {
-    "wha": ("what", "definition"),
-    "how": ("how",),
-    "who": ("who", "when", "where", "which"),
-}
+WH_TERMS = question_words.TERMS[question_words.ENGLISH]
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
 REGIMES = ("interpolate", "extrapolate")
 MAIN_SPLITS = ("dev", "test")
@@ -171,7 +168,7 @@ class Shift(ABC):
         config, split = self.training_tables(release)[held_out]
         table = release.table(config, split)
         reasons = {
-            "held-out part": self.in_part(table, held_out),
+            "held-out part": self.in_part(release, table, held_out),
             "test sets": _union(release, self.searched_tables(release)),
             "validation": _union(release, [("validation", "validation")]),
         }
@@ -190,7 +187,7 @@ class Shift(ABC):
             queries = kept
         return Training(queries, self.training_qrels(held_out), excluded)
 
-    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+    def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """The rows of a training table that belong to a part; a query may be in several."""
         return table.filter(pl.col(self.label) == part)
 
@@ -218,10 +215,15 @@ class Clusters(Shift):
 class WordClusters(Clusters):
     """Clusters of the queries that contain certain terms (ECIR 2023 §3.1, "WH-Words Queries")."""
 
-    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+    def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """All queries that match the part's rule, drawn into its cluster or not."""
-        terms = pl.col("text").str.to_lowercase().str.contains_any(list(WH_TERMS[part]))
-        return table.filter((pl.col("cluster") == part) | terms.fill_null(False))
+        tables = (entry for entry in release.manifest["tables"] if entry["config"] == self.name)
+        rule: dict[str, str] = next((entry["rule"]["parameters"] for entry in tables), {})
+        language, own = (rule.get(name) or "" for name in ("language", "terms"))
+        terms = question_words.parse(own) if own else question_words.TERMS[language or question_words.ENGLISH]
+        whole_words = bool(own) or language not in ("", question_words.ENGLISH)
+        matches = question_words.contains(pl.col("text"), terms[part], whole_words)
+        return table.filter((pl.col("cluster") == part) | matches.fill_null(False))
 
 
 class Buckets(Shift):
@@ -296,7 +298,7 @@ class Regimes(Shift):
     def training_qrels(self, held_out: str) -> str:
         return f"{self.name}_{held_out}"
 
-    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+    def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """No rows: the model trains on the very set that it is named after."""
         return table.clear()
 
@@ -330,7 +332,7 @@ class Everything(Shift):
         }
         return {"none": max(rows, key=lambda table: rows[table])} if rows else {}
 
-    def in_part(self, table: pl.DataFrame, part: str) -> pl.DataFrame:
+    def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """No rows: nothing is held out."""
         return table.clear()
 
@@ -364,6 +366,14 @@ _ALL = (
         title="query lengths",
         phrase="on query lengths it never saw in training",
         published_table="ecir2023-table3",
+        bibtex="Lupart2023MsShift",
+        group="cluster",
+    ),
+    Clusters(
+        name="given",
+        title="given parts",
+        phrase="on parts it never saw in training",
+        published_table="ecir2023-table2",
         bibtex="Lupart2023MsShift",
         group="cluster",
     ),

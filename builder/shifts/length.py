@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from builder.assembly import Build, ShiftResult, check_clusters
+from builder.assembly import FEWEST_TESTED, Build, ShiftResult, check_clusters, interval_remark
 from builder.validation import drawn
 from eval_kit.errors import UserError
 from eval_kit.shifts import main_split
+from eval_kit.words import SPACELESS, all_spaced
 
 CLUSTERS = ("short", "long")
 LONGEST_SHORT = 5
@@ -32,16 +33,30 @@ class LengthParameters:
     """Training-set size from arXiv 2205.02870 §3.1; our share of test queries for collections without
     dev or test."""
 
+    words: int = LONGEST_SHORT
     size: int = 100_000
     test_share: float = 0.2
     seed: int = 13
 
 
-def cluster(texts: pl.Series) -> pl.Series:
+def lengths(texts: pl.Series) -> pl.Series:
+    """Words of each text between single spaces; pairs of characters where a script has no spaces."""
+    spread = all_spaced(texts).str.strip_chars() if texts.str.contains(SPACELESS).any() else texts
+    return spread.str.count_matches(" ", literal=True) + 1
+
+
+def even_cut(texts: pl.Series) -> int:
+    """The length up to which queries are short, such that short and long have the most equal numbers."""
+    counts = lengths(texts).value_counts(sort=False).sort(texts.name)
+    shares = counts["count"].cum_sum() / texts.len()
+    return int(counts[texts.name][(shares - 0.5).abs().arg_min() or 0])
+
+
+def cluster(texts: pl.Series, longest_short: int = LONGEST_SHORT) -> pl.Series:
     """The cluster, ``short`` or ``long``, of each query text."""
-    words = texts.str.count_matches(" ", literal=True) + 1
+    words = lengths(texts)
     return (
-        pl.select(pl.when(words <= LONGEST_SHORT).then(pl.lit("short")).otherwise(pl.lit("long")))
+        pl.select(pl.when(words <= longest_short).then(pl.lit("short")).otherwise(pl.lit("long")))
         .to_series()
         .cast(pl.Enum(CLUSTERS))
         .alias("cluster")
@@ -73,7 +88,9 @@ def assign(
         count = round(parameters.test_share * train.height)
         held_back = pl.col("query_id").is_in(drawn(train["query_id"], count, parameters.seed, "length test").implode())
         train, dev = train.filter(~held_back), train.filter(held_back)
-    train, dev = (queries.select("query_id", "text", cluster(queries["text"])) for queries in (train, dev))
+    train, dev = (
+        queries.select("query_id", "text", cluster(queries["text"], parameters.words)) for queries in (train, dev)
+    )
     kept = [
         drawn(train["query_id"].filter(train["cluster"] == name), parameters.size, parameters.seed, f"length {name}")
         for name in CLUSTERS
@@ -101,8 +118,12 @@ def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
     parts = assign(build.train, dev, parameters)
     parts = {split: queries for split, queries in parts.items() if queries.height}
     check_clusters("length", parts)
-    rule = build.rule(RULE + DRAWN, SOURCE, parameters)
+    sizes = [int((parts["test"]["cluster"].cast(pl.String) == name).sum()) for name in CLUSTERS]
+    if min(sizes) < FEWEST_TESTED and "length" not in build.required:
+        shares = " and ".join(f"{size:,} {name}" for size, name in zip(sizes, CLUSTERS, strict=True))
+        raise UserError(f"{shares} test queries are too few, cut at {parameters.words} words (--set length.words)")
+    rule = build.rule(RULE.replace(f"= {LONGEST_SHORT},", f"= {parameters.words},") + DRAWN, SOURCE, parameters)
     tables = [build.table("length", split, queries, ["cluster"], rule) for split, queries in parts.items()]
     if dev is None:
-        tables.append(build.qrels("length_test", "train", parts["test"]))
-    return ShiftResult(tables)
+        tables += build.qrels("length_test", "train", parts["test"])
+    return ShiftResult(tables, [interval_remark("length", sizes)])

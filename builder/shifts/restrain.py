@@ -188,7 +188,7 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))
     depth = depths(train, tests, build.threads)
     remarks: list[str] = []
-    if build.exact_sizes:
+    if "restrain" in build.set_by_user:
         solved = solve(depth, parameters.sizes)
     else:
         solved, remarks = _solved_where_possible(depth, parameters.sizes)
@@ -201,7 +201,7 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
             ids = assigned["query_id"].filter(assigned[f"regime_{target.size}"].cast(pl.String) == regime)
             queries = build.train.filter(pl.col("query_id").is_in(ids.implode()))
             tables.append(build.table("restrain", f"{regime}_{target.size}", queries, [], rule))
-            tables.append(build.qrels(f"restrain_{regime}_{target.size}", "train", queries))
+            tables += build.qrels(f"restrain_{regime}_{target.size}", "train", queries)
     return ShiftResult(tables, remarks)
 
 

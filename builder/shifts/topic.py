@@ -8,7 +8,7 @@ The papers leave open: seeds, the order of joining, and the size. ECIR 2023 says
 says 30k, split 26,000/6,200; the released test sets (5,868 to 6,595 queries, about a fifth) fit the latter.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from builder.assembly import Build, ShiftResult
+from builder.shifts import coherence
 from builder.shifts.kmeans import Clusters, Ints, Matrix, kmeans
 from eval_kit.errors import UserError
 from eval_kit.stats import typical
@@ -49,10 +50,21 @@ LIMITS = (
 SPLITS = ("train", "test")
 TOLERANCE = 0.25
 """How far a topic may stay from the target size, as a share of it."""
+STEP, STEPS = 1.05, 60
+"""How finely, and how far, another size is looked for."""
 ROUNDING = 1e-9
 DRAWN_POINTS = 5_000
 """Queries in the picture of the topics, at most."""
 PICTURE_SEED = 13
+
+
+class UnreachableError(UserError):
+    """A size of topics that cannot be reached, with the next that can, if any."""
+
+    def __init__(self, message: str, clusters: Clusters, reachable: int | None) -> None:
+        super().__init__(message)
+        self.clusters = clusters
+        self.reachable = reachable
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,24 @@ def assign(queries: Vectors, parameters: TopicParameters | None = None, threads:
     if not 0 < parameters.test_share < 1:
         raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
     clusters = kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations, threads)
+    return _divided(queries, clusters, parameters)
+
+
+def _assigned(
+    queries: Vectors, parameters: TopicParameters, threads: int | None, exact: bool
+) -> tuple[TopicParameters, pl.DataFrame, list[str]]:
+    """:func:`assign`; unless the size must be ``exact``, by the next size that can be reached, with a remark."""
+    try:
+        return parameters, assign(queries, parameters, threads), []
+    except UnreachableError as error:
+        if exact or not error.reachable:
+            raise
+        other = replace(parameters, size=error.reachable)
+        remark = f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"
+        return other, _divided(queries, error.clusters, other), [remark]
+
+
+def _divided(queries: Vectors, clusters: Clusters, parameters: TopicParameters) -> pl.DataFrame:
     topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
     test = _test(queries.query_ids, topic, parameters)
     names = [f"c{i}" for i in range(parameters.topics)]
@@ -112,13 +142,25 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     distances = _distances(clusters.centroids)
     native = filled[list(farthest(distances[np.ix_(filled, filled)], count))]
     native = native[np.argsort(-clusters.sizes[native], kind="stable")]
-    topic = expanded(distances[native], clusters.sizes, native, size)
-    reached = np.bincount(topic[topic >= 0], weights=clusters.sizes[topic >= 0], minlength=count).astype(int)
+
+    def grown(size: int) -> tuple[Ints, Ints]:
+        topic = expanded(distances[native], clusters.sizes, native, size)
+        return topic, np.bincount(topic[topic >= 0], weights=clusters.sizes[topic >= 0], minlength=count).astype(int)
+
+    topic, reached = grown(size)
     worst = int(np.abs(reached - size).argmax())
     if abs(reached[worst] - size) > TOLERANCE * size:
-        raise UserError(
+        most = len(clusters.labels) // count
+        larger = [round(size * STEP**i) for i in range(1, STEPS) if size * STEP**i <= most]
+        smaller = [round(size / STEP**i) for i in range(1, STEPS) if size / STEP**i >= 2]
+        others = (other for other in (*larger, *smaller) if (abs(grown(other)[1] - other) <= TOLERANCE * other).all())
+        next_size = next(others, None)
+        raise UnreachableError(
             f"topics of about {size:,} queries cannot be reached: c{worst} would have {reached[worst]:,} of the "
-            f"{len(clusters.labels):,} queries; another size or k is needed"
+            f"{len(clusters.labels):,} queries; "
+            + (f"{next_size:,} can (--set topic.size={next_size})" if next_size else "another k is needed"),
+            clusters,
+            next_size,
         )
     return topic
 
@@ -253,14 +295,17 @@ def picture(queries: Vectors, assigned: pl.DataFrame, path: Path) -> None:
 
 def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     """The shift's tables, and what the topics are about (Table 1)."""
-    assigned = assign(build.embedded["train"], parameters, build.threads)
-    tables = build.held_back("topic", assigned, build.rule(RULE, SOURCE, parameters, encoded=True))
+    exact = "topic" in build.set_by_user
+    parameters, assigned, remarks = _assigned(build.embedded["train"], parameters, build.threads, exact)
     about = [
         (topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples))
         for topic in typical.topics(build.train.join(assigned.select("query_id", "cluster"), on="query_id"))
     ]
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
-    return ShiftResult(tables, reports={"topics.tsv": table_1.write_csv(separator="\t")})
+    rule = build.rule(RULE, SOURCE, parameters, encoded=True)
+    result = build.held_back("topic", assigned, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
+    coherent = coherence.remark("topic", build.embedded["train"], parameters.topics, build.seed)
+    return replace(result, remarks=[*remarks, coherent, *result.remarks])
 
 
 def _distances(centroids: Matrix) -> Floats:

@@ -15,12 +15,15 @@ import polars as pl
 
 from builder.assembly import Build, ShiftResult
 from builder.validation import drawn
+from eval_kit import question_words
 from eval_kit.errors import UserError
 from eval_kit.shifts import WH_TERMS
 
-type WhRule = Literal["substring", "token"]
-
 CLUSTERS = tuple(WH_TERMS)
+
+type WhRule = Literal["substring", "token"]
+type WhLanguage = Literal["en", "de", "fr", "es", "zh"]
+
 RULE = "in a cluster if the lower-cased text contains one of its terms as a substring; may be in several"
 TOKEN_RULE = "in a cluster if the lower-cased text contains one of its terms as a whole word; may be in several"
 RULES: dict[WhRule, str] = {"substring": RULE, "token": TOKEN_RULE}
@@ -37,20 +40,46 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class WhParameters:
-    """The published rule; the sizes of arXiv 2205.02870 §3.1 (48,500 train and 6,500 test queries); our seed."""
+    """The published rule; the sizes of arXiv 2205.02870 §3.1 (48,500 train and 6,500 test queries); our seed.
+
+    Attributes:
+        rule: how English terms match; those of other languages, and the user's, are whole words.
+        language: of the question words (:data:`eval_kit.question_words.TERMS`).
+        terms: instead of the language's: ``wha:was|welche,how:wie``.
+        size: queries of a cluster, at most.
+        test_share: of the queries of all clusters.
+        seed: of the draws.
+    """
 
     rule: WhRule = "substring"
+    language: WhLanguage = "en"
+    terms: str = ""
     size: int = 55_000
     test_share: float = 0.118
     seed: int = 13
 
 
-def member(texts: pl.Series, cluster: str, rule: WhRule = "substring") -> pl.Series:
+def terms_of(parameters: WhParameters) -> question_words.Terms:
+    """Cluster -> terms.
+
+    Raises:
+        UserError: the user's terms are not of the form ``cluster:term|term,cluster:term``, or name one cluster.
+    """
+    try:
+        terms = question_words.parse(parameters.terms) if parameters.terms else None
+    except ValueError:
+        raise UserError(f"wh.terms={parameters.terms}: expected cluster:term|term,cluster:term") from None
+    if terms is not None and len(terms) < 2:
+        raise UserError(f"wh.terms={parameters.terms}: two clusters are needed")
+    return terms or question_words.TERMS[parameters.language]
+
+
+def member(
+    texts: pl.Series, cluster: str, rule: WhRule = "substring", terms: question_words.Terms = WH_TERMS
+) -> pl.Series:
     """Whether each query text is in ``cluster`` (boolean)."""
-    lowered = texts.str.to_lowercase()
-    if rule == "token":
-        return lowered.str.contains(rf"\b(?:{'|'.join(WH_TERMS[cluster])})\b")
-    return lowered.str.contains_any(list(WH_TERMS[cluster]))
+    contained = question_words.contains(pl.col("text"), terms[cluster], rule == "token")
+    return texts.alias("text").to_frame().select(contained).to_series()
 
 
 def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.DataFrame:
@@ -74,15 +103,17 @@ def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.
     if parameters.size < 2:
         raise UserError(f"a wh cluster must have at least 2 queries, not {parameters.size}")
     parts = []
-    for cluster in CLUSTERS:
-        members = queries["query_id"].filter(member(queries["text"], cluster, parameters.rule))
+    clusters = terms_of(parameters)
+    rule = rule_of(parameters)
+    for cluster in clusters:
+        members = queries["query_id"].filter(member(queries["text"], cluster, rule, clusters))
         kept = drawn(members, parameters.size, parameters.seed, f"wh {cluster}")
         parts.append(pl.DataFrame({"query_id": kept, "cluster": pl.repeat(cluster, len(kept), eager=True)}))
     memberships = pl.concat(parts)
     distinct = memberships["query_id"].unique()
     test = drawn(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")
     return memberships.with_columns(
-        pl.col("cluster").cast(pl.Enum(CLUSTERS)),
+        pl.col("cluster").cast(pl.Enum(list(clusters))),
         split=pl.when(pl.col("query_id").is_in(test.implode()))
         .then(pl.lit("test"))
         .otherwise(pl.lit("train"))
@@ -90,24 +121,31 @@ def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.
     )
 
 
-def differences(texts: pl.Series) -> dict[str, tuple[int, int]]:
+def rule_of(parameters: WhParameters) -> WhRule:
+    """How terms match: by the chosen rule in English, as whole words else."""
+    return parameters.rule if parameters.language == "en" and not parameters.terms else "token"
+
+
+def differences(texts: pl.Series, terms: question_words.Terms = WH_TERMS) -> dict[str, tuple[int, int]]:
     """Cluster -> how many texts the token rule gains and loses compared with the substring rule."""
     changes = {}
-    for cluster in CLUSTERS:
-        substring, token = (member(texts, cluster, rule) for rule in RULES)
+    for cluster in terms:
+        substring, token = (member(texts, cluster, rule, terms) for rule in RULES)
         changes[cluster] = (int((token & ~substring).sum()), int((substring & ~token).sum()))
     return changes
 
 
 def rebuild(build: Build, parameters: WhParameters) -> ShiftResult:
     """The shift's tables, and how far the two rules differ on the training queries."""
-    rule = build.rule(RULES[parameters.rule] + DRAWN, SOURCE, parameters)
-    tables = build.held_back("wh", assign(build.train, parameters), rule)
-    changes = ", ".join(
-        f"{cluster} +{gained:,} -{lost:,}" for cluster, (gained, lost) in differences(build.train["text"]).items()
-    )
+    chosen = rule_of(parameters)
+    other = parameters.terms or (parameters.language if parameters.language != "en" else "")
+    stated = f"{RULES[chosen]}; the terms are those of {other}" if other else RULES[chosen]
+    rule = build.rule(stated + DRAWN, SOURCE, parameters)
+    result = build.held_back("wh", assign(build.train, parameters), rule)
+    found = differences(build.train["text"], terms_of(parameters))
+    changes = ", ".join(f"{cluster} +{gained:,} -{lost:,}" for cluster, (gained, lost) in found.items())
     remark = (
-        f"wh is built by the {parameters.rule} rule; against the substring rule the token rule "
+        f"wh is built by the {chosen} rule; against the substring rule the token rule "
         f"changes the members among all {build.train.height:,} training queries by {changes}"
     )
-    return ShiftResult(tables, [remark])
+    return ShiftResult(result.tables, [*result.remarks, remark])

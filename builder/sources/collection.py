@@ -25,11 +25,12 @@ class Collection:
         name: for manifests; never a path.
         source: in words, where queries and judgements are from.
         queries: split -> ``query_id``, ``text``; may include unjudged queries.
-        qrels: split -> ``query-id``, ``corpus-id``, ``score``.
+        qrels: split -> ``query-id``, ``corpus-id``, ``score``; empty for a query log, all of whose queries count.
         irds: the ir_datasets id that holds the passages.
         passages: ``passage_id``, ``text``, for a collection that ir_datasets doesn't have.
         inputs: the manifest's records of the files that were read.
         remarks: oddities.
+        parts: ``query_id`` and ``part``, labels of queries that make a shift of their own.
 
     Raises:
         UserError: there are no judgements, a split's name is not allowed in a manifest, or a judged query appears twice
@@ -44,9 +45,10 @@ class Collection:
     passages: pl.DataFrame | None = None
     inputs: Sequence[Mapping[str, Any]] = ()
     remarks: Sequence[str] = ()
+    parts: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
-        if not self.qrels:
+        if not self.queries:
             raise UserError(f"{self.name}: has no judged queries, from which shifts are built")
         for split, queries in self.judged.items():
             if not SPLIT.fullmatch(split):
@@ -76,6 +78,8 @@ class Collection:
     @cached_property
     def judged(self) -> dict[str, pl.DataFrame]:
         """Split -> ``query_id``, ``text`` of the queries with a relevant passage (grade 1 or more), by id."""
+        if not self.qrels:
+            return {split: by_id(queries, "query_id") for split, queries in self.queries.items()}
         judged = {}
         for split, pairs in self.qrels.items():
             relevant = pairs.filter(pl.col("score") > 0)["query-id"].implode()

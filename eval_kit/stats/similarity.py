@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.vectors import Matrix, Vectors, blocks
+from eval_kit.words import all_spaced
 
 type Floats = NDArray[np.float64]
 
 _WORD = r"[^\s\x1c-\x1f]+"
-"""A word: what is between blanks, as Python's ``str.split()`` sees them."""
+"""A word: what is between blanks, as Python's ``str.split()`` sees them, in a text that is spaced."""
 
 
 def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
     """Weighted Jaccard similarity of two sets of texts (ECIR 2023 §5.2; BEIR, appendix F).
 
     Σ min(S_k, T_k) / Σ max(S_k, T_k) over all words k of either, where S_k is the share of word k among the words of
-    ``source``. Words are lower-cased and separated by blanks; a text that appears twice counts twice.
+    ``source``. Words are lower-cased and separated by blanks, or pairs of characters in
+    a script without spaces (:mod:`eval_kit.words`); a text that appears twice counts twice.
 
     Returns:
         From 0 (no word in common) to 1 (equal shares). It is symmetric.
@@ -38,7 +40,7 @@ def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
 
 def word_counts(texts: pl.Series) -> pl.DataFrame:
     """``word`` and ``count`` (Int64) of the words of some texts, in no order."""
-    words = texts.str.to_lowercase().str.extract_all(_WORD).explode().drop_nulls()
+    words = all_spaced(texts).str.to_lowercase().str.extract_all(_WORD).explode().drop_nulls()
     return words.alias("word").value_counts().cast({"count": pl.Int64})
 
 

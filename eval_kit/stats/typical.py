@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from eval_kit.words import all_spaced
+
 TERMS = 10
 EXAMPLES = 3
 
-_WORD = r"[\p{L}\p{N}][\p{L}\p{N}'’-]*"
+_WORD = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}'’-]*"
 _FEWEST_WORDS = 4
 """In an example: a shorter query says less, and a single word can make it typical."""
 
@@ -44,8 +46,9 @@ def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPL
     Returns:
         In the order of the clusters' names; the same queries in another order give the same.
     """
+    lowered = all_spaced(queries["text"]).str.to_lowercase()
     words = (
-        queries.select(label, "query_id", "text", word=pl.col("text").str.to_lowercase().str.extract_all(_WORD))
+        queries.select(label, "query_id", "text", word=lowered.str.extract_all(_WORD))
         .explode("word")
         .drop_nulls("word")
         .unique([label, "query_id", "word"])

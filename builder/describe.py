@@ -1,0 +1,142 @@
+"""What the parts of a release are about, and how its queries differ from another log's: for reading alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from builder.sources import log
+from builder.validation import drawn
+from eval_kit.release import Release, verified_manifest
+from eval_kit.shifts import SHIFTS
+from eval_kit.stats.similarity import weighted_jaccard
+from eval_kit.stats.typical import topics
+from eval_kit.words import words
+
+EXAMPLES = 10
+SAMPLE = 2_000
+"""Queries of each side that the classifier sees, at most: half to learn from, half to be tested on."""
+WIDTH = 1 << 14
+"""Features of the classifier."""
+HALVES = 20
+"""Random halves of the one log, to see how often the test gives a false alarm."""
+LEVEL = 0.05
+
+
+def describe(folder: Path, against: Path | None, seed: int) -> str:
+    """The page: for each shift its parts with sizes, typical words and ten queries drawn at random.
+
+    Args:
+        folder: a release.
+        against: a query log, or a release whose queries are taken as one.
+        seed: of the draws.
+
+    Raises:
+        UserError: the release is damaged, or the log cannot be read.
+    """
+    release = Release(folder, verified_manifest(folder))
+    other = None if against is None else _queries(against)
+    lines = [f"{folder}: digest {release.digest[:16]}"]
+    for name, shift in SHIFTS.items():
+        splits = release.configs.get(name, [])
+        if shift.label and splits:
+            table = pl.concat(release.table(name, split).select("query_id", "text", shift.label) for split in splits)
+            lines += ["", f"## {shift.title} ({name})", *_parts(table, shift.label, other, seed)]
+    own = _all(release)
+    lines += ["", "## All queries", _near_duplicates(own)]
+    if other is not None:
+        lines += list(_compared(release, own, other, seed))
+    return "\n".join([*lines, "", *(f"remark: {remark}" for remark in release.manifest["remarks"])])
+
+
+def two_sample(own: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
+    """Classifier two-sample test (Lopez-Paz and Oquab, ICLR 2017): can a classifier tell the two logs apart?
+
+    A logistic regression over words and character trigrams learns from half of equally many queries of each side.
+
+    Args:
+        own: texts of one side.
+        other: texts of the other.
+        seed: of the draws.
+
+    Returns:
+        Its accuracy on the other half (0.5: the logs cannot be told apart), and the one-sided binomial p of that.
+    """
+    from scipy.stats import binomtest
+    from sklearn.feature_extraction.text import HashingVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.Generator(np.random.PCG64(seed))
+    size = min(len(own), len(other), SAMPLE) // 2 * 2
+    texts = [text for side in (own, other) for text in side.gather(rng.permutation(len(side))[:size]).to_list()]
+    rows = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=WIDTH).transform(texts)
+    labels = np.repeat([0, 1], size)
+    learn = np.arange(2 * size) % size < size // 2
+    model = LogisticRegression(C=10, max_iter=200).fit(rows[learn], labels[learn])
+    right = int((model.predict(rows[~learn]) == labels[~learn]).sum())
+    return right / size, float(binomtest(right, size, 0.5, alternative="greater").pvalue)
+
+
+def _queries(path: Path) -> pl.DataFrame:
+    if path.is_dir():
+        return _all(Release(path, verified_manifest(path)))
+    return log.collection(path).queries["train"]
+
+
+def _all(release: Release) -> pl.DataFrame:
+    tables = [entry for entry in release.manifest["tables"] if entry["config"] in (*SHIFTS, "validation")]
+    frames = (release.table(entry["config"], entry["split"]).select("query_id", "text") for entry in tables)
+    return pl.concat(frames).unique("query_id", keep="first").sort("query_id")
+
+
+def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: int) -> Iterator[str]:
+    for part in topics(table.unique(["query_id", label], keep="first", maintain_order=True), label):
+        members = table.filter(pl.col(label).cast(pl.String) == part.cluster)
+        near = "" if other is None else f", weighted Jaccard {weighted_jaccard(members['text'], other['text']):.3f}"
+        yield f"{part.cluster}: {part.queries:,} queries{near}; typical words: {', '.join(part.terms)}"
+        ids = drawn(members["query_id"], EXAMPLES, seed, f"describe {part.cluster}")
+        yield from (f"    {text}" for text in members.filter(pl.col("query_id").is_in(ids.implode()))["text"].unique())
+
+
+def _near_duplicates(queries: pl.DataFrame) -> str:
+    keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
+    return f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"
+
+
+def _compared(release: Release, own: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
+    near = weighted_jaccard(own["text"], other["text"])
+    yield f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}"
+    accuracy, p = two_sample(own["text"], other["text"], seed)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    alarms = 0
+    for number in range(HALVES):
+        order = rng.permutation(own.height)
+        first, second = (own["text"].gather(rows) for rows in np.array_split(order, 2))
+        alarms += two_sample(first, second, number)[1] < LEVEL
+    verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"
+    yield (
+        f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p = {p:.2g}: {verdict}; "
+        f"on {HALVES} random halves of the one log it gives {alarms} false alarms"
+    )
+    yield from _grown(release, other, seed)
+
+
+def _grown(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
+    """How large each topic is in both logs, by a classifier that learnt the topics from half of the release's."""
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.naive_bayes import MultinomialNB
+    from sklearn.pipeline import make_pipeline
+
+    splits = release.configs.get("topic", [])
+    if not splits:
+        return
+    table = pl.concat(release.table("topic", split).select("query_id", "text", "cluster") for split in splits)
+    learn = table["query_id"].is_in(drawn(table["query_id"], table.height // 2, seed, "describe").implode())
+    model: Any = make_pipeline(CountVectorizer(analyzer=words), MultinomialNB())
+    model.fit(table.filter(learn)["text"].to_list(), table.filter(learn)["cluster"].cast(pl.String).to_list())
+    before, after = (model.predict(texts.to_list()) for texts in (table.filter(~learn)["text"], other["text"]))
+    for name in model.classes_:
+        shares = f"{(before == name).mean():.1%} of the topics' queries here, {(after == name).mean():.1%} of the"
+        yield f"{name}: {shares} other log"

@@ -1,0 +1,83 @@
+"""A shift by given parts: any labels of the training queries, such as the articles that their passages are from.
+
+The protocol is that of MS-Shift's clusters (ECIR 2023 §3): each part is held out of training once and tested on once.
+There may be hundreds of parts.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+import polars as pl
+
+from builder.assembly import Build, ShiftResult, lacks_train
+from builder.validation import drawn
+from eval_kit.errors import UserError
+
+RULE = "the part that the collection or the user gives for the query; a share of each is drawn for testing (seeded)"
+LIMITS = ("There are no published lists to reproduce.",)
+
+
+@dataclass(frozen=True)
+class GivenParameters:
+    """Our share of test queries and seed."""
+
+    test_share: float = 0.2
+    seed: int = 13
+
+
+def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParameters) -> pl.DataFrame:
+    """Part and split of the queries that have a part.
+
+    Args:
+        queries: ``query_id`` of the training queries.
+        parts: ``query_id`` and ``part`` (any text), each query once.
+        parameters: share of test queries and seed.
+
+    Returns:
+        ``query_id``, ``part``, ``cluster`` (Enum, the part as a name in a-z, 0-9 and _) and ``split``.
+
+    Raises:
+        UserError: the share makes no sense, no training query has a part, or two parts would have one name.
+    """
+    if not 0 < parameters.test_share < 1:
+        raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
+    members = queries.select("query_id").join(parts, on="query_id", maintain_order="left")
+    if not members.height:
+        raise UserError("no training query has a part; are the ids those of the collection?")
+    names = {part: part_name(part) for part in members["part"].unique().sort()}
+    twice = [part for part, name in names.items() if list(names.values()).count(name) > 1]
+    if twice:
+        raise UserError(
+            f"the parts {twice[0]!r} and {twice[1]!r} are both called {names[twice[0]]}; rename one of them"
+        )
+    tests = [
+        drawn(rows["query_id"], round(parameters.test_share * rows.height), parameters.seed, f"given {part}")
+        for (part,), rows in members.group_by("part")
+    ]
+    is_test = pl.col("query_id").is_in(pl.concat(tests).implode())
+    return members.with_columns(
+        cluster=pl.col("part").replace_strict(names, return_dtype=pl.String).cast(pl.Enum(sorted(names.values()))),
+        split=pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).cast(pl.Enum(["train", "test"])),
+    )
+
+
+def part_name(part: str) -> str:
+    """A part's name in file names and manifests: lower-case letters without accents, digits and underscores."""
+    plain = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+    return name or "u" + "_".join(f"{ord(character):x}" for character in part)
+
+
+def lacking(build: Build) -> str:
+    """What the collection lacks for given parts; empty if nothing."""
+    return lacks_train(build) if build.collection.parts is not None else "no parts are given (--parts)"
+
+
+def rebuild(build: Build, parameters: GivenParameters) -> ShiftResult:
+    """The shift's tables, and a report that names each part in full."""
+    assert build.collection.parts is not None
+    assigned = assign(build.train, build.collection.parts, parameters)
+    rule = build.rule(RULE, "the collection's labels", parameters)
+    names = assigned.group_by("cluster", "part").agg(queries=pl.len()).sort("cluster")
+    return build.held_back("given", assigned, rule, reports={"given.tsv": names.write_csv(separator="\t")})

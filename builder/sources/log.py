@@ -1,0 +1,77 @@
+"""A query log without judgements: a file of queries, one a line, with columns in any order."""
+
+import csv
+from pathlib import Path
+
+import polars as pl
+
+from builder.sources.collection import Collection
+from eval_kit.errors import UserError
+from eval_kit.files.digests import file_sha256
+from eval_kit.files.formats import QUERIES_SCHEMA
+
+TEXTS = ("query", "text", "question", "keyword")
+IDS = ("query_id", "qid", "id", "_id")
+COUNTS = ("count", "frequency", "n")
+
+
+def collection(path: Path) -> Collection:
+    """Read a log: each distinct text is one query, whose id is that of its first line.
+
+    With a header, the query is the column ``query``, ``text``, ``question`` or ``keyword``, the id ``query_id``,
+    ``qid``, ``id`` or ``_id``, and ``count``, ``frequency`` or ``n`` says how often it was asked; other columns, such
+    as dates, are not used. Without one, the query is the last of at most two columns, and the first the id.
+
+    Raises:
+        UserError: the file cannot be read, is empty, or has rows of different width or no column of queries.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            file.seek(0)
+            tabs = "\t" in first or path.suffix != ".csv"
+            if tabs:
+                reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+            else:
+                reader = csv.reader(file, strict=True)
+            rows = [row for row in reader if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a query log: {error}") from error
+    if not rows:
+        raise UserError(f"{path}: the file is empty")
+    named = [field.strip().lower() for field in rows[0]]
+    text = _column(named, TEXTS)
+    if text is None:
+        if len(rows[0]) > 2:
+            raise UserError(f"{path}:1: which column is the query? A header must name it: {', '.join(TEXTS)}")
+        text, identifier, count = len(rows[0]) - 1, 0 if len(rows[0]) == 2 else None, None
+    else:
+        identifier, count, rows = _column(named, IDS), _column(named, COUNTS), rows[1:]
+    width = len(named)
+    for number, row in enumerate(rows, 1):
+        if len(row) != width:
+            raise UserError(f"{path}: row {number} has {len(row)} columns, the first {width}")
+    texts = pl.Series([" ".join(row[text].split()) for row in rows], dtype=pl.String)
+    ids = [row[identifier] if identifier is not None else str(number) for number, row in enumerate(rows, 1)]
+    frame = pl.DataFrame({"query_id": ids, "text": texts}, QUERIES_SCHEMA)
+    asked = len(rows) if count is None else sum(int(row[count]) for row in rows if row[count].isdecimal())
+    distinct = frame.filter(pl.col("text") != "").unique("text", keep="first", maintain_order=True)
+    if not distinct.height:
+        raise UserError(f"{path}: holds no query")
+    name = path.name
+    record = {"id": name, "url": name, "bytes": path.stat().st_size, "sha256": file_sha256(path), "licence": "own"}
+    return Collection(
+        name=path.stem,
+        source=f"the query log {name}",
+        queries={"train": distinct.unique("query_id", keep="first", maintain_order=True)},
+        qrels={},
+        inputs=[record],
+        remarks=[
+            f"{len(rows):,} rows of the log, asked {asked:,} times, hold {distinct.height:,} distinct queries",
+            "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored",
+        ],
+    )
+
+
+def _column(named: list[str], wanted: tuple[str, ...]) -> int | None:
+    return next((named.index(name) for name in wanted if name in named), None)

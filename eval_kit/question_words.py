@@ -1,0 +1,63 @@
+"""Question words by language, which the wh shift clusters queries by."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from eval_kit.words import SPACELESS
+
+type Terms = Mapping[str, tuple[str, ...]]
+
+ENGLISH = "en"
+TERMS: dict[str, Terms] = {
+    ENGLISH: {"wha": ("what", "definition"), "how": ("how",), "who": ("who", "when", "where", "which")},
+    "de": {
+        "wha": ("was", "bedeutung", "definition"),
+        "how": ("wie", "wieviel", "wieviele"),
+        "who": ("wer", "wen", "wem", "wann", "wo", "welche", "welcher", "welches", "welchem", "welchen"),
+    },
+    "fr": {
+        "wha": ("que", "quoi", "qu'est", "définition"),
+        "how": ("comment", "combien"),
+        "who": ("qui", "quand", "où", "quel", "quelle", "quels", "quelles"),
+    },
+    "es": {
+        "wha": ("qué", "definición"),
+        "how": ("cómo", "cuánto", "cuánta", "cuántos", "cuántas"),
+        "who": ("quién", "quiénes", "cuándo", "dónde", "cuál", "cuáles"),
+    },
+    "zh": {
+        "wha": ("什么", "什麼", "定义"),
+        "how": ("怎么", "怎麼", "怎样", "如何", "多少", "几"),
+        "who": ("谁", "誰", "哪", "何时", "何地"),
+    },
+}
+"""Language → cluster → terms; the English ones are the papers'."""
+
+
+def parse(text: str) -> Terms:
+    """The terms in ``wha:was|welche,how:wie``; ValueError for anything else."""
+    pairs = [part.split(":") for part in text.split(",")]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise ValueError(text)
+    return {cluster: tuple(terms.lower().split("|")) for cluster, terms in pairs}
+
+
+def contains(texts: pl.Expr, terms: tuple[str, ...], whole_words: bool) -> pl.Expr:
+    """Whether texts hold one of the terms; a term in a script without spaces needs no ends of words."""
+    lowered = texts.str.to_lowercase()
+    if not whole_words:
+        return lowered.str.contains_any(list(terms))
+    spaceless = pl.Series(terms).str.contains(SPACELESS)
+    patterns = [term if free else rf"\b{term}\b" for term, free in zip(terms, spaceless, strict=True)]
+    return lowered.str.contains("|".join(patterns))
+
+
+def likely_language(texts: pl.Series) -> str:
+    """The language whose question words are in the most texts; English where none are."""
+    frame = texts.to_frame("text")
+    counts = {
+        language: frame.select(contains(pl.col("text"), sum(terms.values(), ()), True).sum()).item()
+        for language, terms in TERMS.items()
+    }
+    return max(counts, key=lambda language: counts[language])  # the first of equals: English

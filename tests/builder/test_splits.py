@@ -1,0 +1,162 @@
+"""Splits of any queries: given parts, logs, languages, sizes, passages that no two sides share, own wordings."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from builder import rebuilt, wordings
+from builder import release as releases
+from builder.assembly import apart
+from builder.describe import describe, two_sample
+from builder.encoders import Lsa
+from builder.shifts import coherence, length, wh
+from builder.sources import log, mini
+from builder.sources.parts import read_parts
+from builder.verify import verify
+from eval_kit import question_words
+from eval_kit.errors import UserError
+from eval_kit.release import Release, open_release
+from eval_kit.shifts import SHIFTS
+from eval_kit.stats.similarity import weighted_jaccard
+from eval_kit.stats.vectors import Vectors
+from eval_kit.words import all_spaced, spaced, words
+
+LSA = Lsa(dimensions=8)
+
+
+def test_words_are_those_between_blanks_and_pairs_where_there_are_none() -> None:
+    english = pl.Series(["What's  the\tU.S. GDP?", "naïve café", ""])
+    assert all_spaced(english) is english
+    assert words("What's a U.S. GDP") == ["what", "gdp"]
+    assert spaced("我爱北京 GDP").split() == ["我爱", "爱北", "北京", "GDP"]
+    assert words("黑豹队 2015 स्थिति ภาษาไทย")[:4] == ["黑豹", "豹队", "2015", "स्थिति"]
+    chinese = pl.Series(["黑豹队的防守丢了多少分", "贾里德有多少次擒杀"])
+    assert 0 < weighted_jaccard(chinese[:1], chinese[1:]) < 1
+
+
+def test_lengths_of_a_script_without_spaces_and_an_even_cut() -> None:
+    assert length.lengths(pl.Series(["a  b", "中国人"])).to_list() == [3, 2]
+    assert length.even_cut(pl.Series(["a", "a b", "a b", "a b c", "a b c d", "a b c d e"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"),
+    [
+        ("de", ["Wie viele Spiele gab es?", "Wer war das in Wien?", "Was bedeutet Wasser?"]),
+        ("fr", ["Qui a gagné ?", "Combien de jeux ?", "Que veut dire eau ?"]),
+        ("zh", ["什么是水?", "谁赢了比赛?", "多少分?"]),
+        ("en", ["what is water", "who won", "how many games"]),
+        ("en", ["water", "games"]),
+    ],
+)
+def test_question_words_of_a_language(language: str, texts: list[str]) -> None:
+    assert question_words.likely_language(pl.Series(texts)) == language
+
+
+def test_own_question_words() -> None:
+    queries = pl.DataFrame({"query_id": list("abc"), "text": ["jak to", "kdo je", "Jakub"]})
+    found = wh.assign(queries, wh.WhParameters(terms="how:jak,who:kdo|kdy", test_share=0.5))
+    assert dict(found.select("query_id", pl.col("cluster").cast(pl.String)).iter_rows()) == {"a": "how", "b": "who"}
+    for terms in ("how", "how:jak", "a:b:c,d:e"):
+        with pytest.raises(UserError, match=r"wh\.terms="):
+            wh.assign(queries, wh.WhParameters(terms=terms))
+
+
+def test_coherence_tells_clusters_from_noise() -> None:
+    rng = np.random.default_rng(3)
+    ids = pl.Series([str(i) for i in range(600)])
+    blobs = np.repeat(np.eye(4, 16, dtype=np.float32), 150, axis=0) + rng.normal(0, 0.05, (600, 16)).astype(np.float32)
+    noise = rng.normal(size=(600, 16)).astype(np.float32)
+    assert "agree by 1.00" in coherence.remark("topic", Vectors("x", ids, blobs), 4, 13)
+    assert "hardly better than chance" in coherence.remark("topic", Vectors("x", ids, noise), 4, 13)
+
+
+def test_no_passage_is_shared_where_the_sides_are_apart() -> None:
+    ids = [str(i) for i in range(400)]
+    assigned = pl.DataFrame({"query_id": ids, "cluster": ["a", "b"] * 200, "split": ["train"] * 320 + ["test"] * 80})
+    pairs = pl.DataFrame(
+        {
+            "query-id": [*ids, *ids[1:]],
+            "corpus-id": [*(f"p{i // 4}" for i in range(400)), *(f"q{i // 4}" for i in range(1, 400))],
+        }
+    )
+    found = apart("topic", assigned, pairs, 13)
+    passages = {
+        split: set(pairs.filter(pl.col("query-id").is_in(found.filter(split=split)["query_id"].implode()))["corpus-id"])
+        for split in ("train", "test")
+    }
+    assert not passages["train"] & passages["test"] and abs(found.filter(split="test").height - 80) <= 4
+    with pytest.raises(UserError, match="400 of 400 queries are linked"):
+        apart("topic", assigned, pairs.with_columns(pl.lit("p").alias("corpus-id")), 13)
+
+
+def test_given_parts_are_a_shift_like_the_others(tmp_path: Path) -> None:
+    collection = mini.collection(mini.MiniParameters(queries=3_000))
+    file = tmp_path / "parts.tsv"
+    train = collection.train["query_id"].to_list()
+    file.write_text("".join(f"{query}\tZürich {i % 7}\n" for i, query in enumerate(train)), encoding="utf-8")
+    parts = read_parts(str(file), tmp_path)
+    releases.write(rebuilt.draft(replace(collection, parts=parts), ["given"], LSA), tmp_path / "release")
+    release = open_release(tmp_path / "release")
+    assert not [check for check in verify(release.folder) if check.fault]
+    shift = SHIFTS["given"]
+    assert shift.parts(release) == [f"zurich_{i}" for i in range(7)]
+    assert shift.test_sets(release) == [f"given.zurich_{i}" for i in range(7)]
+    held_out = set(release.table("given", "train").filter(cluster="zurich_3")["query_id"])
+    assert held_out and not held_out & set(shift.training(release, "zurich_3").queries["query_id"])
+    assert "Zürich 3" in (release.folder / "reports" / "given.tsv").read_text(encoding="utf-8")
+    with pytest.raises(UserError, match=r"has no queries\.jsonl"):
+        read_parts("metadata.article", tmp_path)
+
+
+def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text('date,query,count\n2026-01-01,"Öl, billig",3\n2026-01-02,"Öl, billig",2\n2026-01-03,wetter,1\n')
+    found = log.collection(file)
+    assert found.queries["train"]["text"].to_list() == ["Öl, billig", "wetter"]
+    assert "3 rows of the log, asked 6 times, hold 2 distinct queries" in found.remarks[0]
+    file.write_text("a,b,c\n")
+    with pytest.raises(UserError, match=r"log.csv:1: which column is the query"):
+        log.collection(file)
+
+
+def test_a_log_is_split_and_described(tmp_path: Path) -> None:
+    queries = mini.collection(mini.MiniParameters(queries=6_000)).train
+    file = tmp_path / "log.tsv"
+    file.write_text(queries.write_csv(separator="\t", include_header=False, quote_style="never"))
+    releases.write(rebuilt.draft(log.collection(file), ["topic", "length"], LSA), tmp_path / "release")
+    release = open_release(tmp_path / "release")
+    assert not release.test_sets and {"topic", "length"} <= release.configs.keys()
+    text = describe(release.folder, file, 13)
+    assert "## query topics (topic)" in text and "typical words:" in text and "false alarms" in text
+
+
+def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one() -> None:
+    texts = mini.collection(mini.MiniParameters(queries=6_000)).train["text"]
+    assert two_sample(texts, texts.str.replace_all("a", "o"), 1)[1] < 1e-6
+    rng = np.random.default_rng(5)
+    halves = [np.array_split(rng.permutation(len(texts)), 2) for _ in range(20)]
+    alarms = sum(two_sample(texts.gather(one), texts.gather(two), 1)[1] < 0.05 for one, two in halves)
+    assert alarms <= 4  # binomial with 20 draws of 5 %: 5 or more once in 400
+
+
+def test_own_wordings_are_a_variation(mini_release: Release, tmp_path: Path, command: Callable[..., object]) -> None:
+    import shutil
+
+    folder = shutil.copytree(mini_release.folder, tmp_path / "release")
+    file = tmp_path / "mine.tsv"
+    queries = mini_release.queries("dl19").with_columns(pl.col("text") + "!")
+    file.write_text(queries.write_csv(separator="\t", include_header=False, quote_style="never"))
+    release = wordings.add(folder, file, "dl19", "typo.mine")
+    assert not [check for check in verify(folder) if check.fault]
+    assert release.variations["dl19.typo.mine.1"].source.startswith("mine.tsv (sha256 ")
+    for base, name, sentence in (("dl18", "typo.mine", "no test set 'dl18'"), ("dl19", "mine", "expected <family>")):
+        with pytest.raises(UserError, match=sentence):
+            wordings.add(folder, file, base, name)
+    file.write_text("unknown\ttext\n")
+    with pytest.raises(UserError, match="query unknown is not in dl19"):
+        wordings.add(folder, file, "dl19", "typo.mine")
