@@ -30,10 +30,7 @@ def collection(path: Path) -> Collection:
             first = file.readline()
             file.seek(0)
             tabs = "\t" in first or path.suffix != ".csv"
-            if tabs:
-                reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            else:
-                reader = csv.reader(file, strict=True)
+            reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(file, strict=True)
             rows = [row for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as a query log: {error}") from error
