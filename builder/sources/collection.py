@@ -31,6 +31,7 @@ class Collection:
         inputs: the manifest's records of the files that were read.
         remarks: oddities.
         parts: ``query_id`` and ``part``, labels of queries that make a shift of their own.
+        is_log: whether it is a query log, which has no judgements.
 
     Raises:
         UserError: there are no judgements, a split's name is not allowed in a manifest, or a judged query appears twice
@@ -46,9 +47,10 @@ class Collection:
     inputs: Sequence[Mapping[str, Any]] = ()
     remarks: Sequence[str] = ()
     parts: pl.DataFrame | None = None
+    is_log: bool = False
 
     def __post_init__(self) -> None:
-        if not self.queries:
+        if not self.qrels and not self.is_log:
             raise UserError(f"{self.name}: has no judged queries, from which shifts are built")
         for split, queries in self.judged.items():
             if not SPLIT.fullmatch(split):

@@ -62,6 +62,7 @@ def collection(path: Path) -> Collection:
         source=f"the query log {name}",
         queries={"train": distinct.unique("query_id", keep="first", maintain_order=True)},
         qrels={},
+        is_log=True,
         inputs=[record],
         remarks=[
             f"{len(rows):,} rows of the log, asked {asked:,} times, hold {distinct.height:,} distinct queries",

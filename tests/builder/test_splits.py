@@ -124,6 +124,7 @@ def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
         log.collection(file)
 
 
+@pytest.mark.slow
 def test_a_log_is_split_and_described(tmp_path: Path) -> None:
     queries = mini.collection(mini.MiniParameters(queries=6_000)).train
     file = tmp_path / "log.tsv"
