@@ -1,0 +1,66 @@
+"""The fidelity of a pool: real systems whose levels it moves, beside plain Python."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from builder import pool
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+
+
+@pytest.fixture(scope="module")
+def systems(shared: Path, published_release: Release) -> dict[str, pl.DataFrame]:
+    return pool.read_systems(sorted((shared / "real-slice/runs").glob("*.trec")), published_release)
+
+
+def reciprocal_rank(passages: list[str], relevant: set[str]) -> float:
+    return next((1 / rank for rank, passage in enumerate(passages[:10], 1) if passage in relevant), 0.0)
+
+
+def test_levels_on_all_labels_are_those_of_plain_python(systems: dict[str, pl.DataFrame], published_release: Release):
+    fidelity = pool.measure_fidelity(systems, published_release, ["bm25"], depth=20, draws=1)
+    assert (fidelity.measure, fidelity.queries) == ("RR(rel=2)@10", 97)
+    qrels = pl.concat([published_release.qrels("dl19"), published_release.qrels("dl20")])
+    relevant: dict[str, set[str]] = {}
+    for query, passage, grade in qrels.iter_rows():
+        if grade >= 2:
+            relevant.setdefault(query, set()).add(passage)
+    best = set(systems["bm25"].filter(pl.col("rank") <= 20)["passage_id"]) | set(qrels["passage_id"])
+    for system, run in systems.items():
+        ranked = {query: rows["passage_id"].to_list() for (query,), rows in run.sort("rank").group_by("query_id")}
+        whole = [reciprocal_rank(ranked[query], passages) for query, passages in relevant.items()]
+        pooled = [
+            reciprocal_rank([passage for passage in ranked[query] if passage in best], passages)
+            for query, passages in relevant.items()
+        ]
+        row = fidelity.levels.row(
+            by_predicate=(pl.col("system") == system) & (pl.col("labels") == pool.ALL), named=True
+        )
+        assert row["whole"] == pytest.approx(np.mean(whole), abs=1e-12)
+        assert row["pooled"] == pytest.approx(np.mean(pooled), abs=1e-12)
+        assert row["shift"] == pytest.approx(np.mean(pooled) - np.mean(whole), abs=1e-12)
+
+
+def test_one_label_and_a_pool_of_bm25_lift_dense_systems_and_leave_bm25(
+    systems: dict[str, pl.DataFrame], published_release: Release
+):
+    fidelity = pool.measure_fidelity(systems, published_release, ["bm25"], depth=20)
+    drawn = fidelity.levels.filter(pl.col("labels") == pool.DRAWN)
+    levels = {row["system"]: row for row in drawn.iter_rows(named=True)}
+    assert levels["bm25"]["shift"] == 0
+    for system in ("tas-b", "splade-pp-ed"):
+        assert levels[system]["shift_low"] > 0.03
+        assert levels[system]["pooled"] > 1.4 * levels[system]["whole"]
+    deep = pool.measure_fidelity(systems, published_release, depth=100)
+    assert deep.levels["shift"].max() < 0.01
+    assert deep.orders.height == 2 * (1 + len(systems))
+    assert deep.tau > fidelity.tau
+
+
+def test_two_systems_have_no_order_to_compare(systems: dict[str, pl.DataFrame], published_release: Release):
+    two = {name: systems[name] for name in ("bm25", "tas-b")}
+    with pytest.raises(UserError, match="three systems"):
+        pool.measure_fidelity(two, published_release)
