@@ -53,19 +53,43 @@ app.add_typer(beir_cli.app, name="beir")
 
 @app.command()
 def fidelity(
-    rebuilt: Annotated[str, typer.Argument(help="A rebuilt release: folder or Hub id.")],
-    against: Annotated[str, typer.Option(help="The published release: folder or Hub id.")],
+    release: Annotated[str, typer.Argument(help="A rebuilt release, or one with the judgements of --pool's runs.")],
+    against: Annotated[str | None, typer.Option(help="The published release: folder or Hub id.")] = None,
+    pool: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="A run over all passages whose best are in a pool. Repeatable."),
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="A run over all passages of a system that is not in the pool. Repeatable."),
+    ] = None,
+    depth: Annotated[int, typer.Option(min=1, help="How many of each run's best the pool holds.")] = 100,
     out: Annotated[Path | None, typer.Option(help="Write the page (Markdown) to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare a rebuilt release with the published one. Its page ends with what cannot be reproduced, and why."""
+    """Compare a rebuilt release with the published one, or systems on a pool with the same on all passages."""
     from builder.fidelity import compare
+    from builder.pool import measure_fidelity, read_systems
+    from eval_kit.console import screen
     from eval_kit.files import atomic
     from eval_kit.release import open_release
 
-    releases = open_release(rebuilt), open_release(against)
+    if (against is None) == (not pool):
+        raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
+    opened = open_release(release)
+    if pool:
+        contributors = read_systems(pool, opened)
+        systems = contributors | read_systems(run or [], opened)
+        measured = measure_fidelity(systems, opened, list(contributors), depth)
+        if out is not None:
+            atomic.write_text(out, measured.to_markdown())
+        if as_json:
+            typer.echo(json.dumps(measured.as_json()))
+        else:
+            measured.show(screen())
+        return
     with Console(stderr=True).status("comparing the releases"):
-        report = compare(*releases)
+        report = compare(opened, open_release(against))
     if out is not None:
         atomic.write_text(out, report.as_markdown())
     if as_json:
@@ -236,7 +260,11 @@ def lite(
     folder: Folder = DEFAULT,
     out: Annotated[Path, typer.Option(help="The release folder to write.")] = Path("ms-marco-shift-lite"),
     passages: Annotated[int, typer.Option(min=1, help="How many passages it will hold.")] = 1_000_000,
-    depth: Annotated[int, typer.Option(min=1, help="How many of BM25's best to keep for each test query.")] = 20,
+    depth: Annotated[int, typer.Option(min=1, help="How many of each ranker's best to keep for a test query.")] = 100,
+    pool: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Keep the best of this run over all passages too, beside BM25's. Repeatable."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing the other passages.")] = 13,
     queries: Annotated[
         int | None,
@@ -246,12 +274,13 @@ def lite(
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
-    """Write a release with part of the passages. Judged ones, BM25's best for the test queries, and a random sample."""
+    """Write a release with part of the passages. Judged ones, rankers' best for the test queries, a random sample."""
     from builder.lite import make
     from builder.release import summary
     from eval_kit.release import open_release
 
-    manifest = make(open_release(str(folder)), out, passages, depth, seed, cache, queries=queries, shifts=shift or ())
+    source = open_release(str(folder))
+    manifest = make(source, out, passages, depth, seed, cache, queries=queries, shifts=shift or (), rankers=pool or ())
     if as_json:
         typer.echo(json.dumps(manifest, ensure_ascii=False))
     else:

@@ -1,9 +1,10 @@
 """A release with a part of its collection: small enough for one GPU to index in minutes, yet not trivial for BM25.
 
-It keeps the queries and judgements of the original release, and of its passages those that are judged, BM25's
-best for every test query, and others drawn at random. Its figures are not comparable with the papers': fewer
-passages compete. Given a number of queries, it keeps that many of each test set and no training data: small enough
-for an evaluation during training to search in seconds.
+It keeps the queries and judgements of the original release, and of its passages those that are judged,
+the best of BM25 and of other rankers for every test query, and others drawn at random. Its figures are
+not comparable with the papers': fewer passages compete. Where queries have one label, a pool of BM25
+alone lifts every other ranker. Given a number of queries, it keeps that many of each test set and no
+training data: small enough for an evaluation during training to search in seconds.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from builder import pool
 from builder.release import Draft, Rule, Table, TestSet, write
 from eval_kit.console import counted
 from eval_kit.errors import UserError
@@ -23,7 +25,7 @@ from search import bm25
 from search.cache import cache_folder
 from search.passages import passages
 
-PASSAGES, DEPTH, SEED = 1_000_000, 20, 13
+PASSAGES, SEED = 1_000_000, 13
 LEFT_OUT = ("passages", "negatives")
 """Tables that are not copied: the lite release has its own; negatives are drawn again, from its own passages."""
 SOURCE = "ms-marco-shift"
@@ -33,12 +35,13 @@ def make(
     release: Release,
     out: Path,
     size: int = PASSAGES,
-    depth: int = DEPTH,
+    depth: int = pool.DEPTH,
     seed: int = SEED,
     cache: Path | None = None,
     threads: int = bm25.THREADS,
     queries: int | None = None,
     shifts: Collection[str] = (),
+    rankers: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """Write the lite release of ``release`` to the folder ``out``.
 
@@ -46,12 +49,13 @@ def make(
         release: with its passages, or their ir_datasets id.
         out: the new release folder.
         size: passages that it will hold; more, if judged ones and candidates are more.
-        depth: how many of BM25's best passages to keep for every test query.
+        depth: how many of each ranker's best passages to keep for every test query.
         seed: of the draw. The same passages are drawn whatever their order.
         cache: for BM25's index of the whole collection; by default the user's cache folder.
         threads: of Java; they do not affect the result.
         queries: number drawn from each test set; by default all queries of the release, including training ones.
         shifts: only test sets of these.
+        rankers: runs over all passages, of rankers whose best are kept too.
 
     Returns:
         The manifest.
@@ -69,11 +73,15 @@ def make(
     tables = _tables(release, test_sets, queries, seed)
     index = bm25.index_of(release, cache or cache_folder(), threads)
     searched = [table for table in tables if (table.config, table.split) in _test_tables(test_sets)]
-    kept = _judged(tables) | _candidates(searched, index, depth)
+    systems = pool.read_systems(rankers, release)
+    of_runs = (run.filter(pl.col("rank") <= depth)["passage_id"] for run in systems.values())
+    kept = _judged(tables).union(_candidates(searched, index, depth), *of_runs)
     others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in kept)
     drawn = heapq.nsmallest(max(0, size - len(kept)), others, key=lambda passage_id: _draw(seed, passage_id))
-    parameters = {"size": size, "depth": depth, "seed": seed} | ({} if queries is None else {"queries": queries})
-    return write(_draft(release, test_sets, tables, kept | set(drawn), parameters), out)
+    parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": ["bm25", *systems]}
+    parameters |= {} if queries is None else {"queries": queries}
+    cautions = pool.cautions(systems, release, depth)
+    return write(_draft(release, test_sets, tables, kept | set(drawn), parameters, cautions), out)
 
 
 def _tables(release: Release, test_sets: Sequence[Mapping[str, Any]], queries: int | None, seed: int) -> list[Table]:
@@ -114,12 +122,14 @@ def _draft(
     test_sets: Sequence[Mapping[str, Any]],
     tables: Sequence[Table],
     kept: set[str],
-    parameters: dict[str, int],
+    parameters: dict[str, Any],
+    cautions: Sequence[str],
 ) -> Draft:
     manifest = release.manifest
     rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in kept]
     rule = Rule(
-        "all judged passages, BM25's best (depth) for every test query, and others drawn at random (seed) up to size",
+        "all judged passages, each ranker's best (depth) for the test queries, and others drawn at random (seed) up to "
+        "size",
         SOURCE,
         parameters=parameters | {"release": release.digest, "k1": bm25.K1, "b": bm25.B},
     )
@@ -138,7 +148,7 @@ def _draft(
         variations=list(release.variations.values()) if "queries" not in parameters else [],
         inputs=manifest["inputs"],
         missing=manifest["missing"],
-        remarks=[*manifest["remarks"], remark],
+        remarks=[*manifest["remarks"], *cautions, remark],
         built_from=manifest.get("built_from") or release.collection,
     )
 

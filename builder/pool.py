@@ -11,17 +11,20 @@ have 1.06 labels a query.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.release import Release, TestSet
+from eval_kit.results import Result
 from eval_kit.runs.names import run_name
 from eval_kit.runs.reader import read_pieces
+from eval_kit.tables.table import Column, Table
 
 DEPTH = 100
 """Best passages of each contributor that a pool holds for a query."""
@@ -35,8 +38,8 @@ ALL, DRAWN = "all labels", "one label drawn"
 type Values = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Fidelity:
+@dataclass(frozen=True, repr=False)
+class Fidelity(Result):
     """Systems on all passages beside the same systems on a pool.
 
     Attributes:
@@ -53,6 +56,43 @@ class Fidelity:
     labels_per_query: float
     orders: pl.DataFrame
     levels: pl.DataFrame
+    provenance: Mapping[str, Any]
+    title: ClassVar[str] = "Fidelity of a pool"
+
+    def to_polars(self) -> pl.DataFrame:
+        """The levels, with the order's tau of the same pool."""
+        return self.levels.join(self.orders, on=["labels", "left_out"], nulls_equal=True, maintain_order="left")
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        of_queries = {"queries": self.queries, "labels_per_query": self.labels_per_query}
+        return super().as_json() | {"measure": self.measure, "tau": self.tau} | of_queries
+
+    def tables(self) -> list[Table]:
+        """The order of the systems on each pool, and the level of each system."""
+        named = ["labels", "left out of the pool"]
+        orders, levels = [], []
+        for row in self.orders.iter_rows(named=True):
+            interval = f"[{row['tau_low']:.2f}, {row['tau_high']:.2f}]"
+            orders.append([row["labels"], row["left_out"] or "-", f"{row['tau']:.3f}", interval])
+        for row in self.levels.iter_rows(named=True):
+            figures = [f"{row[name]:.4f}" for name in ("whole", "pooled")]
+            shift = [f"{row['shift']:+.4f}", f"[{row['shift_low']:+.4f}, {row['shift_high']:+.4f}]"]
+            levels.append([row["labels"], row["left_out"] or "-", row["system"], *figures, *shift])
+        numbers = [Column(name, "number") for name in ("all passages", "pool", "shift", "95 % interval")]
+        return [
+            Table([*map(Column, named), Column("tau", "number"), Column("95 % interval", "number")], [orders]),
+            Table([*map(Column, [*named, "system"]), *numbers], [levels]),
+        ]
+
+    def notes(self) -> list[str]:
+        """The measure, the queries, and whether the order can be trusted."""
+        trust = "" if self.tau >= TRUSTED_TAU else ": order not to be trusted"
+        return [
+            f"{self.measure} over {self.queries} queries with {self.labels_per_query:.1f} relevant labels each; "
+            "intervals resample queries and the labels drawn",
+            f"lowest tau with one label a query: {self.tau:.2f}{trust}",
+        ]
 
     @property
     def tau(self) -> float:
@@ -137,7 +177,34 @@ def measure_fidelity(
         relevant.height / answerable.height,
         pl.DataFrame(orders),
         pl.DataFrame(levels),
+        {"kit_version": __version__, "release": release.identity, "depth": depth, "draws": draws, "seed": seed},
     )
+
+
+def cautions(systems: Mapping[str, pl.DataFrame], release: Release, depth: int) -> list[str]:
+    """What a reader of figures on a pool of BM25 and these systems must know; nothing where it can be trusted.
+
+    Raises:
+        UserError: as :func:`measure_fidelity`, for three systems or more.
+    """
+    labels = _labels_of_most(release)
+    if not systems and labels < SPARSE_LABELS:
+        return [
+            f"pool of BM25's best alone, with {labels:g} label a query: other rankers' figures are too high, "
+            "and their order is not to be trusted"
+        ]
+    if len(systems) < 3:
+        return []
+    tau = measure_fidelity(systems, release, depth=depth).tau
+    trust = "" if tau >= TRUSTED_TAU else "; order not to be trusted"
+    return [f"pool of {', '.join(['bm25', *systems])}: Kendall's tau with all passages {tau:.2f}{trust}"]
+
+
+def _labels_of_most(release: Release) -> float:
+    """The median over queries of their relevant labels: a few deeply judged queries do not count."""
+    relevant = [release.qrels(split).filter(pl.col("relevance") > 0) for split in release.configs["qrels"]]
+    counts = pl.concat(relevant).group_by("query_id").len()["len"]
+    return float(counts.median() or 0)  # type: ignore[arg-type]
 
 
 def _ranked(run: pl.DataFrame) -> pl.DataFrame:

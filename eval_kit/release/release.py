@@ -104,7 +104,8 @@ class Release:
     def identity(self) -> dict[str, Any]:
         """What the provenance of a result says of the release."""
         kind = self.manifest["kind"]
-        return {"version": self.version, "kind": kind, "digest": self.digest, "missing": self.missing}
+        known = {"version": self.version, "kind": kind, "digest": self.digest, "missing": self.missing}
+        return known | ({"cautions": self.cautions} if self.cautions else {})
 
     @property
     def collection(self) -> str:
@@ -115,6 +116,11 @@ class Release:
     def missing(self) -> list[str]:
         """What a partial release lacks; empty in a complete one."""
         return [item["what"] for item in self.manifest["missing"]]
+
+    @property
+    def cautions(self) -> list[str]:
+        """Why figures on this release are not to be trusted; every table of them repeats it."""
+        return [remark for remark in self.manifest["remarks"] if remark.startswith("pool of ")]
 
     @property
     def configs(self) -> dict[str, list[str]]:

@@ -1,5 +1,6 @@
 """A lite release: which passages it keeps, that all else is as before, and that its figures say what they are."""
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -10,9 +11,11 @@ from baselines.table import Results
 from builder import lite
 from builder.verify import verify
 from eval_kit.errors import UserError
+from eval_kit.files.schemas import validate
 from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.release import NAME, Release, open_release
+from eval_kit.results import origin
 from search import bm25
 
 DEPTH = 2
@@ -70,7 +73,7 @@ def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release
     assert (described.language, described.license) == ("zxx", "apache-2.0")  # those of mini
     [table] = [table for table in made.manifest["tables"] if table["config"] == "passages"]
     assert table["rule"]["parameters"] | {"k1": 0, "b": 0} == {
-        "size": 1, "depth": DEPTH, "seed": 13, "release": mini_release.digest, "k1": 0, "b": 0,
+        "size": 1, "depth": DEPTH, "seed": 13, "rankers": ["bm25"], "release": mini_release.digest, "k1": 0, "b": 0,
     }  # fmt: skip
     assert made.manifest["remarks"][-1].startswith(f"lite: {len(ids(made)):,} passages")
     run = tmp_path / "x.trec"
@@ -106,6 +109,33 @@ def test_some_queries_of_each_test_set_are_kept_with_their_passages(mini_release
         assert set(after["passage_id"]) <= ids(release)
     assert len(ids(release)) < len(ids(made))
     assert "5 queries of each test set" in release.manifest["remarks"][-1]
+
+
+def test_a_pool_of_bm25_alone_says_so_in_every_table(made: Release, tmp_path: Path):
+    assert made.cautions == [made.manifest["remarks"][-2]]
+    assert re.fullmatch(r"pool of BM25's best alone, with 1 label a query: other rankers' .*", made.cautions[0])
+    run = tmp_path / "x.trec"
+    queries = made.test_sets["dl19"].queries
+    run.write_text("".join(f"{query} Q0 {min(ids(made))} 1 1 x\n" for query in queries))
+    scores = score([run], made)
+    assert made.cautions[0] in origin(scores.provenance)
+    validate("scores", scores.as_json())
+
+
+def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Release, tmp_path: Path):
+    left_out = sorted(ids(mini_release) - ids(made))
+    lines = "".join(
+        f"{query} Q0 {left_out[rank]} {rank} {9 - rank} x\n"
+        for query in mini_release.test_sets["dl19"].queries
+        for rank in range(5)
+    )
+    run = tmp_path / "other.trec"
+    run.write_text(lines)
+    pooled = tmp_path / NAME
+    lite.make(mini_release, pooled, size=1, depth=DEPTH, cache=made.folder.parent / "cache", rankers=[run])
+    release = open_release(pooled)
+    assert ids(release) - ids(made) == set(left_out[:DEPTH])
+    assert release.cautions == []
 
 
 def test_a_lite_release_of_a_lite_one_is_refused(made: Release, tmp_path: Path):
