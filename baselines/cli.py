@@ -13,19 +13,23 @@ from baselines.runners import Runner
 from baselines.search_cli import ReleaseOption
 from eval_kit.cli import JsonFile
 from eval_kit.errors import UserError, reported
+from eval_kit.program import Program
 from eval_kit.shifts import SHIFTS, check_names
 
 if TYPE_CHECKING:
     from baselines.table import Results
 
 app = typer.Typer(
+    cls=Program,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Train, search and score the reference systems.",
 )
-grid_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells.")
+grid_app = typer.Typer(
+    cls=Program, no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells."
+)
 app.add_typer(grid_app, name="grid")
 app.command()(search_cli.search)
 

@@ -5,7 +5,11 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and download the datasets of BEIR.")
+from eval_kit.program import Program
+
+app = typer.Typer(
+    cls=Program, no_args_is_help=True, rich_markup_mode=None, help="List and download the datasets of BEIR."
+)
 
 
 @app.command("list")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
 from eval_kit.errors import UserError
+from eval_kit.program import Program
 
 if TYPE_CHECKING:
     from builder.release import Draft
@@ -25,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DEFAULT_OUT = Path("ms-marco-shift")
 
 
-class SourceGroup(TyperGroup):
+class SourceGroup(Program):
     """Takes the subcommand from ``--from`` too: ``build --from mini …`` is ``build mini …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -15,9 +15,11 @@ from rich.filesize import decimal
 from builder import beir_cli, build_cli
 from builder.build_cli import Json
 from eval_kit.errors import UserError, printable, reported
+from eval_kit.program import Program
 from search.processes import cores
 
 app = typer.Typer(
+    cls=Program,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -9,6 +9,7 @@ import typer
 from eval_kit import __version__
 from eval_kit.errors import EXIT_USER_ERROR, reported
 from eval_kit.output import Format, emit
+from eval_kit.program import Program
 
 Release = Annotated[
     str | None, typer.Option(help="Release folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
@@ -60,6 +61,7 @@ Page = Annotated[Path, typer.Option(help="The HTML file to write.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")]
 
 app = typer.Typer(
+    cls=Program,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,0 +1,70 @@
+"""The class of the command lines: before a command begins, its outputs are compared with all its inputs."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from eval_kit.errors import UserError
+from eval_kit.files.opening import is_file, is_folder
+
+OUTPUTS = ("json_file", "per_query", "out", "page", "report")
+"""Parameters that name what a command writes; every other path is something that it reads."""
+RELEASE = "manifest.json"
+
+
+class Program(TyperGroup):
+    """A group of commands that write over nothing that they read."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, which checks its paths first."""
+        command = super().get_command(ctx, cmd_name)
+        if isinstance(command, TyperCommand):
+            command.invoke = partial(_invoke, command)  # type: ignore[method-assign]
+        return command
+
+
+def check_outputs(parameters: Mapping[str, Any]) -> None:
+    """Refuse an output that is an input, the file beside one, or in an input folder; or that is named twice.
+
+    In a folder that is read, only pages may be replaced, as no command reads them.
+
+    Args:
+        parameters: of a command, by name; its release may be the default one.
+
+    Raises:
+        UserError: naming the file; before anything is read or written.
+    """
+    outputs = [path for name in OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
+    if not outputs:
+        return
+    inputs = [path for name, value in parameters.items() if name not in OUTPUTS for path in _paths(value)]
+    if "release" in parameters and parameters["release"] is None:
+        inputs.append(Path(os.environ.get("MS_MARCO_SHIFT_RELEASE") or "ms-marco-shift"))
+    folders = [os.path.realpath(path) for path in inputs if is_folder(path)]
+    files = [path for path in inputs if is_file(path)]
+    taken = {os.path.realpath(path) for file in files for path in (file, file.with_suffix(".tsv"))}
+    taken |= {folder for folder in folders if is_file(Path(folder, RELEASE))}
+    for output in outputs:
+        real = os.path.realpath(output)
+        replaced = is_file(output) and output.suffix != ".html"
+        if real in taken or (replaced and any(Path(real).is_relative_to(each) for each in folders)):
+            raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
+        if not is_folder(output):
+            taken.add(real)
+
+
+def _invoke(command: TyperCommand, context: Any) -> Any:
+    check_outputs(context.params)
+    return type(command).invoke(command, context)
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """The paths in the value of a parameter, alone or in a list."""
+    values: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
+    for item in values:
+        if isinstance(item, str | Path) and str(item) and "\0" not in str(item):
+            yield Path(item)
