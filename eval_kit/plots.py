@@ -137,7 +137,8 @@ def loss_against_jaccard(
     jaccard = points["jaccard"].to_list()
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
-    x_ticks = [(at, f"{at:.2f}") for at in _ticks(*frame.x_range)]
+    at = _ticks(*frame.x_range)
+    x_ticks = [(tick, format(tick, f".{_digits(at)}f")) for tick in at]
     parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), frame.x_axis(x_ticks, x_title)]
     clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
     row_ends = [-math.inf] * 3
@@ -397,7 +398,7 @@ def _percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tu
     if low == high:
         high = 0.01
     at = _ticks(low, high, wider=True)
-    digits = max(0, -math.floor(math.log10(at[1] - at[0]) + 1e-9) - 2)
+    digits = max(0, _digits(at) - 2)
     return (at[0], at[-1]), [(value, format(value, f",.{digits}%").replace("-", "\u2212")) for value in at]
 
 
@@ -409,6 +410,11 @@ def _ticks(low: float, high: float, wider: bool = False) -> list[float]:
     first = math.floor(low / step + 1e-9) if wider else math.ceil(low / step - 1e-9)
     last = math.ceil(high / step - 1e-9) if wider else math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
+
+
+def _digits(ticks: Sequence[float]) -> int:
+    """The fewest decimals, at least two, that show round numbers exactly: no two ticks have one label."""
+    return next(digits for digits in range(2, 12) if all(abs(round(at, digits) - at) < 1e-9 for at in ticks))
 
 
 def _short(value: float) -> str:

@@ -80,7 +80,7 @@ def test_chameleons_gather_in_two_buckets(shared: Path):
         lines = (folder / f"bucket-{bucket}" / "extrapolate.dev-qrel.txt").read_text().splitlines()
         queries = {line.split()[0] for line in lines}
         shares.append([100 * np.mean([query in queries for query in part]) for part in (veiled, dev.keys() - veiled)])
-    assert np.round(shares, 1).tolist() == [[17.0, 11.7], [29.9, 33.0], [18.4, 32.4], [27.5, 16.4], [7.2, 6.5]]
+    assert np.round(shares, 1).tolist() == [[17.0, 11.7], [29.8, 33.0], [18.4, 32.4], [27.5, 16.4], [7.2, 6.6]]
 
 
 def similarity(cluster: Iterable[str], others: Iterable[str]) -> float:

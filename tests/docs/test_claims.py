@@ -1,0 +1,76 @@
+"""Figures of speed on the pages are those of the JSON in ``bench/results``."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def measured(name: str) -> Any:
+    return json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def span(figures: dict[str, Any]) -> str:
+    overheads = [100 * one["overhead"]["cpu_s"] for one in figures.values()]
+    return f"{min(overheads):+.1f} to {max(overheads):+.1f} % CPU time"
+
+
+def test_the_page_of_speed_has_the_measured_figures():
+    text = page("docs/speed.md")
+    scoring = measured("scoring")["results"]["6.98M"]["costs"]
+    board = measured("leaderboard")["results"]["30 x DL, 226,980 lines"]
+    bench = measured("baselines")
+    dense = next(row for row in bench["synthetic"]["rows"] if row["name"] == "dense flat")
+    rows = {row["name"]: row for row in bench["slice"]["rows"]}
+    alone, together = (dense[way] for way in ("one_at_a_time", "in_one_call"))
+    bm25 = rows["BM25"]["one_at_a_time"]
+    claims = [
+        f"{scoring['eval_kit score']['wall_s']} s | trec_eval's library",
+        f"(pytrec_eval) {scoring['pytrec_eval']['wall_s']} s, ir_measures {scoring['ir_measures']['wall_s']} s",
+        f"{board['wall_s']} s ({board['cpu_s']} s of processor time)",
+        span(bench["training"]["training"]),
+        span(bench["training"]["encoding"]),
+        f"{bench['slice']['encoding']['ours']['passages_per_second']:.0f} passages/s",
+        f"{alone['ours']['ms']:.0f} ms | faiss `IndexFlatIP` {alone['peer']['ms']:.0f} ms",
+        f"{together['ours']['ms']:.0f} ms a query | {together['peer']['ms']:.0f} ms",
+        f"{rows['late exact']['in_one_call']['ours']['ms']:.0f} ms a query",
+        f"{bm25['ours']['ms']:.0f} ms | Pyserini {bm25['peer']['ms']:.0f} ms",
+        f"{rows['sparse csr']['one_at_a_time']['ours']['ms']:.1f} ms",
+    ]
+    assert not [claim for claim in claims if claim not in text]
+    scored = f"{scoring['eval_kit score']['wall_s']} s for 6.98 million lines"
+    assert scored in page("README.md")
+
+
+def test_the_page_of_full_size_has_the_rehearsals_figures():
+    text, scales = page("docs/full-size.md"), measured("rehearsal")
+    for name, stage in scales["1"]["stages"].items():
+        row = f"| {name} | {stage['count']:,} {stage['unit']} | {stage['wall_s']:,.1f} s | {stage['cpu_s']:,.1f} s |"
+        assert row in text, row
+    assert {"tokens", "negatives", "search colbert"} <= scales["1"]["stages"].keys()
+
+
+@pytest.mark.parametrize("name", ["characters", "words", "lsa", "all-MiniLM-L6-v2"])
+def test_the_page_of_the_audit_has_the_measured_thresholds(name: str):
+    encoder = measured("near_duplicates")["encoders"][name]
+    figures = " | ".join(f"{encoder[key]:.2f}" for key in ("cosine", "precision", "recall"))
+    shares = " | ".join(f"{share:.1%}" for share in encoder["taken for duplicates"].values())
+    [row] = re.findall(rf"^\| {name} \| .*$", page("docs/audit.md"), re.MULTILINE)
+    printed = [cell.strip() for cell in row.strip("|").split("|")][1:]
+    expected = f"{figures} | {shares}".split(" | ")
+    for shown, exact in zip(printed, expected, strict=True):
+        assert float(shown.rstrip("%")) == pytest.approx(float(exact.rstrip("%")), abs=0.011)
+
+
+def test_the_page_of_beir_has_the_measured_memory():
+    text = page("docs/beir.md")
+    for stage in measured("beir_memory"):
+        assert f"{stage['peak_mb']:,.0f} MB" in text, stage
