@@ -83,7 +83,7 @@ docs: $(READY)  ## build the documentation into build/docs; a broken link or a w
 	@echo "build/docs/index.html (its search needs a server: python3 -m http.server -d build/docs)"
 
 release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR, PREVIOUS=RELEASE)
-	@$(BIN)/python -m builder build --from published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
+	@$(BIN)/python -m builder build published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
 	@$(BIN)/python -m builder verify "$(RELEASE)"
 	@$(BIN)/python -m builder audit "$(RELEASE)"
 	@$(BIN)/python -m builder pictures "$(RELEASE)"
@@ -92,9 +92,9 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 
 baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
-		$(BIN)/python -m builder build --from mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
+		$(BIN)/python -m builder build mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
 	@test -e "$(RELEASE)" || test -z "$(NFCORPUS)" || { $(BIN)/python -m builder beir download $(NFCORPUS) --out "$(BEIR)" && \
-		$(BIN)/python -m builder build --from rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
+		$(BIN)/python -m builder build rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
 	@# monoBERT on all passages takes less room than the whole grid does on a million
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || { $(GRID_RUN) --check --system monobert --release ms-marco-shift && \
 		$(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"; }

@@ -4,6 +4,7 @@ A page's commands run in one folder, in their order. A line ``...`` on the page 
 markdown`` with nothing below it stands for the table that follows the block.
 """
 
+import importlib
 import os
 import re
 import shutil
@@ -14,11 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from eval_kit.release import Release
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "tutorials" / "your-model.ipynb"
+PROGRAMS = ("eval_kit", "builder", "baselines")
 NOT_RUN = re.compile(r"^(pip|make|\.) |docs/(reference|notebook)\.py")
 """Commands that install, fetch or take many minutes; `make demo`, `make reproduce` and the notebook have tests."""
 ELLIPSIS = "..."
@@ -212,6 +215,31 @@ PAGES: dict[str, Callable[[Folder], None]] = {
     "docs/tutorials/your-collection.md": collection,
     "docs/variations.md": variations,
 }
+
+
+MENTION = re.compile(r"(?:python -m )?\b(eval_kit|builder|baselines) ([a-z][a-z-]*(?: [a-z][a-z-]*)?)([^`|\n]*)")
+"""A command anywhere on a page: its program, its name or the group's and its own, and what follows."""
+
+
+def every_page() -> list[str]:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "hub_cards").glob("*.md")]
+    return sorted(str(page.relative_to(ROOT)) for page in pages if page.name != "CHANGELOG.md")
+
+
+@pytest.mark.parametrize("page", every_page())
+def test_the_options_on_a_page_exist(page: str):
+    programs = {name: get_command(importlib.import_module(f"{name}.cli").app) for name in PROGRAMS}
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    wrong = []
+    for program, name, rest in MENTION.findall(text):
+        command = programs[program]
+        for word in name.split():
+            command = getattr(command, "commands", {}).get(word, command)
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest.partition(" #")[0])
+        if command is not programs[program]:
+            wrong += [f"{program} {name}: {option}" for option in options if option not in known | {"--help"}]
+    assert not wrong
 
 
 @pytest.mark.slow
