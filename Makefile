@@ -23,6 +23,7 @@ BACKBONE ?= $(if $(NFCORPUS),$(MINILM))
 T ?=
 MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
+BESIDE := pytest hypothesis editables hatchling pandas pyarrow ir-measures==0.4.3 pytrec-eval-terrier==0.5.11
 BENCH ?= scoring search training
 GRID ?= grid-$(CONFIG)
 GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
@@ -36,7 +37,7 @@ BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock dist clean
+.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -66,7 +67,18 @@ fuzz: $(READY)  ## random hostile inputs, against the contract of docs/security.
 	@end=$$(( $$(date +%s) + $(MINUTES) * 60 )); while test "$$(date +%s)" -lt "$$end"; do \
 		FUZZ_EXAMPLES=100 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz || exit; done
 
-test-all: test test-slow  ## run all tests
+test-oldest: OF := lowest-direct
+test-newest: OF := highest
+test-oldest test-newest: $(READY)  ## the evaluator's tests with the oldest, or newest, versions it allows, in their own environment
+	@rm -rf build/$@ && mkdir -p build/$@/releases
+	@$(BIN)/python -m builder build mini --queries 1500 --out build/$@/releases/mini >/dev/null
+	@$(BIN)/python -m builder build published --upstream "$(SHARED)/upstream" --allow-partial --unlicensed --out build/$@/releases/published >/dev/null
+	@$(UV) venv --quiet --python $(BIN)/python build/$@/env
+	@$(UV) pip compile --quiet --python $(BIN)/python --resolution $(OF) pyproject.toml -o build/$@/versions.txt
+	@VIRTUAL_ENV=build/$@/env $(UV) pip install --quiet -r build/$@/versions.txt $(BESIDE)
+	@BUILT_RELEASES=build/$@/releases PYTHONPATH=. OMP_NUM_THREADS=1 build/$@/env/bin/python -m pytest -m "not slow" $(or $(T),tests/eval_kit)
+
+test-all: test test-slow test-oldest test-newest  ## run all tests
 
 lint: $(READY)  ## ruff (lint and format), mypy and the order of imports
 	@$(BIN)/ruff check .

@@ -209,7 +209,9 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
         atomic.clear_abandoned(written)
     tables = {table["path"] for table in manifest["tables"]}
     own = {"README.md", "LICENSE.md", MANIFEST, *tables, *benchmarks.paths(manifest)}
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    names = sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
+    )
     for name in names:
         if leads_outside(folder / name, folder):
             raise UserError(f"{folder / name}: is a link that leaves the release")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from huggingface_hub import parse_eval_result_entries
 
 from eval_kit.errors import UserError
 from eval_kit.exchange import hub_results
@@ -17,6 +16,7 @@ from eval_kit.release import Release
 from eval_kit.runs import writer
 
 hub_server = pytest.importorskip("hub_server", exc_type=ImportError)
+parse_eval_result_entries = pytest.importorskip("huggingface_hub", minversion="2.4").parse_eval_result_entries
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 DATASET, MODEL = "org/ms-marco-shift", "org/splade"

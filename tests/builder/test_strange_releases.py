@@ -1,0 +1,137 @@
+"""Releases from strangers: links that lead out, pipes, devices, other content than what a digest covers, growth."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from drafts import small_draft
+
+from builder import release as releases
+from builder.export import export
+from builder.pack import pack
+from builder.verify import verify
+from eval_kit.errors import UserError
+from eval_kit.files import network, opening
+from eval_kit.files.digests import release_digest
+from eval_kit.files.formats import tab_separated
+from eval_kit.release import ReleaseError, open_release
+
+README = "README.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    releases.write(small_draft(), tmp_path / "release")
+    return tmp_path / "release"
+
+
+def edited(folder: Path, change) -> None:
+    """A manifest with another content and the digest of it."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"digest": release_digest(manifest)}))
+
+
+@pytest.mark.parametrize("name", [README, "reports/x.md", "eval.yaml"])
+@pytest.mark.parametrize("leads_to", ["secret", "/dev/zero", "../..", "pipe"])
+def test_nothing_that_is_packed_leads_out_of_the_release(
+    folder: Path, tmp_path: Path, name: str, leads_to: str
+) -> None:
+    (tmp_path / "secret").write_text("secret")
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if leads_to == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(tmp_path / leads_to if leads_to == "secret" else leads_to)
+    begun = time.monotonic()
+    with pytest.raises(UserError):
+        pack(folder, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*")) and time.monotonic() - begun < 30
+    if name != "reports/x.md" and leads_to != "secret":
+        assert [check for check in verify(folder) if check.fault]
+
+
+def test_what_other_tools_load_is_checked(folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "out")
+    for path in [*folder.glob("benchmarks/*/*.parquet"), folder / "eval.yaml"]:
+        before = path.read_bytes()
+        path.write_bytes(b"x")
+        assert [check.what for check in verify(folder) if check.fault] == ["files for other tools"]
+        with pytest.raises(UserError, match="is not that of the release"):
+            pack(folder, tmp_path / "out")
+        path.write_bytes(before)
+    with pytest.raises(UserError, match="is in the release"):
+        pack(folder, folder / "dist")
+
+
+def test_a_table_that_is_a_pipe_is_refused(folder: Path) -> None:
+    table = next((folder / "data").rglob("*.parquet"))
+    table.unlink()
+    os.mkfifo(table)
+    assert [check for check in verify(folder) if check.fault]
+    with pytest.raises(ReleaseError):
+        open_release(folder)
+
+
+def test_many_measures_are_refused(folder: Path) -> None:
+    edited(folder, lambda manifest: manifest["test_sets"][0].update(measures=[f"P@{k}" for k in range(1, 3_001)]))
+    with pytest.raises(ReleaseError, match=r"3,\d\d\d different measures, more than 100|3,000 different measures"):
+        open_release(folder)
+
+
+def test_texts_and_ids_that_would_become_others() -> None:
+    """The texts of BEIR's corpora hold tabs and line breaks; no reader of lines knows quotes."""
+    frame = pl.DataFrame({"query_id": ["1", "2"], "text": ["a\n999\tinjected\r\ntopic\u2028x", "plain"]})
+    with pytest.warns(UserWarning, match="tabs and line breaks in 1 texts were replaced by blanks"):
+        lines = list(tab_separated(frame))
+    assert [line.split("\t")[0] for line in lines] == ["1", "2"]
+    assert all(line.count("\t") == 1 and len(line.splitlines()) == 1 for line in lines)
+    for strange in ("a b", "a\tb", "a\n9", "", " 1", "\0", "\u2028", None):
+        with pytest.raises(UserError, match="cannot be written: it is empty, or holds a blank or a line break"):
+            list(tab_separated(pl.DataFrame({"query_id": [strange], "text": ["a"]}, frame.schema)))
+    with pytest.raises(UserError, match="1 of the 2 texts are missing, such as that of 2"):
+        list(tab_separated(frame.with_columns(text=pl.Series(["a", None]))))
+
+
+@pytest.mark.parametrize("format", ["trec", "beir", "pyserini"])
+def test_exports_of_strange_ids_are_refused(tmp_path: Path, format: str) -> None:
+    release = open_release(releases.write(small_draft(), tmp_path / "release") and tmp_path / "release")
+    name = next(iter(release.test_sets))
+    strange = release.queries(name).with_columns(query_id=pl.col("query_id") + "\n999 Q0 x")
+    object.__setattr__(release, "queries", lambda test_set: strange)
+    with pytest.raises(UserError, match="cannot be written"):
+        export(release, tmp_path / "out", format, [name])
+    object.__setattr__(release, "queries", lambda test_set: strange.with_columns(text=pl.lit(None, pl.String)))
+    with pytest.raises(UserError, match="have no text"):
+        export(release, tmp_path / "out", format, [name])
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_answers_of_hosts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(size: int, seconds: float = 0) -> Iterator[bytes]:
+        while True:
+            time.sleep(seconds)
+            yield b"x" * size
+
+    with pytest.raises(network.EndlessError, match="more than 5,000 bytes"):
+        list(network.bounded(endless(1_000), most=5_000))
+    monkeypatch.setattr(network, "SILENCE", 0.2)
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        list(network.bounded(endless(1, 0.01)))
+    assert time.monotonic() - begun < 5
+    some = network.bounded(endless(1_000, 0.01))
+    assert sum(len(next(some)) for _ in range(60)) == 60_000
+
+
+def test_a_forked_process_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_release(folder).qrels(open_release(folder).manifest["test_sets"][0]["qrels"])
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(UserError, match="was forked from one that has read tables"):
+        opening.refuse_forked()
