@@ -269,7 +269,7 @@ class Regimes(Shift):
 
     @override
     def test_sets(self, release: Release) -> list[str]:
-        return nearness_splits(release.test_sets)
+        return nearness_splits(release.test_sets) or list(TREC_DL)
 
     @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:

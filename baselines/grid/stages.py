@@ -126,7 +126,6 @@ def publish(cell: Cell) -> None:
         if published.exists() and published.samefile(own):
             continue
         with atomic.whole(published) as part:
-            part.unlink()
             try:
                 part.hardlink_to(own)
             except OSError:

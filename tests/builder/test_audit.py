@@ -12,7 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from bench import near_duplicates as labelled
 from builder import near_duplicates as near
 from builder import shared_passages
 from builder.audit import DEFAULT, audit, normalised, pairs
@@ -20,6 +19,7 @@ from builder.release import Draft, Rule, Table, TestSet, write
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release, Variation, open_release
+from tests.builder import labelled_pairs as labelled
 
 CLUSTERS = pl.Enum(["c0", "c1"])
 BY_HAND = Rule("made by hand", "tests/builder/test_audit.py")

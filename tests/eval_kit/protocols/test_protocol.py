@@ -38,7 +38,8 @@ def values(rows) -> pl.DataFrame:
 def release_of(shift: str, labels=(), **tables: pl.DataFrame) -> Release:
     """A release in memory, with the labels of one shift and some tables of it."""
     column = {"name": SHIFTS[shift].label, "type": "label", "labels": list(labels)}
-    manifest = {"tables": [{"config": shift, "split": "test", "columns": [column]}]}
+    described = [{"config": shift, "split": split, "columns": [column]} for split in tables or ("test",)]
+    manifest = {"tables": described, "test_sets": []}
     return Release(Path(), manifest, {(shift, split): table for split, table in tables.items()})
 
 

@@ -1,0 +1,131 @@
+"""Which encoder and threshold find near-duplicate queries.
+
+Duplicates are the seven pairs of CIKM 2022, Table 4, and dev queries with their typing errors (CharacterBERT-DR's ten
+replicas). Different pairs are random pairs of dev queries, and each query with its nearest dev query, by any encoder
+without weights, that has other words and shares no relevant passage with it.
+``bench/results/near_duplicates.json`` holds what was measured.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from builder.audit import SPARSE, normalised
+from builder.encoders import Lsa
+from builder.near_duplicates import Floats, Rows, Threshold, cosines
+from eval_kit.files.formats import read_queries, read_trec_qrels
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results" / "near_duplicates.json"
+DEV = Path("ielab/CharacterBERT-DR/data/marco_dev")
+REPLICAS = 10
+QUERIES = 1_000
+NEAREST = 6
+SEED = 13
+GRID = np.arange(0.30, 1.0, 0.01).round(2)
+TABLE_4 = [
+    ("average wedding dress alteration cost", "average cost for wedding dress alterations"),
+    ("what does it mean if your tsh is low", "what does it mean if my tsh is low"),
+    ("meaning of shebang", "what is a shebang"),
+    ("do google docs auto save", "does google docs automatically save"),
+    ("how long does it take to remove wisdom tooth", "how long does it take to have wisdom teeth removed"),
+    ("how much would it cost to install my own wind turbine", "how much does it cost to install a wind turbine"),
+    ("when did rock n roll begin?", "when did rock and roll begin"),
+]
+"""CIKM 2022, Table 4: pairs of a TREC DL 2020 test query and a training query."""
+
+type Pairs = list[tuple[str, str]]
+ENCODERS: dict[str, Callable[[list[str]], Rows]] = {**SPARSE, "lsa": lambda texts: Lsa().load(texts)(texts)}
+"""The encoders without weights."""
+
+
+def typing_errors(upstream: Path, queries: pl.DataFrame) -> Pairs:
+    """Each query with its variant in one of the replicas, taken in turn; only pairs that differ."""
+    replicas = []
+    for number in range(1, REPLICAS + 1):
+        replica = read_queries(upstream / DEV / f"queries.dev.small.typo{number}.tsv")
+        replicas.append(dict(replica.select("query_id", "text").iter_rows()))
+    pairs = [(text, replicas[row % REPLICAS][query]) for row, (query, text) in enumerate(queries.iter_rows())]
+    return [(text, variant) for text, variant in pairs if text != variant]
+
+
+def random_pairs(dev: pl.DataFrame, seed: int = SEED) -> Pairs:
+    """Pairs of two dev queries."""
+    rows = np.random.default_rng(seed).permutation(dev.height)[: 2 * QUERIES]
+    texts = dev["text"].to_list()
+    return [(texts[left], texts[right]) for left, right in zip(rows[::2], rows[1::2], strict=True)]
+
+
+def nearest_but_different(
+    dev: pl.DataFrame, sampled: Sequence[int], passages: Mapping[str, set[str]], vectors: Rows
+) -> Pairs:
+    """Each sampled query's nearest other dev query with other words and no relevant passage in common.
+
+    Args:
+        dev: ``query_id`` and ``text``.
+        sampled: rows of ``dev``.
+        passages: query id → relevant passages.
+        vectors: of ``dev``, in rows of unit length.
+    """
+    ids, texts = dev["query_id"].to_list(), dev["text"].to_list()
+    products = vectors[sampled] @ vectors.T
+    products = products if isinstance(products, np.ndarray) else products.toarray()
+    pairs = []
+    for row, similar in zip(sampled, np.argsort(-products, axis=1, kind="stable")[:, :NEAREST], strict=True):
+        different = [
+            texts[candidate]
+            for candidate in similar
+            if normalised(texts[candidate]) != normalised(texts[row])
+            and not passages[ids[candidate]] & passages[ids[row]]
+        ]
+        if different:
+            pairs.append((texts[row], different[0]))
+    return pairs
+
+
+def best_threshold(reworded: Floats, mistyped: Floats, different: Floats) -> Threshold:
+    """The threshold with the greatest F1 (the lowest of equals), for as many different pairs as duplicates."""
+    best, best_f1 = Threshold(1.0, 0.0, 0.0), -1.0
+    for cosine in GRID:
+        recall = float((reworded >= cosine).mean() + (mistyped >= cosine).mean()) / 2
+        alarms = float((different >= cosine).mean())
+        precision = recall / (recall + alarms) if recall else 0.0
+        f1 = 2 * recall / (1 + recall + alarms)
+        if f1 > best_f1:
+            best, best_f1 = Threshold(float(cosine), round(precision, 3), round(recall, 3)), f1
+    return best
+
+
+def measure(upstream: Path, encoders: Mapping[str, Callable[[list[str]], Rows]]) -> dict[str, dict[str, Any]]:
+    """Each encoder's best threshold, with the share of each kind of pair that counts as duplicate.
+
+    Args:
+        upstream: folder of the authors' repositories.
+        encoders: functions from texts to rows, by name; must include :data:`ENCODERS`.
+    """
+    dev = read_queries(upstream / DEV / "queries.dev.small.tsv").select("query_id", "text").sort("query_id")
+    qrels = read_trec_qrels(upstream / DEV / "qrels.dev.small.tsv").filter(pl.col("score") > 0)
+    passages = {str(query): set(group["corpus-id"]) for (query,), group in qrels.group_by("query-id")}
+    sampled = np.sort(np.random.default_rng(SEED).permutation(dev.height)[:QUERIES]).tolist()
+    pairs = {"table 4": TABLE_4, "typing errors": typing_errors(upstream, dev[sampled]), "random": random_pairs(dev)}
+    texts = sorted({*dev["text"], *(text for kind in pairs.values() for pair in kind for text in pair)})
+    row_of = {text: row for row, text in enumerate(texts)}
+    vectors = {name: encode(texts) for name, encode in encoders.items()}
+    nearest: set[tuple[str, str]] = set()
+    of_dev = [row_of[text] for text in dev["text"]]
+    for name in ENCODERS:
+        nearest.update(nearest_but_different(dev, sampled, passages, vectors[name][of_dev]))
+    pairs["nearest but different"] = sorted(nearest)
+    results = {}
+    for name, rows in vectors.items():
+        by_kind = {}
+        for kind, some in pairs.items():
+            left, right = zip(*some, strict=True)
+            by_kind[kind] = cosines(rows[[row_of[text] for text in left]], rows[[row_of[text] for text in right]])
+        best = best_threshold(by_kind["table 4"], by_kind["typing errors"], by_kind["nearest but different"])
+        shares = {kind: round(float((values >= best.cosine).mean()), 3) for kind, values in by_kind.items()}
+        results[name] = {**asdict(best), "taken for duplicates": shares}
+    return {"pairs": {kind: len(some) for kind, some in pairs.items()}, "encoders": results}
