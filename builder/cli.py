@@ -39,6 +39,7 @@ class Format(StrEnum):
     beir = "beir"
     trec = "trec"
     pyserini = "pyserini"
+    tevatron = "tevatron"
 
 
 class Trainer(StrEnum):
@@ -47,6 +48,7 @@ class Trainer(StrEnum):
     sentence_transformers = "sentence-transformers"
     tevatron = "tevatron"
     pylate = "pylate"
+    flag_embedding = "flag-embedding"
 
 
 app.add_typer(build_cli.app, name="build")
@@ -161,18 +163,18 @@ def export(
         typer.Option(metavar="TSV", help="Write the passages of this file (id, tab, text) as corpus.jsonl."),
     ] = None,
 ) -> None:
-    """Write the test sets for other tools. Each is a BEIR folder, or topics and qrels for TREC's tools or Pyserini."""
+    """Write the test sets for BEIR, Tevatron, TREC's tools or Pyserini, a folder for each."""
     from builder import export as exporting
     from eval_kit.release import open_release
 
-    if passages is not None and format is not Format.beir:
-        raise UserError("--passages is for --format beir; topics and qrels have no passages")
+    if passages is not None and format.value not in exporting.WITH_PASSAGES:
+        raise UserError("--passages is for --format beir and tevatron; topics and qrels have no passages")
     opened = open_release(release)
     folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages)
     typer.echo(f"{out}: {len(folders)} folders in {format.value} format")
-    if format is Format.beir and "passages" not in opened.configs and passages is None:
+    if format.value in exporting.WITH_PASSAGES and "passages" not in opened.configs and passages is None:
         typer.echo(
-            f"  no corpus.jsonl, which BEIR's loader needs: the passages are ir_datasets "
+            f"  no corpus.jsonl, which its loader needs: the passages are ir_datasets "
             f"{opened.manifest['collection']}; --passages collection.tsv writes them"
         )
 

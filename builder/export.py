@@ -1,4 +1,4 @@
-"""Test and training sets of a release in other tools' formats: BEIR folders, TREC topics and qrels, Pyserini topics."""
+"""Test and training sets of a release in other tools' formats: BEIR's, Tevatron's, TREC's and Pyserini's."""
 
 import json
 import shutil
@@ -21,8 +21,10 @@ FORMATS = {
     + [f"qrels/{split}.{ending}" for split in ("test", "train") for ending in ("tsv", "jsonl")],
     "trec": ["topics.tsv", "qrels.txt"],
     "pyserini": ["topics.json", "qrels.txt"],
+    "tevatron": ["queries.jsonl", "corpus.jsonl", "qrels.txt"],
 }
 """The files that a folder of each format may hold."""
+WITH_PASSAGES = ("beir", "tevatron")
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,18 @@ def export(
     if the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them. It also
     has the judgements as ``qrels/test.jsonl`` and a ``README.md`` that names the configs, and so is a data set for
     MTEB's retrieval tasks. All folders share one corpus file, where the disk can link. ``trec``: ``topics.tsv`` and
-    ``qrels.txt``. ``pyserini``: ``topics.json``, for its option ``--topics``, and ``qrels.txt``. All folders are
+    ``qrels.txt``. ``pyserini``: ``topics.json``, for its option ``--topics``, and ``qrels.txt``. ``tevatron``:
+    ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``. All folders are
     written before any of them takes its name and replaces an older export of the same format.
 
     Args:
         release: to export.
         out: the folder to write to.
-        format: ``beir``, ``trec`` or ``pyserini``.
+        format: one of :data:`FORMATS`.
         test_sets: names of test sets and variations; by default all, unless training sets are named.
         training_sets: names of training queries, such as ``topic.not-c0``; by default none.
-        passages: for ``beir``, the release's passages: a file of id, tab and text, such as MS MARCO's collection.tsv.
+        passages: for ``beir`` and ``tevatron``, the release's passages: a file of id, tab and text, such as MS MARCO's
+            collection.tsv.
 
     Returns:
         The folders written.
@@ -88,8 +92,9 @@ def export(
                 judged = _judged(release, exported)
                 for ids in (exported.queries["query_id"], *judged.get_columns()[:2]):
                     check_ids(ids)
+                if format in WITH_PASSAGES:
+                    corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus, format)
                 if format == "beir":
-                    corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus)
                     _beir(release, exported, judged, staging, corpus is not None)
                 else:
                     _topics(exported.queries, staging, format)
@@ -166,7 +171,7 @@ def _beir(release: Release, exported: Exported, judged: pl.DataFrame, folder: Pa
     atomic.write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
 
 
-def _corpus(release: Release, passages: Path | None, path: Path, first: Path | None) -> Path | None:
+def _corpus(release: Release, passages: Path | None, path: Path, first: Path | None, format: str) -> Path | None:
     """Write the passages, or link to those already written; None where there are none."""
     if passages is None and "passages" not in release.configs:
         return None
@@ -177,13 +182,17 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
             shutil.copyfile(first, path)
         return first
     rows = release.table("passages", "passages").iter_rows() if passages is None else of_file(passages)
-    atomic.write_lines(path, (_json(_id=passage_id, title="", text=text) for passage_id, text in rows))
+    named = ("_id", {"title": ""}) if format == "beir" else ("docid", {})
+    atomic.write_lines(path, (_json(**{named[0]: id}, **named[1], text=text) for id, text in rows))
     return path
 
 
 def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
     if format == "trec":
         atomic.write_lines(folder / "topics.tsv", tab_separated(queries))
+    elif format == "tevatron":
+        lines = (_json(query_id=id, query=text) for id, text in queries.iter_rows())
+        atomic.write_lines(folder / "queries.jsonl", lines)
     else:
         topics = {query: {"title": text} for query, text in queries.iter_rows()}
         atomic.write_text(folder / "topics.json", json.dumps(topics, ensure_ascii=False) + "\n")

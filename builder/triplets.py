@@ -104,5 +104,14 @@ def _tevatron(example: Example, texts: list[str]) -> dict[str, object]:
     return {**of_query, "positive_passages": passages[:1], "negative_passages": passages[1:]}
 
 
-FORMATS: dict[str, Format] = {"sentence-transformers": _columns, "tevatron": _tevatron, "pylate": _columns}
+def _flag_embedding(example: Example, texts: list[str]) -> dict[str, object]:
+    return {"query": texts[0], "pos": texts[1:2], "neg": texts[2:]}
+
+
+FORMATS: dict[str, Format] = {
+    "sentence-transformers": _columns,
+    "tevatron": _tevatron,
+    "pylate": _columns,
+    "flag-embedding": _flag_embedding,
+}
 """PyLate trains through sentence-transformers and reads its columns."""

@@ -30,7 +30,8 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.formats import tab_separated
 from eval_kit.measures.definitions import known_elsewhere
-from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, MS_MARCO, Release, has_default, open_release
+from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, Release, has_default, open_release
+from eval_kit.release.manifest import language
 from eval_kit.shifts import SHIFTS, Shift
 
 CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
@@ -82,8 +83,8 @@ class ShiftQueries(BaseQueries):  # type: ignore[misc]
         return self._release.collection
 
     def queries_lang(self) -> str | None:
-        """English for MS MARCO; unknown for other collections."""
-        return "en" if self._release.manifest["collection"] == MS_MARCO else None
+        """``en`` for MS MARCO, ``zxx`` (none) for mini; unknown for other collections."""
+        return language(self._release.manifest)
 
 
 class ShiftQrels(BaseQrels):  # type: ignore[misc]
@@ -96,10 +97,16 @@ class ShiftQrels(BaseQrels):  # type: ignore[misc]
 
     def qrels_iter(self) -> Iterator[TrecQrel]:
         """Each judgement of a query of the list."""
-        queries = self._queries.frame["query_id"].implode()
-        judged = self._release.qrels(self._split).filter(pl.col("query_id").is_in(queries))
-        for query_id, passage_id, relevance in judged.iter_rows():
+        for query_id, passage_id, relevance in self._judged().iter_rows():
             yield TrecQrel(query_id, passage_id, relevance, "0")
+
+    def qrels_count(self) -> int:
+        """How many judgements there are."""
+        return self._judged().height
+
+    def _judged(self) -> pl.DataFrame:
+        queries = self._queries.frame["query_id"].implode()
+        return self._release.qrels(self._split).filter(pl.col("query_id").is_in(queries))
 
     def qrels_cls(self) -> type[TrecQrel]:
         """TREC's four columns."""

@@ -3,67 +3,72 @@
     import mteb
     from eval_kit.mteb import run, tasks
     mteb.evaluate(model, tasks("mini", "topic"), prediction_folder="predictions")
-    eval_kit.score(run("predictions/ms-marco-shift-mini-topic_predictions.json"), "mini")
+    eval_kit.score(run("predictions/ms-marco-shift-mini-1e0e46de-topic_predictions.json"), "mini")
 
-A task is a shift: its collection is encoded once. MTEB's own figures are over all the shift's queries together; beside
-them are the kit's figures for each test set, under names such as ``topic.c0 RR@10``.
+A task is a shift, and its name says of which content. Its collection is encoded once. MTEB's own figures are over all
+the shift's queries together; beside them are the kit's figures for each test set, under names such as
+``topic.c0 RR@10``.
 """
 
 import json
 from collections.abc import Mapping
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 try:
     from datasets import Dataset
     from mteb.abstasks.retrieval import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}; run: pip install 'mteb>=2.26'", name=error.name) from None
+    from mteb.get_tasks import _TASKS_REGISTRY
+except ImportError as error:
+    if (error.name or "").partition(".")[0] not in ("datasets", "mteb"):
+        raise
+    raise type(error)(f"{error}; run: pip install 'mteb>=2.26'", name=error.name) from None
 
 from eval_kit import api
 from eval_kit.api import ReleaseSource
 from eval_kit.errors import UserError
-from eval_kit.release import Release, open_release
-from eval_kit.release.pool import pool
+from eval_kit.release import open_release
+from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
+from eval_kit.release.pool import Pool, pool
 
 SUBSET, SPLIT = "default", "test"
 """Where MTEB keeps the queries of a task that has no languages and one split."""
 
 
+SCRIPTS = {"en": "eng-Latn", "zxx": "zxx-Latn", None: "und-Zyyy"}
+"""MTEB's names of the languages."""
+MS_MARCO: dict[str, Any] = {
+    "date": ("2016-01-01", "2016-12-31"),
+    "domains": ["Web"],
+    "task_subtypes": ["Question answering"],
+    "license": "msr-la-nc",
+    "annotations_creators": "human-annotated",
+    "sample_creation": "found",
+    "bibtex_citation": "@misc{bajaj2016msmarco, title={MS MARCO: A Human Generated MAchine Reading COmprehension "
+    "Dataset}, author={Bajaj, Payal and others}, year={2016}, eprint={1611.09268}, archivePrefix={arXiv}}",
+}
+MINI: dict[str, Any] = {
+    "date": ("2026-11-21", "2026-11-21"),
+    "domains": ["Constructed"],
+    "task_subtypes": [],
+    "license": "apache-2.0",
+    "annotations_creators": "automatic",
+    "sample_creation": "created",
+    "bibtex_citation": "",
+}
+UNKNOWN: dict[str, Any] = {"task_subtypes": [], "license": "not specified", "bibtex_citation": ""}
+"""Of a collection of the user's own; MTEB's other questions about it stay open."""
+
+
 class ShiftTask(AbsTaskRetrieval):
-    """All test queries of one shift, searched in the passages that a release embeds."""
+    """All test queries of one shift, searched in the passages that a release embeds.
 
-    def __init__(self, release: Release, shift: str) -> None:
-        """Read the shift.
+    Each shift of a release has a subclass of its own, since MTEB takes a task to be a class.
+    """
 
-        Args:
-            release: with embedded passages. Its digest is the task's revision, so MTEB never takes the results of
-                another release from its cache.
-            shift: of the test sets, such as ``topic``.
-
-        Raises:
-            UserError: the release embeds no passages, or has no test set of the shift.
-        """
-        self._pool = pool(release, shift)
-        super().__init__()
-
-    @cached_property
-    def metadata(self) -> TaskMetadata:  # type: ignore[override]  # MTEB drops what an instance was given
-        """MTEB's description of the task."""
-        release, test_sets = self._pool.release, self._pool.test_sets
-        return TaskMetadata(
-            name=f"{release.collection}-{test_sets[0].shift}",
-            description=f"Test sets {', '.join(test_set.name for test_set in test_sets)} of ms-marco-shift.",
-            dataset={"path": release.collection, "revision": release.digest},
-            type="Retrieval",
-            category="t2t",
-            eval_splits=[SPLIT],
-            eval_langs=["eng-Latn"],
-            main_score="mrr_at_10",
-        )
+    _pool: ClassVar[Pool]
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
         """Hand over the queries, passages and judgements."""
@@ -88,6 +93,33 @@ class ShiftTask(AbsTaskRetrieval):
         }
 
 
+def _task(searched: Pool) -> type[ShiftTask]:
+    """The class of a shift's task, registered so that ``mteb.get_task`` finds it by name.
+
+    The release's digest is the revision, so MTEB never takes another release's results from its cache; and it is in
+    the name, which MTEB's files of results and predictions have.
+    """
+    release, test_sets = searched.release, searched.test_sets
+    manifest = release.manifest
+    known = MINI if is_synthetic(manifest) else MS_MARCO if is_of_ms_marco(manifest) else UNKNOWN
+    metadata = TaskMetadata(
+        name=f"{release.collection}-{release.digest[:8]}-{test_sets[0].shift}",
+        description=f"Test sets {', '.join(test_set.name for test_set in test_sets)} of ms-marco-shift.",
+        reference="https://arxiv.org/abs/2205.02870",
+        dataset={"path": release.collection, "revision": release.digest},
+        type="Retrieval",
+        category="t2t",
+        eval_splits=[SPLIT],
+        eval_langs=[SCRIPTS[language(manifest)]],
+        main_score="mrr_at_10",
+        dialect=[],
+        **known,
+    )
+    task = type("ShiftTask", (ShiftTask,), {"metadata": metadata, "_pool": searched})
+    _TASKS_REGISTRY[metadata.name] = task
+    return task
+
+
 def tasks(release: ReleaseSource = None, *shifts: str) -> list[ShiftTask]:
     """MTEB's tasks of a release, one per shift.
 
@@ -101,7 +133,7 @@ def tasks(release: ReleaseSource = None, *shifts: str) -> list[ShiftTask]:
     """
     opened = open_release(release)
     chosen = shifts or dict.fromkeys(test_set.shift for test_set in opened.test_sets.values())
-    return [ShiftTask(opened, shift) for shift in chosen]
+    return [_task(pool(opened, shift))() for shift in chosen]
 
 
 def run(predictions: str | PathLike[str]) -> dict[str, dict[str, float]]:

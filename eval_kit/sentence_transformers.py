@@ -19,9 +19,12 @@ try:
     import torch
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SparseEncoder
     from sentence_transformers.base.evaluation import BaseEvaluator
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}; run: pip install 'sentence-transformers>=6.2'", name=error.name) from None
+except ImportError as error:
+    if (error.name or "").partition(".")[0] not in ("sentence_transformers", "torch"):
+        raise
+    raise type(error)(f"{error}; run: pip install 'sentence-transformers>=6.2'", name=error.name) from None
 
+from eval_kit import __version__
 from eval_kit.api import ReleaseSource
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
@@ -139,6 +142,8 @@ class PoolEvaluator(BaseEvaluator):
 class ShiftEvaluator(PoolEvaluator):
     """RR@10 of each test set of a shift, and of all of them, on a release small enough to search while training.
 
+    Model cards show its figures under the release's name and the shift's, such as ``ms-marco-shift-lite-topic``.
+
     Its figures are of *test* queries: watch them, but choose models by a validation set, and say so if you did not.
     """
 
@@ -166,12 +171,20 @@ class ShiftEvaluator(PoolEvaluator):
             candidates=None if candidates is None else _best(candidates, searched.passages),
             batch_size=batch_size,
         )
+        self.name = f"{searched.release.collection}-{shift}"
         self._config = {
             "release": searched.release.digest,
+            "version": searched.release.version,
+            "eval_kit": __version__,
             "shift": shift,
             "queries": searched.queries.height,
             "passages": searched.passages.height,
         }
+
+    @property
+    def description(self) -> str:
+        """The task, as the library's own evaluator of retrieval calls it in model cards."""
+        return "Information Retrieval"
 
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card says of the evaluation."""

@@ -184,6 +184,21 @@ def test_beir(write: Callable[[Draft], Release], tmp_path: Path) -> None:
         ]
 
 
+def test_tevatron(write: Callable[[Draft], Release], tmp_path: Path) -> None:
+    """The fields that its ``EncodeDataset`` reads: ``query_id``, ``query``; ``docid``, ``text``."""
+    folders = export(write(small_draft()), tmp_path, "tevatron")
+    texts = dict(zip(QUERIES["query_id"], QUERIES["text"], strict=True))
+    for folder, queries in zip(folders, (["1", "10", "30"], ["2"]), strict=True):
+        lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text("utf-8").split("\n")[:-1]]
+        assert lines == [{"query_id": query, "query": texts[query]} for query in queries]
+        corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text("utf-8").split("\n")[:-1]]
+        assert corpus == [
+            {"docid": id, "text": text} for id, text in zip(PASSAGES["passage_id"], PASSAGES["text"], strict=True)
+        ]
+        judged = ir_measures.read_trec_qrels(str(folder / "qrels.txt"))
+        assert {judgement.query_id for judgement in judged} == set(queries)
+
+
 def test_beir_again_over_other_content(write: Callable[[Draft], Release], tmp_path: Path) -> None:
     """The corpora are one linked file; the folders must still follow the release, and a reader's cache notice."""
     first = export(write(small_draft()), tmp_path / "out", "beir")
@@ -271,7 +286,7 @@ def test_pyserini_reads_the_topics_as_they_are(published_release: Release, tmp_p
 def test_published_queries_are_exported_as_they_are(published_release: Release, tmp_path: Path, command: Run) -> None:
     done = command("builder", "export", published_release.folder, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "no corpus.jsonl, which BEIR's loader needs: the passages are ir_datasets msmarco-passage" in done.stdout
+    assert "no corpus.jsonl, which its loader needs: the passages are ir_datasets msmarco-passage" in done.stdout
     assert sum(path.is_dir() for path in tmp_path.iterdir()) == len(published_release.test_sets) + len(
         published_release.variations
     )
@@ -290,7 +305,7 @@ def test_beirs_loader_opens_the_published_lists_with_their_passages(
     passages = shared / "real-slice" / "collection.tsv"
     done = command("builder", "export", published_release.folder, "--out", tmp_path, "--passages", passages, *options)
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {*names, ".lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {*names}
     corpus, queries, qrels = loader(str(tmp_path / "dl19")).load(split="test")
     assert len(corpus) == 30_005 and len(queries) == len(qrels) == 43
     assert (tmp_path / "topic.c0/corpus.jsonl").samefile(tmp_path / "dl19/corpus.jsonl")

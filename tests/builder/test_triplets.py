@@ -62,6 +62,19 @@ def test_datasets_loads_what_sentence_transformers_and_pylate_train_on(
     assert {text for name in rows.column_names[1:] for text in rows[name]} <= passages
 
 
+def test_flag_embedding_reads_lists_of_texts(trainable_release: Release, tmp_path: Path) -> None:
+    """The same examples as the columns', as ``query``, ``pos`` and ``neg``."""
+    written = {}
+    for name in ("flag-embedding", "pylate"):
+        out = tmp_path / name
+        triplets.write(trainable_release, "topic", "c0", out, name, negatives=2, cache=tmp_path / "cache")
+        written[name] = [json.loads(line) for line in out.read_text().splitlines()]
+    assert written["flag-embedding"] == [
+        {"query": row["query"], "pos": [row["positive"]], "neg": [row["negative_0"], row["negative_1"]]}
+        for row in written["pylate"]
+    ]
+
+
 @pytest.mark.slow
 def test_sentence_transformers_trains_on_the_file(trainable_release: Release, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer

@@ -25,7 +25,7 @@ from importlib import reload
 def dump(name):
     one = ir_datasets.load(name)
     return {"queries": list(one.queries_iter()), "qrels": list(one.qrels_iter()), "defs": one.qrels_defs(),
-            "counts": [one.queries_count()], "doc": one.documentation()}
+            "counts": [one.queries_count(), one.qrels_count()], "doc": one.documentation()}
 """
 
 
@@ -88,7 +88,7 @@ def test_test_sets_of_the_mini_release(mini_release: Release, tmp_path: Path) ->
     for name, one in zip(names, got, strict=True):
         test_set = mini_release.test_sets[name]
         assert sorted(map(tuple, one["queries"])) == sorted((query, texts[query]) for query in test_set.queries)
-        assert one["counts"] == [len(test_set.queries)]
+        assert one["counts"] == [len(test_set.queries), len(one["qrels"])]
         judged = mini_release.qrels(test_set.qrels)
         wanted = [row for row in judged.iter_rows() if row[0] in set(test_set.queries)]
         assert sorted(tuple(row[:3]) for row in one["qrels"]) == sorted(wanted) and wanted
@@ -177,8 +177,8 @@ def test_wordings_have_the_judgements_of_their_base(published_release: Release, 
 
 def test_registering_needs_no_passages(published_release: Release, tmp_path: Path) -> None:
     """Queries and judgements are there even where the collection cannot be obtained."""
-    got = evaluate(published_release, tmp_path, "dump('msmarco-passage/shift/wh/who')['counts']")
-    assert got == [6_494]
+    got = evaluate(published_release, tmp_path, "dump('msmarco-passage/shift/wh/who')['counts'][0]")
+    assert got == 6_494
     assert not (tmp_path / "msmarco-passage/collection.tsv").exists(), "nobody tried to fetch it"
 
 

@@ -1,8 +1,10 @@
 """MTEB's own evaluation of a real model on our tasks: its figures are ours, and its predictions are a run."""
 
 import json
+import os
 from pathlib import Path
 
+import clients
 import polars as pl
 import pytest
 
@@ -56,7 +58,7 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
     assert 0.1 < scores["mrr_at_10"] < 1
     assert scores["mrr_at_10"] == pytest.approx(reciprocal.mean(), abs=1e-5)
 
-    [file] = (tmp_path / "cache").rglob("ms-marco-shift-lite-topic.json")
+    [file] = (tmp_path / "cache").rglob(f"ms-marco-shift-lite-{small.digest[:8]}-topic.json")
     stored = json.loads(file.read_text())
     assert stored["dataset_revision"] == small.digest
     assert stored["scores"]["test"][0]["topic.c0 RR@10"] == pytest.approx(figures["topic.c0 RR@10"], abs=1e-6)
@@ -70,14 +72,22 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
 
 @pytest.mark.slow
 def test_there_is_a_task_for_every_shift_that_has_test_sets(small: Release) -> None:
+    import mteb
+
     from eval_kit.mteb import tasks
 
     made = tasks(small)
-    assert [task.metadata.name.removeprefix("ms-marco-shift-lite-") for task in made] == list(
+    prefix = f"ms-marco-shift-lite-{small.digest[:8]}-"
+    assert [task.metadata.name.removeprefix(prefix) for task in made] == list(
         dict.fromkeys(test_set.shift for test_set in small.test_sets.values())
     )
     for task in made:
+        assert task.metadata.is_filled() and task.metadata.languages == ["zxx"]
+        again = mteb.get_task(task.metadata.name)
+        assert again.metadata == task.metadata
+        again.load_data()
         task.load_data()
+        assert again.dataset["default"]["test"]["relevant_docs"] == task.dataset["default"]["test"]["relevant_docs"]
         data = task.dataset["default"]["test"]
         assert set(data["queries"]["id"]) >= set(data["relevant_docs"])
         assert {passage for judged in data["relevant_docs"].values() for passage in judged} <= set(data["corpus"]["id"])
@@ -95,3 +105,19 @@ def test_what_are_no_predictions_is_one_sentence(tmp_path: Path, content: str) -
         run(tmp_path / "x.json")
     with pytest.raises(UserError, match=r"y\.json: cannot be read: No such file"):
         run(tmp_path / "y.json")
+
+
+@pytest.mark.parametrize(
+    "module, missing, advised",
+    [
+        ("mteb", "mteb.get_tasks", True),  # an MTEB of before 2
+        ("mteb", "pydantic", False),  # not MTEB, which is there, is what lacks
+        ("sentence_transformers", "sentence_transformers.base", True),
+        ("sentence_transformers", "tqdm", False),
+    ],
+)
+def test_only_its_own_absence_is_advised_on(module: str, missing: str, advised: bool, tmp_path: Path) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import eval_kit.{module}"
+    done = clients.run(["-c", code], {**os.environ}, tmp_path)
+    assert done.returncode == 1 and missing in done.stderr.splitlines()[-1]
+    assert ("; run: pip install" in done.stderr.splitlines()[-1]) == advised

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("sentence_transformers")
 import pytrec_eval
 import torch
+from huggingface_hub import ModelCard
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
@@ -156,7 +157,11 @@ def test_a_training_shows_each_cluster_of_the_shift(small: Release, tmp_path: Pa
     assert min(expected.values()) > 0
     assert {name: logged[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected, abs=1e-3)
     model.save_pretrained(str(tmp_path / "saved"))
-    assert small.digest in (tmp_path / "saved" / "README.md").read_text(encoding="utf-8")
+    card = ModelCard.load(tmp_path / "saved" / "README.md")
+    assert small.digest in card.text
+    [shown] = {(result.dataset_name, result.task_type) for result in card.data.eval_results}
+    assert shown == ("ms marco shift mini topic", "information-retrieval")
+    assert ShiftEvaluator(small, "wh").name == "ms-marco-shift-mini-wh"
 
 
 @pytest.mark.slow
