@@ -19,9 +19,8 @@ from builder import release as releases
 from eval_kit.console import screen
 from eval_kit.errors import UserError, reported
 from eval_kit.pages.report import write_report
-from eval_kit.protocols.wordings import changes_of
+from eval_kit.protocols.variations import variations
 from eval_kit.release import Release, open_release
-from eval_kit.tables import variations as tables
 from search.passages import passages
 
 QUERIES = 2_500
@@ -72,8 +71,8 @@ def demo(
     trained.print(console)
 
     console.rule("4. a typo in one word of each query: what BM25 loses; and the report")
-    changes = changes_of(_mistyped_runs(release, folder / "typos"), release, allow_missing=True)
-    console.print(tables.tables(changes)[0])
+    changes = variations(_mistyped_runs(release, folder / "typos"), release, allow_missing=True)
+    console.print(changes.tables()[0])
     report = folder / "report.html"
     write_report(trained.protocols, release, report, changes=changes)
     console.print(f"{report}", highlight=False)

@@ -27,8 +27,8 @@ def crossing(
     """What variations cost In and Out, over the queries of a shift's test sets whose wording they change.
 
     Args:
-        values: of grid runs and their variations, as :func:`eval_kit.protocols.wordings.scored` gives them; ``system``
-            is the run's name, ``<system>.<shift>.<held-out>``. Other runs are left out.
+        values: of grid runs and their variations, as :func:`eval_kit.protocols.variations.scored` gives them;
+            ``system`` is the run's name, ``<system>.<shift>.<held-out>``. Other runs are left out.
         variations: those in ``values``.
         release: the one scored on.
         seed: of the bootstrap.

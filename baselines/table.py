@@ -16,7 +16,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import schemas
 from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
-from eval_kit.protocols.wordings import scored, variations_of
+from eval_kit.protocols.variations import scored, variations_of
 from eval_kit.release import Release
 from eval_kit.release.reference import load, printed, published
 from eval_kit.runs.names import WordedRun, cell_of, control_of, grid, named, run_name, worded
@@ -173,7 +173,7 @@ class Results:
 
     def print(self, console: Console) -> None:
         """The papers' tables from our runs; then, where they are comparable, ours beside theirs."""
-        self.protocols.print(console)
+        self.protocols.show(console)
         if (self.benchmarks["training"] == CONTROL.name).any():
             terminal.show(benchmarks.layout(self.benchmarks), console)
         if self.crossing is not None:

@@ -19,8 +19,9 @@ from eval_kit.exchange import sources
 from eval_kit.files import atomic
 from eval_kit.measures import score as scoring
 from eval_kit.protocols import generalise as generalisation
-from eval_kit.protocols import grid_results, wordings
+from eval_kit.protocols import grid_results
 from eval_kit.protocols import similarity as similarities
+from eval_kit.protocols import variations as variation_results
 from eval_kit.release import Release, open_release
 from eval_kit.runs import in_memory
 from eval_kit.runs.in_memory import Run, Runs, as_files
@@ -149,7 +150,7 @@ def variations(
     rankers: Mapping[str, str] | None = None,
     seed: int = 0,
     allow_missing: bool = False,
-) -> wordings.Changes:
+) -> variation_results.Variations:
     """Measure what systems lose when the same queries are mistyped, reformulated or paraphrased, paired by query.
 
     Args:
@@ -166,7 +167,7 @@ def variations(
     """
     opened = open_release(release)
     with as_files(runs) as files:
-        return wordings.changes_of(list(files), opened, test_set, pivot, rankers, seed, allow_missing)
+        return variation_results.variations(list(files), opened, test_set, pivot, rankers, seed, allow_missing)
 
 
 def generalise(

@@ -97,32 +97,29 @@ def score(
         list[str] | None,
         typer.Option("--test-set", metavar="NAME", help="Score on this test set alone. Repeatable."),
     ] = None,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     per_query: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each query's values to this file, tab-separated.")
     ] = None,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Score runs on every test set they cover."""
-    from eval_kit.console import refuse_overwriting, screen, status, write_json
+    from eval_kit.console import refuse_overwriting, status
     from eval_kit.files import atomic
-    from eval_kit.files.schemas import validate
     from eval_kit.measures.score import score as score_runs
     from eval_kit.measures.score import with_measures
     from eval_kit.release import open_release
-    from eval_kit.tables.scores import print_scores
 
-    refuse_overwriting(runs, [json_file, per_query])
+    refuse_overwriting(runs, [json_file, page, per_query])
     opened = open_release(release, revision)
     test_sets = with_measures(opened.test_sets, measure or [])
     with status("reading runs") as on_run:
         scores = score_runs(runs, opened, allow_missing, on_run, test_sets, only=test_set or ())
-    document = scores.as_json()
-    validate("scores", document)
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
-    if not write_json(document, json_file):
-        print_scores(scores, screen())
+    emit(scores, format=format, json=json_file, page=page)
 
 
 @app.command()
@@ -134,28 +131,24 @@ def protocol(
     untrained: Untrained = None,
     release: Release = None,
     revision: Revision = None,
-    format: Annotated[Format, typer.Option(help="How to print the tables; csv has every number.")] = Format.table,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta."""
-    from eval_kit.console import refuse_overwriting, screen, status, write_json
+    from eval_kit.console import refuse_overwriting, status
     from eval_kit.protocols.grid_results import protocols
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
 
-    refuse_overwriting([*runs, *(untrained or [])], [json_file])
+    refuse_overwriting([*runs, *(untrained or [])], [json_file, page])
     cells = named(runs, system or [], shift or [], held_out or [])
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
         results = protocols(cells, opened, untrained or [], seed, allow_missing, on_run)
-    if write_json(results.as_json(), json_file):
-        return
-    if format is Format.table:
-        results.print(screen())
-    else:
-        typer.echo(results.as_text(format.value), nl=False)
+    emit(results, format=format, json=json_file, page=page)
 
 
 @app.command()
@@ -296,31 +289,21 @@ def slices(
 @app.command()
 def chameleons(
     runs: DevRuns,
-    out: Annotated[Path | None, typer.Option(help="Write the tables and Figures 1 to 4 to this HTML file.")] = None,
     release: Release = None,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Analyse obstinate queries as CIKM 2021 does. Tables 1 to 6 and Figures 1 to 4 of the runs and the paper."""
-    from eval_kit.console import refuse_overwriting, screen, write_json
-    from eval_kit.pages.chameleons import write_page
+    from eval_kit.console import refuse_overwriting, status
     from eval_kit.protocols.chameleons import results
     from eval_kit.release import open_release
-    from eval_kit.tables import terminal
-    from eval_kit.tables.chameleons import tables
 
-    refuse_overwriting(runs, [out, json_file])
-    figures = results(runs, open_release(release), allow_missing)
-    if out is not None:
-        write_page(figures, out)
-    if write_json(figures.as_json(), json_file):
-        return
-    console = screen()
-    for table in tables(figures):
-        terminal.show(table, console)
-    for row in figures.standing.iter_rows(named=True):
-        text = f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"
-        console.print(text, highlight=False)
+    refuse_overwriting(runs, [json_file, page])
+    with status("reading runs") as on_run:
+        figures = results(runs, open_release(release), allow_missing, on_run)
+    emit(figures, format=format, json=json_file, page=page)
 
 
 @app.command()
@@ -347,32 +330,24 @@ def variations(
     ] = None,
     release: Release = None,
     revision: Revision = None,
-    format: Annotated[Format, typer.Option(help="How to print the results.")] = Format.table,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Measure what other wordings of the queries cost. Each query is paired with its original wording."""
-    from eval_kit.console import refuse_overwriting, screen, status, write_json
-    from eval_kit.files.schemas import validate
-    from eval_kit.protocols.wordings import changes_of
+    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.protocols.variations import variations as variations_of
     from eval_kit.release import open_release
-    from eval_kit.tables import variations as tables
 
-    refuse_overwriting(runs, [json_file])
+    refuse_overwriting(runs, [json_file, page])
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
         named = (pair.partition("=") for pair in ranker or [])
         rankers = {system: published_name for system, _, published_name in named}
-        result = changes_of(runs, opened, test_set, pivot, rankers, seed, allow_missing, on_run)
-    document = result.as_json()
-    validate("variations", document)
-    if write_json(document, json_file):
-        return
-    if format is Format.table:
-        tables.show(result, screen())
-    else:
-        typer.echo(tables.FORMATS[format.value](result), nl=False)
+        result = variations_of(runs, opened, test_set, pivot, rankers, seed, allow_missing, on_run)
+    emit(result, format=format, json=json_file, page=page)
 
 
 @app.command()
@@ -410,27 +385,23 @@ def compare(
     ] = None,
     release: Release = None,
     measure: Measures = None,
-    format: Annotated[Format, typer.Option(help="How to print the comparison.")] = Format.table,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Compare systems on the same test sets, with paired tests. Scores on different releases are refused."""
-    from eval_kit.console import screen, status, write_json
+    from eval_kit.console import refuse_overwriting, status
     from eval_kit.exchange.compare import compare as compare_systems
     from eval_kit.exchange.sources import load
     from eval_kit.release import open_release
-    from eval_kit.tables import comparison as tables
 
+    refuse_overwriting(systems, [json_file, page])
     with status("reading runs") as on_run:
         sources = load(systems, lambda: open_release(release), allow_missing, on_run, measure or [])
         comparison = compare_systems(sources, baseline=baseline, seed=seed)
-    if write_json(comparison.as_json(), json_file):
-        return
-    if format is Format.table:
-        tables.show(comparison, screen())
-    else:
-        typer.echo(tables.FORMATS[format.value](comparison), nl=False)
+    emit(comparison, format=format, json=json_file, page=page)
 
 
 @app.command()

@@ -89,7 +89,7 @@ class ShiftTask(AbsTaskRetrieval):
         names = {test_set.name for test_set in self._pool.test_sets}
         scored = api.score(results, self._pool.release, allow_missing=True)
         return {
-            f"{figure.test_set} {figure.measure}": figure.value for figure in scored.figures if figure.test_set in names
+            f"{figure.test_set} {figure.measure}": figure.value for figure in scored.means if figure.test_set in names
         }
 
 

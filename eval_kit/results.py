@@ -101,11 +101,11 @@ class Result(ABC):
 
     def to_latex(self) -> str:
         """The tables as tabular environments that need no package; titles and notes stand in comments."""
-        parts = ["".join(f"% {printable(note)}\n" for note in self.notes())]
+        parts = []
         for table in self.tables():
             heading = f"% {printable(table.heading)}\n" if table.heading else ""
             parts.append(heading + latex.to_latex(table))
-        return "\n".join(filter(None, parts))
+        return "".join(f"% {printable(note)}\n" for note in self.notes()) + "\n".join(parts)
 
     def show(self, console: Console) -> None:
         """Print the tables, each section under its heading, and then the notes."""

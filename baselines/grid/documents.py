@@ -63,7 +63,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
         "variations": {name: file_sha256(run) for name, run in cell.runs_of_variations.items()},
         "figures": [
             {"test_set": figure.test_set, "measure": figure.measure, "value": figure.value, "queries": figure.queries}
-            for figure in scores.figures
+            for figure in scores.means
         ],
         "device": _device(),
         "threads": int(os.environ.get("OMP_NUM_THREADS", cores())),

@@ -13,10 +13,12 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
+from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
 from eval_kit.measures.score import warn_of_copies
+from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
-from eval_kit.stats.losses import LEVEL, RESAMPLES, holm_corrected, paired_t_test, resampled_means
-from eval_kit.tables.frames import to_pandas
+from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means
+from eval_kit.tables.table import Cell, Column, Table, significance
 
 ROWS = {
     "test_set": pl.String(),
@@ -38,8 +40,8 @@ ROWS = {
 }
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
     """The table, and what it rests on.
 
     Attributes:
@@ -55,6 +57,8 @@ class Comparison:
         provenance: release, kit version and tie rule that all share, ``runs``, ``resamples`` and ``seed``.
     """
 
+    title = "Comparison of systems"
+
     rows: pl.DataFrame
     values: pl.DataFrame
     systems: list[str]
@@ -65,9 +69,46 @@ class Comparison:
         """The table: ``rows``."""
         return self.rows
 
-    def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``."""
-        return to_pandas(self.to_polars())
+    def tables(self) -> list[Table]:
+        """A row per test set and measure: n, the baseline's value, and value and difference of every other system."""
+        base, *compared = self.systems
+        columns = [Column(name, wrap="never") for name in ("test set", "measure")]
+        columns += [Column(name, "number", wrap="anywhere") for name in ("n", base)]
+        for system in compared:
+            columns.append(Column(system, "number", wrap="anywhere"))
+            columns.append(Column("Δ [95 % interval]", "number", wrap="anywhere", beside_last=True))
+        by_key: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+        for row in self.rows.iter_rows(named=True):
+            by_key.setdefault((row["test_set"], row["figure"], row["measure"]), {})[row["system"]] = row
+        lines = []
+        for (test_set, figure, name), by_system in by_key.items():
+            measure = parse(name)
+            line: list[Cell | str] = [f"{test_set} {figure}".strip(), name, f"{by_system[base]['queries']:,}"]
+            line.append(_value(by_system[base], measure))
+            for system in compared:
+                line += _value_and_difference(by_system.get(system), measure)
+            lines.append(line)
+        return [Table(columns, [lines])]
+
+    def notes(self) -> list[str]:
+        """How the differences were tested, what they rest on, and what is missing or was left out."""
+        notes = [
+            f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries "
+            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}). "
+            "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and test sets of a "
+            f"measure. ≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}, by two one-sided t-tests, p < 0.05 "
+            f"after the same correction. For {', '.join(LOWER_IS_BETTER)}, lower is better.",
+            origin(self.provenance),
+        ]
+        incomplete = self.rows.filter(pl.col("missing") > 0)
+        for row in incomplete.unique(["system", "test_set", "figure"], maintain_order=True).iter_rows(named=True):
+            notes.append(
+                f"Missing from {row['system']}: {row['missing']:,} queries of {row['test_set']} (scored as empty)"
+            )
+        notes += contamination.notes(self.rows.select("system", "trained_on").iter_rows())
+        if self.left_out:
+            notes.append(f"Not compared, as covered by one side only: {'; '.join(self.left_out)}")
+        return notes
 
     def per_query(self) -> pl.DataFrame:
         """What the table rests on: ``values``."""
@@ -203,3 +244,17 @@ def _compared(
                 row |= {"p": test.p, "p_equivalent": test.p_equivalent, "d": None if test.d is None else -test.d}
             rows.append(row)
     return rows
+
+
+def _value(row: dict[str, Any], measure: Measure) -> Cell:
+    return Cell(measure.show(row["value"]), mark=contamination.mark(row["trained_on"]))
+
+
+def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple[str | Cell, str | Cell]:
+    """A system's value, and its difference with the interval; empty where it does not cover the test set."""
+    if row is None:
+        return "", ""
+    difference = measure.show(row["difference"], signed=True)
+    if row["low"] is not None:
+        difference += f" [{measure.show(row['low'], signed=True)}, {measure.show(row['high'], signed=True)}]"
+    return _value(row, measure), Cell(difference, mark=significance(row))

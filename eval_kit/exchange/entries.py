@@ -116,7 +116,7 @@ def _entries(
                     yield of_row(figure=figure, value=row[figure], low=low, high=high, **more[figure])
     if single:
         runs: dict[tuple[str, str], str] = {}
-        for scored in score(single, release, allow_missing, on_run, declared=declared).figures:
+        for scored in score(single, release, allow_missing, on_run, declared=declared).means:
             first = runs.setdefault((scored.test_set, scored.measure), scored.run)
             if first != scored.run:
                 raise UserError(f"{submission.folder}: {second_run(first, scored.run, scored.test_set)}")

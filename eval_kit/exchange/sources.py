@@ -15,7 +15,7 @@ from eval_kit.errors import UserError
 from eval_kit.exchange import submission
 from eval_kit.files import schemas
 from eval_kit.files.text import LARGEST_TABLE, read_utf8
-from eval_kit.measures.score import Figure, Scores, score, with_measures
+from eval_kit.measures.score import Mean, Scores, score, with_measures
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell
@@ -109,7 +109,7 @@ def load(
 def of_scores(name: str, scores: Scores) -> Source:
     """Each scored run as a separate system."""
     plain = scores.per_query_in_full().rename({"run": "system"}).with_columns(figure=pl.lit(""))
-    systems = list(dict.fromkeys(figure.run for figure in scores.figures))
+    systems = list(dict.fromkeys(figure.run for figure in scores.means))
     return Source(name, systems, plain.select(list(_VALUES)), scores.provenance)
 
 
@@ -197,8 +197,8 @@ def _by_measures(source: Source, measures: Collection[str]) -> Source:
 
 def _of_runs(scored: Scores) -> dict[str, Source]:
     """The system that each run file belongs to."""
-    figures: dict[str, list[Figure]] = {run["run"]: [] for run in scored.provenance["runs"]}
-    for figure in scored.figures:
+    figures: dict[str, list[Mean]] = {run["run"]: [] for run in scored.provenance["runs"]}
+    for figure in scored.means:
         figures[figure.run].append(figure)
     systems: dict[str, list[str]] = {}
     test_sets: dict[str, set[str]] = {}

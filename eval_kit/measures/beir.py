@@ -19,7 +19,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.beir import read_qrels, read_queries
 from eval_kit.files.digests import table_digest
 from eval_kit.measures.definitions import holes, parse, per_query, with_ties_resolved
-from eval_kit.measures.score import Figure, Scores, mean, source_of
+from eval_kit.measures.score import Mean, Scores, mean, source_of
 from eval_kit.release import TestSet, beir_suite
 from eval_kit.release.beir_suite import CQADUPSTACK
 from eval_kit.runs.covered_test_sets import covered
@@ -78,7 +78,7 @@ class DatasetScores:
 
     def value(self, measure: str) -> float:
         """The mean of a measure over the dataset's queries."""
-        return next(figure.value for figure in self.scores.figures if figure.measure == measure)
+        return next(figure.value for figure in self.scores.means if figure.measure == measure)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Report:
 
     def _published_rows(self, dataset: str) -> list[Row]:
         """The paper's figures of BM25, and of the system if the paper has it, on a dataset."""
-        run = next(entry for entry in self.system if _suite_dataset(entry.dataset) == dataset).scores.figures[0].run
+        run = next(entry for entry in self.system if _suite_dataset(entry.dataset) == dataset).scores.means[0].run
         rows = []
         for system in dict.fromkeys((run.partition(".")[0], "bm25")):
             if values := beir_suite.published_values().get((system, dataset)):
@@ -179,7 +179,7 @@ class Report:
         """How many queries a run lacks, and for how many their own id was left out."""
         notes = []
         for entry in (*self.system, *self.bm25):
-            first = entry.scores.figures[0]
+            first = entry.scores.means[0]
             if first.missing:
                 notes.append(
                     f"{first.run}: nothing was found for {first.missing:,} queries of {entry.dataset} (scored 0)"
@@ -193,7 +193,7 @@ class Report:
 
 
 def _row(scores: DatasetScores) -> Row:
-    figure = scores.scores.figures[0]
+    figure = scores.scores.means[0]
     values = {measure: scores.value(measure) for measure in (*MEASURES, HOLE)}
     return Row(scores.dataset, figure.run, figure.queries, values)
 
@@ -406,7 +406,7 @@ def _tied_across(k: int) -> pl.Expr:
     )
 
 
-def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrieved: pl.DataFrame) -> Figure:
+def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrieved: pl.DataFrame) -> Mean:
     def values(of: pl.DataFrame) -> pl.Series:
         if name == HOLE:
             return holes(of, retrieved, test_set.queries, HOLE_CUTOFF)
@@ -420,7 +420,7 @@ def _figure(run: str, test_set: TestSet, name: str, judged: pl.DataFrame, retrie
         # for holes, what matters is that a passage is judged, not its grade
         graded = judged.with_columns(relevance=pl.lit(1, pl.Int64)) if name == HOLE else judged
         worst, best = (mean(values(with_ties_resolved(graded, cutoff, best=how))) for how in (False, True))
-    return Figure(
+    return Mean(
         run=run,
         test_set=test_set.name,
         measure=name,

@@ -21,17 +21,19 @@ from eval_kit.measures.definitions import (
 )
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
+from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
 from eval_kit.runs.covered_test_sets import Coverage, complete, covered
 from eval_kit.runs.names import contradicts, run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.reader import first_tag
-from eval_kit.tables.frames import to_pandas
+from eval_kit.tables.table import Cell, Column, Row, Table
 
 type Declared = Callable[[Path], Sequence[str] | None]
 
-_FIGURES = {
+NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
+_COLUMNS = {
     "run": pl.String(),
     "test_set": pl.String(),
     "measure": pl.String(),
@@ -46,7 +48,7 @@ _FIGURES = {
 
 
 @dataclass(frozen=True)
-class Figure:
+class Mean:
     """One mean: of ``measure`` over the ``queries`` of ``test_set`` (its fields are those of scores.schema.json)."""
 
     run: str
@@ -68,28 +70,63 @@ class Figure:
         return entry if self.worst is None else entry | {"worst": self.worst, "best": self.best}
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The figures in the order of the runs, and what they were computed from."""
+@dataclass(frozen=True, repr=False)
+class Scores(Result):
+    """The means in the order of the runs, and what they were computed from."""
 
-    figures: list[Figure]
+    title = "Scores"
+
+    means: list[Mean]
     provenance: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
         """The document of scores.schema.json."""
-        return {"measures": [figure.as_json() for figure in self.figures], "provenance": self.provenance}
+        return {"measures": [mean.as_json() for mean in self.means], "provenance": self.provenance}
 
     def to_polars(self) -> pl.DataFrame:
-        """One row per figure, with the fields of :class:`Figure`.
+        """One row per figure, with the fields of :class:`Mean`.
 
         ``worst`` and ``best`` are null where no tie crosses the cutoff.
         """
-        rows = [figure.as_json() for figure in self.figures]
-        return pl.DataFrame(rows, _FIGURES, infer_schema_length=None)
+        rows = [mean.as_json() for mean in self.means]
+        return pl.DataFrame(rows, _COLUMNS, infer_schema_length=None)
 
-    def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``."""
-        return to_pandas(self.to_polars())
+    def tables(self) -> list[Table]:
+        """A table for each group of test sets that share their measures, with a row for each test set and run."""
+        order = list(dict.fromkeys(mean.test_set for mean in self.means))
+        by_row: dict[tuple[str, str], list[Mean]] = {}
+        for mean in self.means:
+            by_row.setdefault((mean.test_set, mean.run), []).append(mean)
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for (test_set, run), means in sorted(by_row.items(), key=lambda row: order.index(row[0][0])):
+            values = [parse(mean.measure).show(mean.value) for mean in means]
+            named = Cell(run, mark=contamination.mark(means[0].trained_on))
+            measures = tuple(mean.measure for mean in means)
+            groups.setdefault(measures, []).append([test_set, named, f"{means[0].queries:,}", *values])
+        tables = []
+        for measures, rows in groups.items():
+            columns = [Column("test set", wrap="never"), Column("run", wrap="anywhere", min_width=8)]
+            columns += [Column(name, "number", wrap="anywhere", min_width=7) for name in ("queries", *measures)]
+            tables.append(Table(columns, [rows]))
+        return tables
+
+    def notes(self) -> list[str]:
+        """What the means rest on, and what readers must know about missing queries, training and ties."""
+        notes = [origin(self.provenance), *_missing(self.means)]
+        for source in self.provenance["runs"]:
+            deepest = max(parse(mean.measure).cutoff or 0 for mean in self.means if mean.run == source["run"])
+            notes += _about(source, deepest)
+        notes += contamination.notes((mean.run, mean.trained_on) for mean in self.means)
+        for mean in self.means:
+            if mean.worst is None or mean.best is None:
+                continue
+            worst, best = (parse(mean.measure).show(value) for value in (mean.worst, mean.best))
+            if worst != best:
+                notes.append(
+                    f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, depending on the order "
+                    f"of ties across the cutoff ({mean.ties_at_cutoff:,} queries)"
+                )
+        return notes
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""
@@ -101,16 +138,47 @@ class Scores:
         ``missing`` is how many of them the run lacks; ``trained_on``, whether its model was trained on any.
         """
         return pl.concat(
-            figure.per_query.select(
-                pl.lit(figure.run).alias("run"),
-                pl.lit(figure.test_set).alias("test_set"),
-                pl.lit(figure.measure).alias("measure"),
+            mean.per_query.select(
+                pl.lit(mean.run).alias("run"),
+                pl.lit(mean.test_set).alias("test_set"),
+                pl.lit(mean.measure).alias("measure"),
                 "query_id",
                 "value",
-                pl.lit(figure.missing, pl.Int64).alias("missing"),
-                pl.lit(figure.trained_on, contamination.COLUMN).alias("trained_on"),
+                pl.lit(mean.missing, pl.Int64).alias("missing"),
+                pl.lit(mean.trained_on, contamination.COLUMN).alias("trained_on"),
             )
-            for figure in self.figures
+            for mean in self.means
+        )
+
+
+def _missing(means: Sequence[Mean]) -> Iterator[str]:
+    """For each run, the test set of which it lacks most queries."""
+    for run in dict.fromkeys(mean.run for mean in means):
+        lacking = {mean.test_set: mean for mean in means if mean.run == run and mean.missing}
+        if lacking:
+            most = max(lacking.values(), key=lambda mean: (mean.missing, mean.queries))
+            further = f"; {len(lacking) - 1} other test sets lack some too" if len(lacking) > 1 else ""
+            yield (
+                f"{run}: {most.missing:,} of the {most.queries:,} queries of {most.test_set} are missing "
+                f"(scored as empty){further}"
+            )
+
+
+def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
+    """What is odd about a run, from its entry in the provenance and the deepest cutoff that it is scored at."""
+    run = source["run"]
+    if not source["judged_passages"]:
+        yield NOTHING_JUDGED.format(run)
+    if source["depth"] < deepest:
+        yield (
+            f"{run}: holds at most {source['depth']:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
+        )
+    if source["unjudged_queries"]:
+        yield f"{run}: {source['unjudged_queries']:,} unjudged queries were left out"
+    if source.get("rank_contradictions"):
+        yield (
+            f"{run}: the ranks of {source['rank_contradictions']:,} queries contradict their scores; "
+            "the scores decide, as in trec_eval"
         )
 
 
@@ -209,7 +277,7 @@ def _scores(
     judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
     measures = {parse(name) for test_set in test_sets for name in test_set.measures}
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
-    figures: list[Figure] = []
+    means: list[Mean] = []
     sources = []
     for run, name in zip(runs, _names(runs), strict=True):
         on_run(run)
@@ -217,19 +285,19 @@ def _scores(
         coverage = choose(run, ranked.queries["query_id"])
         training_data = declared(run)
         trained_on = {each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets}
-        for figure in _figures(name, ranked, qrels, coverage.test_sets):
-            figures.append(replace(figure, trained_on=trained_on[figure.test_set]))
+        for unmarked in _means(name, ranked, qrels, coverage.test_sets):
+            means.append(replace(unmarked, trained_on=trained_on[unmarked.test_set]))
         sources.append(source_of(name, ranked, coverage) | {"training_data": training_data})
         if contradicts(tag := first_tag(run), run, release):
             _warn(f"{name}: its lines are tagged {tag}, another run's name")
-    _warn_of_strange(figures, sources)
+    _warn_of_strange(means, sources)
     provenance = {
         "kit_version": __version__,
         "release": release.identity,
         "tie_rule": TIE_RULE,
         "runs": sources,
     }
-    return Scores(figures, provenance)
+    return Scores(means, provenance)
 
 
 class StrangeRun(UserWarning):
@@ -245,14 +313,14 @@ def warn_of_copies(sources: Sequence[Mapping[str, Any]]) -> None:
             _warn(f"{first} and {source['run']} are the same run under two names, byte for byte")
 
 
-def _warn_of_strange(figures: Sequence[Figure], sources: Sequence[Mapping[str, Any]]) -> None:
+def _warn_of_strange(means: Sequence[Mean], sources: Sequence[Mapping[str, Any]]) -> None:
     warn_of_copies(sources)
     for source in sources:
         name = source["run"]
         if not source["judged_passages"]:
-            _warn(f"{name}: not one of its passages is judged; are these the collection's passage ids?")
-        empty = [figure for figure in figures if figure.run == name and figure.missing == figure.queries]
-        for test_set in dict.fromkeys(figure.test_set for figure in empty):
+            _warn(NOTHING_JUDGED.format(name))
+        empty = [mean for mean in means if mean.run == name and mean.missing == mean.queries]
+        for test_set in dict.fromkeys(mean.test_set for mean in empty):
             _warn(f"{name}: holds not one query of {test_set}, all of which are scored as empty results")
 
 
@@ -260,9 +328,9 @@ def _warn(what: str) -> None:
     warnings.warn(what, StrangeRun, stacklevel=4)
 
 
-def _figures(
+def _means(
     run: str, ranked: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
-) -> Iterator[Figure]:
+) -> Iterator[Mean]:
     """Every measure of every test set; the sets that share judgements share the work."""
     rows: dict[str, pl.DataFrame] = {}
     for split in {test_set.qrels for test_set in test_sets}:
@@ -276,7 +344,7 @@ def _figures(
             start += len(test_set.queries)
     for test_set in test_sets:
         for name in test_set.measures:
-            yield _figure(run, test_set, parse(name), rows[test_set.name])
+            yield _mean(run, test_set, parse(name), rows[test_set.name])
 
 
 def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
@@ -308,11 +376,11 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
     return joined.rechunk()  # the last digit of a sum depends on the chunks
 
 
-def _figure(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Figure:
+def _mean(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Mean:
     across = _across(measure)
     ties = int(rows[across].sum()) if across else 0
     worst, best = (mean(rows[f"{measure.name} {how}"]) if ties else None for how in ("worst", "best"))
-    return Figure(
+    return Mean(
         run=run,
         test_set=test_set.name,
         measure=measure.name,

@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.pages.chameleons import section
 from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
@@ -21,7 +20,7 @@ from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.nearness import nearness, queries_to_encode, vectors_beside
-from eval_kit.protocols.wordings import Changes, changes_of
+from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
@@ -39,7 +38,7 @@ def results_of(
     seed: int = 0,
     allow_missing: bool = False,
     on_run: Callable[[Path], object] = lambda run: None,
-) -> tuple[Protocols | None, Changes | None]:
+) -> tuple[Protocols | None, Variations | None]:
     """Score the runs that a report is about.
 
     Args:
@@ -55,7 +54,7 @@ def results_of(
 
     Raises:
         UserError: as :func:`eval_kit.protocols.grid_results.protocols` and
-            :func:`eval_kit.protocols.wordings.changes_of`.
+            :func:`eval_kit.protocols.variations.variations`.
     """
     of_grid: Sequence[Path] | Mapping[Path, Cell] = runs
     worded_runs: list[Path] = []
@@ -65,7 +64,7 @@ def results_of(
     grid = protocols(of_grid, release, untrained, seed, allow_missing, on_run) if of_grid else None
     changes = None
     if worded_runs:
-        changes = changes_of(worded_runs, release, seed=seed, allow_missing=allow_missing, on_run=on_run)
+        changes = variations(worded_runs, release, seed=seed, allow_missing=allow_missing, on_run=on_run)
     return grid, changes
 
 
@@ -74,7 +73,7 @@ def write_report(
     release: Release,
     out: Path,
     vectors: Vectors | Mapping[str, Vectors] | None = None,
-    changes: Changes | None = None,
+    changes: Variations | None = None,
 ) -> None:
     """Write the report; the same arguments give the same bytes.
 
@@ -84,7 +83,7 @@ def write_report(
         out: the file to write.
         vectors: of the queries, for the figures about R; see :func:`eval_kit.protocols.nearness.nearness`. If not
             given, those that stand beside the runs.
-        changes: from :func:`eval_kit.protocols.wordings.changes_of`, for a section on query variations.
+        changes: from :func:`eval_kit.protocols.variations.variations`, for a section on query variations.
 
     Raises:
         UserError: neither a grid nor changes, vectors that lack a query, or a file that cannot be written.
@@ -142,7 +141,6 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     systems = pl.concat(results["system"] for results in grid.results.values()).unique(maintain_order=True).to_list()
     by_shift = {shift: standings(grid, shift, pairs[shift]) for shift in grid.results}
     every = [standing for of_shift in by_shift.values() for standing in of_shift]
-    obstinate = chameleons.of_grid(grid.values, release, grid.provenance)
     return {
         "systems": systems,
         "shifts": [SHIFTS[shift] for shift in grid.results],
@@ -152,7 +150,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         "tables": {shift: _tables(grid, shift) for shift in grid.results},
         "matrices": {shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
         "notes": grid.notes(),
-        "chameleons": section(obstinate) if obstinate else None,
+        "chameleons": chameleons.of_grid(grid.values, release, grid.provenance),
         "about": {shift: to_html(replace(table, title="")) for shift, table in about(release).items()},
         "every_loss": to_html(papers.every_loss(grid.results)),
         "figures": figures(grid, pairs, systems, release, r),

@@ -1,28 +1,36 @@
 """MS MARCO Chameleons: how runs do on the queries that other rankers fail on (CIKM 2021)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
 from eval_kit.measures.score import score
-from eval_kit.protocols.chameleon_figures import against_all, in_pairs, long_tails
-from eval_kit.protocols.obstinacy import agreement, worst
+from eval_kit.protocols.chameleon_figures import against_all, figures, in_pairs, long_tails
+from eval_kit.protocols.obstinacy import LEVELS, agreement, strictly_more_obstinate, worst
 from eval_kit.release import Release, TestSet
-from eval_kit.release.reference import published
+from eval_kit.release.reference import printed, published
+from eval_kit.results import Figure, Result
+from eval_kit.tables.table import Cell, Column, Table
 
 SETS = ("lesser", "pygmy", "veiled")
 MEASURES = ("AP", "nDCG", "RR@10")
 SUMMARY_MEASURES = ("AP", "RR@10")
 REFERENCE = "cikm2021-table4"
 REFERENCE_LEVEL = 50
+SOLVED = "solved"
+AVERAGES, WORST, RELEVANT, WORDS = (f"cikm2021-table{number}" for number in (1, 2, 5, 6))
+
+type PublishedFigures = dict[tuple[str, str, str, str], str]
 
 
-@dataclass(frozen=True)
-class Chameleons:
+@dataclass(frozen=True, repr=False)
+class Chameleons(Result):
     """Results of the runs; the tables about all dev queries are empty where no run covers them.
 
     Attributes:
@@ -37,6 +45,8 @@ class Chameleons:
         provenance: of the scores.
     """
 
+    title = "MS MARCO Chameleons: queries on which most rankers fail (CIKM 2021)"
+
     averages: pl.DataFrame
     worst: pl.DataFrame
     precision: pl.DataFrame
@@ -47,30 +57,59 @@ class Chameleons:
     published: bool
     provenance: Mapping[str, Any]
 
+    def to_polars(self) -> pl.DataFrame:
+        """Table 4 at every level: ``performance``."""
+        return self.performance
+
+    def tables(self) -> list[Table]:
+        """Tables 1 and 2 and equation 1 where a run covers all dev queries; Table 4; Tables 3, 5 and 6 in one."""
+        tables = [_averages_table(self), _worst_table(self)] if self.averages.height else []
+        if self.agreement.height:
+            tables.append(_agreement_table(self.agreement))
+        return [*tables, _performance_table(self), _sets_table(self)]
+
+    def figures(self) -> list[Figure]:
+        """Figures 1 to 4; those of all queries only where a run covers them."""
+        return list(figures(self.averages, self.precision, self.agreement, self.performance))
+
+    def notes(self) -> list[str]:
+        """Where each run stands among the published rankers."""
+        return [
+            f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"
+            for row in self.standing.iter_rows(named=True)
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         names = ("averages", "worst", "agreement", "sets", "standing")
         frames = {name: getattr(self, name).to_dicts() for name in names}
-        figures: dict[str, Any] = {"figure_4": in_pairs(self.performance).to_dicts()}
+        drawn: dict[str, Any] = {"figure_4": in_pairs(self.performance).to_dicts()}
         if self.precision.height:
-            figures["figure_1"] = long_tails(self.precision)
-            figures["figure_3"] = against_all(self.averages, self.performance).to_dicts()
-        return {"chameleons": self.performance.to_dicts(), **frames, **figures, "provenance": self.provenance}
+            drawn["figure_1"] = long_tails(self.precision)
+            drawn["figure_3"] = against_all(self.averages, self.performance).to_dicts()
+        return {"chameleons": self.performance.to_dicts(), **frames, **drawn, "provenance": self.provenance}
 
 
-def results(runs: Sequence[Path], release: Release, allow_missing: bool = False) -> Chameleons:
+def results(
+    runs: Sequence[Path],
+    release: Release,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Chameleons:
     """Every table of the paper that runs of dev-small can give.
 
     Args:
         runs: run files of the dev queries, or of the Chameleons sets alone.
         release: the one that holds the Chameleons.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
+        on_run: called with each run before it is read.
 
     Raises:
         UserError: a release without Chameleons, or runs that do not cover them.
     """
     everything = all_queries(release)
-    scores = score(runs, release, allow_missing, test_sets={**release.test_sets, everything.name: everything})
+    test_sets = {**release.test_sets, everything.name: everything}
+    scores = score(runs, release, allow_missing, on_run, test_sets)
     return _of_values(scores.per_query(), release, scores.provenance)
 
 
@@ -228,3 +267,117 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
         .agg(rank=(pl.col("published") > pl.col("value")).sum() + 1, of=pl.len() + 1)
         .sort("run", "measure", "set")
     )
+
+
+def _averages_table(results: Chameleons) -> Table:
+    """Table 1: one row per ranker, mean and median of each measure over all dev queries."""
+    by_cell = {}
+    for run, measure, mean, median in results.averages.drop("queries").iter_rows():
+        by_cell[run, measure] = {"mean": mean, "median": median}
+    measures = results.averages["measure"].unique(maintain_order=True)
+    columns = [Column("run", wrap="anywhere")]
+    columns += [Column(figure, "number", group=measure) for measure in measures for figure in ("mean", "median")]
+    lines: list[list[Cell | str]] = []
+    for run in results.averages["run"].unique(maintain_order=True):
+        values = [by_cell[run, measure][figure] for measure, figure in product(measures, ("mean", "median"))]
+        lines.append([run, *map(_digits, values)])
+    paper = _published(AVERAGES) if results.published else {}
+    split = results.sets["test_set"][0]
+    for ranker in _rankers(paper):
+        keys = product(measures, ("mean", "median"))
+        lines.append(_published_row(ranker, [paper[ranker, split, *key] for key in keys]))
+    queries = f"{results.averages['queries'][0]:,}"
+    return Table(columns, [lines], title=f"Table 1: means and medians over {queries} queries")
+
+
+def _worst_table(results: Chameleons) -> Table:
+    """Table 2: one row per ranker, one column per share of its own worst queries."""
+    by_cell = {(run, level): value for run, level, value in results.worst.iter_rows()}
+    levels = [*LEVELS, 100]
+    columns = [Column("run", wrap="anywhere"), *(Column(f"{level} %", "number", group="AP") for level in levels)]
+    lines: list[list[Cell | str]] = []
+    for run in results.worst["run"].unique(maintain_order=True):
+        lines.append([run, *(_digits(by_cell[run, level]) for level in levels)])
+    paper = _published(WORST) if results.published else {}
+    for ranker in _rankers(paper):
+        names = [*(f"dev.worst.{level}" for level in LEVELS), "dev"]
+        lines.append(_published_row(ranker, [paper[ranker, name, "AP", "value"] for name in names]))
+    return Table(columns, [lines], title="Table 2: each run on its own worst queries")
+
+
+def _agreement_table(shared: pl.DataFrame) -> Table:
+    """Equation 1: one row per pair of runs, one column per share of each one's worst queries."""
+    by_cell = {(first, second, level): value for first, second, level, value in shared.iter_rows()}
+    columns = [Column("run", wrap="anywhere"), Column("and run", wrap="anywhere")]
+    columns += [Column(f"{level} %", "number") for level in LEVELS]
+    pairs = shared.select("first", "second").unique(maintain_order=True).rows()
+    lines = [[*pair, *(f"{by_cell[*pair, level]:.3f}" for level in LEVELS)] for pair in pairs]
+    return Table(columns, [lines], title="Equation 1: worst queries that two runs share")
+
+
+def _performance_table(results: Chameleons) -> Table:
+    """Table 4 at every level: each measure on each set and level, one column per run; and Definition 1 below."""
+    frame = results.performance
+    runs = frame["run"].unique(maintain_order=True).to_list()
+    paper = _published(REFERENCE) if results.published else {}
+    rankers = _rankers(paper)
+    columns = [Column(name, wrap="never") for name in ("", "set", "level")]
+    columns.append(Column("queries", "number", wrap="never"))
+    columns += [Column(name, "number", wrap="anywhere") for name in runs]
+    columns += [Column("(published)", "number", group=name, style="dim") for name in rankers]
+    rows = {(row["run"], row["set"], row["level"], row["measure"]): row for row in frame.iter_rows(named=True)}
+    lines = []
+    levels = frame["level"].unique().sort()
+    for measure, name, level in product((*MEASURES, SOLVED), SETS, levels):
+        ours = [rows[run, name, level, "RR@10" if measure == SOLVED else measure] for run in runs]
+        line = [measure, name, f"{level} %", f"{ours[0]['queries']:,}"]
+        if measure == SOLVED:
+            lines.append([*line, *(f"{row['solved']:,}" for row in ours), *("" for _ in rankers)])
+            continue
+        show = parse(measure).show
+        published = [paper.get((ranker, f"chameleons.{name}.{level}", measure, "value"), "") for ranker in rankers]
+        lines.append([*line, *(show(row["value"]) for row in ours), *published])
+    return Table(columns, [lines], title="Table 4: the Chameleons", notes=[_definition_1(frame, levels[-1])])
+
+
+def _sets_table(results: Chameleons) -> Table:
+    """Tables 3, 5 and 6: queries, relevant passages per query and words per query of each set."""
+    columns = [Column("set"), Column("queries", "number")]
+    columns += [Column(name, "number") for name in ("relevant", "words")]
+    papers = [_published(id) for id in (RELEVANT, WORDS)] if results.published else []
+    columns += [Column("(published)", "number", group=name, style="dim") for name in ("relevant", "words") if papers]
+    lines = []
+    for test_set, queries, relevant, words in results.sets.iter_rows():
+        line = [test_set, f"{queries:,}", f"{relevant:.3f}", f"{words:.3f}"]
+        for paper, measure in zip(papers, ("relevant", "query-length"), strict=False):
+            line.append(paper.get(("none", test_set, measure, "mean"), ""))
+        lines.append(line)
+    return Table(columns, [lines], title="Tables 3, 5 and 6: the sets, and relevant passages and words a query")
+
+
+def _definition_1(frame: pl.DataFrame, level: int) -> str:
+    """Whether lesser is strictly more obstinate than pygmy and that than veiled, as the paper says of its rankers."""
+    rows = frame.filter(pl.col("measure") == "AP", pl.col("level") == level)
+    by_set = [dict(rows.filter(pl.col("set") == name).select("run", "value").iter_rows()) for name in SETS]
+    verdicts = []
+    for same_ranker, words in ((True, "run by run"), (False, "for all pairs of runs, as it is written")):
+        holds = all(strictly_more_obstinate(*sets, same_ranker) for sets in pairwise(by_set))
+        verdicts.append(f"{'holds' if holds else 'does not hold'} {words}")
+    return f"Definition 1 at {level} % (AP on lesser < pygmy < veiled): {'; '.join(verdicts)}"
+
+
+def _published(id: str) -> PublishedFigures:
+    cells = published(id)
+    return {(cell["system"], cell["test_set"], cell["measure"], cell["figure"]): printed(cell) for cell in cells}
+
+
+def _rankers(paper: PublishedFigures) -> list[str]:
+    return list(dict.fromkeys(system for system, _, _, figure in paper if system != "average"))
+
+
+def _published_row(ranker: str, figures: Sequence[str]) -> list[Cell | str]:
+    return [Cell(text, style="dim") for text in (f"{ranker} (published)", *figures)]
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4f}"

@@ -6,21 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
-from eval_kit.errors import UserError, printable
+from eval_kit.errors import UserError
 from eval_kit.measures.score import Declared, Scores, score
 from eval_kit.protocols import in_out
 from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.release import Release
+from eval_kit.results import Result
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import MARGIN
 from eval_kit.tables import papers
-from eval_kit.tables.frames import to_csv, to_pandas
-from eval_kit.tables.latex import to_latex
-from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Table
 
 SIGNIFICANCE = (
@@ -29,12 +26,14 @@ SIGNIFICANCE = (
 )
 
 
-@dataclass(frozen=True)
-class Protocols:
+@dataclass(frozen=True, repr=False)
+class Protocols(Result):
     """Results by shift, what they rest on, and the values of untrained systems.
 
     ``values`` are the grid runs' per-query values, with ``system``, ``shift``, ``held_out`` and ``seed``.
     """
+
+    title = "What held-out parts cost"
 
     values: pl.DataFrame
     results: dict[str, pl.DataFrame]
@@ -57,40 +56,19 @@ class Protocols:
         frames = [frame.select(pl.lit(shift).alias("shift"), pl.all()) for shift, frame in self.results.items()]
         return pl.concat(frames, how="diagonal_relaxed")
 
-    def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``."""
-        return to_pandas(self.to_polars())
-
     def per_query(self) -> pl.DataFrame:
         """The grid runs' values: ``values``."""
         return self.values
 
-    def print(self, console: Console) -> None:
-        """The papers' tables, one shift after the other."""
-        for shift in self.results:
-            console.rule(shift)
-            for table in self._tables(shift):
-                console.print(table)
-        for note in self.notes():
-            console.print(printable(note), style="dim", soft_wrap=True, markup=False)
+    def tables(self) -> list[Table]:
+        """The papers' tables, a section for each shift."""
+        return [replace(table, section=shift) for shift in self.results for table in self._of_shift(shift)]
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
         return [*SIGNIFICANCE, *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())]
 
-    def as_text(self, format: str) -> str:
-        """The papers' tables in ``markdown`` or ``latex``, each with its shift in its notes; or all rows as ``csv``."""
-        if format == "csv":
-            return to_csv(self.to_polars())
-        render = {"markdown": to_markdown, "latex": to_latex}[format]
-        tables = [
-            replace(table, notes=[f"{shift} {table.title}".strip(), *self.notes()])
-            for shift in self.results
-            for table in self._tables(shift)
-        ]
-        return "\n".join(map(render, tables))
-
-    def _tables(self, shift: str) -> Iterator[Table]:
+    def _of_shift(self, shift: str) -> Iterator[Table]:
         results = self.results[shift]
         if not SHIFTS[shift].clustered:
             yield papers.inter_extra(results)
@@ -208,7 +186,7 @@ def _refuse_unequal_batches(cells: Mapping[Path, Cell]) -> None:
 def _untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
     names = {run_name(run) for run in runs} | {str(run) for run in runs}
     values: dict[str, dict[str, dict[str, float]]] = {}
-    for figure in scores.figures:
+    for figure in scores.means:
         if figure.run in names:
             values.setdefault(figure.run, {}).setdefault(figure.test_set, {})[figure.measure] = figure.value
     return values

@@ -1,26 +1,216 @@
-"""Query variations: what a system loses when the same need is worded differently. Plain dataframes in and out.
+"""Query variations: what a system loses when the same need is worded differently.
 
 Each query is compared with itself: the value of the original wording (*clean*) and that of the other one (*varied*),
 of one system, measure and test set. A method that was applied several times, such as ten draws of typos, has several
 *replicas*.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from eval_kit.measures.definitions import parse
-from eval_kit.release import Variation
+from eval_kit import plots
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import Measure, parse
+from eval_kit.measures.score import Scores, score_on
+from eval_kit.protocols.reformulations import beside_published
+from eval_kit.release import Release, TestSet, Variation
+from eval_kit.results import Figure, Result
+from eval_kit.runs.names import WordedRun, original_of, run_name, worded
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
+from eval_kit.tables.table import Cell, Column, Table, loss, significance
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 ALL, VALID = "all", "valid"
 """The queries that a row is about: all, or those whose other wording people judged to ask the same."""
 _EQUAL = 1e-9
+_NOTES = (
+    "° not significant: paired t-test over queries, p ≥ 0.05 after Holm's correction",
+    "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its 95 % interval; "
+    "RI: robustness index, helped − hurt; valid: of the wordings that people judged to ask the same",
+)
+_PIVOT_NOTE = "ER, ΔRI: effect ratio and difference of the relative improvement over {}"
+_PERCENTILES = {"p5": 0.05, "q1": 0.25, "median": 0.5, "q3": 0.75, "p95": 0.95}
+
+
+@dataclass(frozen=True, repr=False)
+class Variations(Result):
+    """What the systems of some runs lose by query variations, and what that rests on.
+
+    Attributes:
+        values: as :func:`changes` takes them.
+        variations: those of the runs.
+        results: from :func:`changes`.
+        published: from :func:`eval_kit.protocols.reformulations.beside_published`.
+        pivot: the system that LongEval's figures compare with.
+        provenance: of the scores.
+    """
+
+    title = "Query variations"
+
+    values: pl.DataFrame
+    variations: Sequence[Variation]
+    results: pl.DataFrame
+    published: pl.DataFrame
+    pivot: str | None
+    provenance: dict[str, Any]
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each test set, method, system and measure: ``results``."""
+        return self.results
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of variations.schema.json."""
+        rows = {"variations": self.results.to_dicts(), "published": self.published.to_dicts()}
+        return rows | {"provenance": self.provenance}
+
+    def tables(self) -> list[Table]:
+        """The tables of :meth:`by_test_set` in a row."""
+        return list(chain.from_iterable(self.by_test_set()))
+
+    def by_test_set(self) -> list[list[Table]]:
+        """The tables of each test set, one for each measure; then CIKM 2021's, where ours can stand beside it.
+
+        A row is a method and system. ER and ΔRI are shown where there is a pivot.
+        """
+        tables: dict[str, list[Table]] = {}
+        for (test_set, measure), rows in self.results.group_by("test_set", "measure", maintain_order=True):
+            table = _table(rows, f"{test_set}, {measure}", parse(str(measure)), self.pivot)
+            tables.setdefault(str(test_set), []).append(table)
+        return [*tables.values(), *([[_beside_published(self.published)]] if self.published.height else [])]
+
+    def notes(self) -> list[str]:
+        """What the marks and the columns mean."""
+        return [*_NOTES, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
+
+    def figures(self) -> list[Figure]:
+        """For each test set, how the changes of single queries in its main measure spread; replicas are pooled."""
+        groups = {variation.full_name: variation.group for variation in self.variations}
+        systems = self.results["system"].unique(maintain_order=True).to_list()
+        pairs = paired(self.values).with_columns(
+            method=pl.col("variation").replace_strict(groups), change=pl.col("value") - pl.col("clean")
+        )
+        figures = []
+        for (test_set,), rows in pairs.group_by("test_set", maintain_order=True):
+            measure = rows["measure"][0]
+            spread = (
+                rows.filter(pl.col("measure") == measure)
+                .group_by("method", "system", maintain_order=True)
+                .agg(
+                    pl.len().alias("n"),
+                    pl.col("change").mean().alias("mean"),
+                    *(pl.col("change").quantile(at, "linear").alias(name) for name, at in _PERCENTILES.items()),
+                )
+            )
+            caption = (
+                f"{test_set}, {measure}: the change of each query's value, by method; left of the line it got worse. "
+                "Boxes are quartiles, the thick line the median, whiskers the 5th and 95th percentile, the marker the "
+                "mean. Replicas of a method are taken together."
+            )
+            figures.append(Figure(plots.change_by_method(spread, systems, measure), caption, systems))
+        return figures
+
+
+def variations(
+    runs: Sequence[Path],
+    release: Release,
+    test_set: str | None = None,
+    pivot: str | None = None,
+    rankers: Mapping[str, str] | None = None,
+    seed: int = 0,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Variations:
+    """Compare runs of variations with runs of the original queries.
+
+    Args:
+        runs: files named as :func:`eval_kit.runs.names.worded` says.
+        release: the one that holds the variations and judgements.
+        test_set: compare on the queries of this test set only, a part of the bases; else on the bases.
+        pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
+        rankers: system → the ranker of CIKM 2021 to set it beside, where that is not the one of the same name.
+        seed: for the bootstrap.
+        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set or pivot.
+    """
+    worded_runs = worded(runs, release)
+    if test_set is not None and test_set not in release.test_sets:
+        raise UserError(f"{release.folder}: has no test set {test_set!r}; it has {', '.join(release.test_sets)}")
+    if pivot is not None and pivot not in {run.system for run in worded_runs}:
+        raise UserError(f"--pivot {pivot}: none of the runs is of that system")
+    values, provenance = scored(worded_runs, release, test_set, allow_missing, on_run)
+    searched = variations_of(worded_runs)
+    results = changes(values, searched, pivot, seed)
+    published = beside_published(results, rankers or {})
+    return Variations(values, searched, results, published, pivot, {**provenance, "seed": seed, "pivot": pivot})
+
+
+def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
+    """The variations of some runs, each once."""
+    return list(dict.fromkeys(run.variation for run in worded_runs if run.variation))
+
+
+def scored(
+    worded_runs: Sequence[WordedRun],
+    release: Release,
+    test_set: str | None = None,
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Score each run on the queries that it searched, and the originals on the same test sets.
+
+    Args:
+        worded_runs: from :func:`eval_kit.runs.names.worded`.
+        release: as for :func:`variations`; so are ``test_set``, ``allow_missing`` and ``on_run``.
+
+    Returns:
+        Per-query values with ``system`` and ``variation`` (null for the original wording), and the provenance.
+
+    Raises:
+        UserError: a run that cannot be used or lacks its counterpart.
+    """
+    to_score: dict[Path, list[TestSet]] = {run.path: [] for run in worded_runs}
+    originals: dict[tuple[Path, str], TestSet] = {}
+    for run in worded_runs:
+        if run.variation:
+            scored_on = release.test_sets[test_set or run.variation.base]
+            to_score[run.path].append(_varied(scored_on, run.variation, release))
+            originals[original_of(run, worded_runs).path, scored_on.name] = scored_on
+    for (path, _), scored_on in originals.items():
+        to_score[path].append(scored_on)
+    scores = score_on(to_score, release, allow_missing, on_run)
+    return _values(scores, worded_runs), scores.provenance
+
+
+def _varied(test_set: TestSet, variation: Variation, release: Release) -> TestSet:
+    """The queries of the test set that the variation rewords.
+
+    Raises:
+        UserError: the test set is no part of the variation's base.
+    """
+    if not test_set.query_ids <= release.test_sets[variation.base].query_ids:
+        raise UserError(f"{variation.full_name}: --test-set {test_set.name} is not a part of {variation.base}")
+    wordings = release.wordings(variation)["query_id"]
+    return replace(test_set, queries=test_set.queries.filter(test_set.queries.is_in(wordings.implode())))
+
+
+def _values(scores: Scores, runs: Sequence[WordedRun]) -> pl.DataFrame:
+    described = pl.DataFrame(
+        [(run_name(run.path), run.system, run.variation and run.variation.full_name) for run in runs],
+        {"run": pl.String, "system": pl.String, "variation": pl.String},
+        orient="row",
+    )
+    return scores.per_query().join(described, on="run", maintain_order="left")
 
 
 def changes(
@@ -124,7 +314,7 @@ def _compared(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[di
         by_query = group.pivot("replica", index=["query_id", "clean"], values="value").drop_nulls().sort("query_id")
         after = by_query.drop("query_id", "clean").to_numpy().T
         pairs[str(system), str(measure)] = (np.broadcast_to(by_query["clean"].to_numpy(), after.shape), after)
-    for (system, measure), loss in relative_losses(pairs, seed=seed).items():
+    for (system, measure), tested in relative_losses(pairs, seed=seed).items():
         before, after = pairs[system, measure]
         lower_is_better = parse(measure).lower_is_better
         of_replicas = after.mean(axis=1)
@@ -133,7 +323,7 @@ def _compared(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[di
         row: dict[str, Any] = {"system": system, "measure": measure, "queries": test.n, "replicas": len(after)}
         row |= {"clean": clean, "varied": changed, "change": changed - clean}
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
-        relative = loss.rel_loss
+        relative = tested.rel_loss
         row |= {"rel_loss": relative.value, "rel_loss_low": relative.low, "rel_loss_high": relative.high}
         row |= {"p": test.p, "d": test.d} | robustness(before, after, lower_is_better)
         if pivot is None or pivot == system or (pivot, measure) not in pairs:
@@ -141,3 +331,63 @@ def _compared(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[di
         else:
             means = (float(side.mean()) for side in pairs[pivot, measure])
             yield row | against_pivot(clean, changed, *means)
+
+
+def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
+    keys = ["method", "system"]
+    valid = results.filter(pl.col("queries_are") == "valid")
+    by_key = {(row["method"], row["system"]): row for row in valid.iter_rows(named=True)}
+    numbers = ["n", "clean", "varied", "worst", "change", "Rel Loss", "95 %", "helped", "unhurt", "hurt", "RI"]
+    numbers += ["ER", "ΔRI"] if pivot else []
+    numbers += ["valid n", "valid Rel Loss"] if by_key else []
+    columns = [Column("variation", "heading", wrap="anywhere"), Column("system", wrap="anywhere")]
+    columns += [Column(name, "number") for name in numbers]
+    groups = []
+    for _, rows in results.filter(pl.col("queries_are") == "all").group_by("method", maintain_order=True):
+        lines = []
+        for number, row in enumerate(rows.iter_rows(named=True)):
+            line = [None if number else row["method"], row["system"], *_figures(row, measure)]
+            line += [_decimals(row["effect_ratio"]), _decimals(row["delta_ri"])] if pivot else []
+            line += _validity(by_key.get(tuple(row[key] for key in keys))) if by_key else []
+            lines.append(line)
+        groups.append(lines)
+    return Table(columns, groups, title=title)
+
+
+def _beside_published(published: pl.DataFrame) -> Table:
+    """CIKM 2021, Table 7: one row per method; our system's figure after that of the ranker it stands for."""
+    systems = list(published.select("ranker", "system").unique(maintain_order=True).iter_rows())
+    rows = {(row["method"], row["ranker"], row["system"]): row for row in published.iter_rows(named=True)}
+    columns = [Column("method", "heading")]
+    for ranker, system in systems:
+        columns += [Column("published", "number", group=ranker), Column(system, "number", group=ranker)]
+        columns.append(Column("n", "number", group=ranker))
+    lines = []
+    for method in published["method"].unique(maintain_order=True):
+        line: list[Cell | str] = [method]
+        for ranker, system in systems:
+            row = rows.get((method, ranker, system))
+            line += [f"{row['published']:.4f}", f"{row['value']:.4f}", f"{row['queries']:,}"] if row else ["", "", ""]
+        lines.append(line)
+    return Table(columns, [lines], title="CIKM 2021, Table 7: AP on chameleons.veiled.50")
+
+
+def _figures(row: Mapping[str, Any], measure: Measure) -> list[Cell | str]:
+    n = f"{row['queries']:,}" + (f" × {row['replicas']}" if row["replicas"] > 1 else "")
+    means = [measure.show(row[name]) for name in ("clean", "varied", "worst")]
+    means.append(measure.show(row["change"], signed=True))
+    interval = f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
+    shares = [f"{row[name]:.0%}" for name in ("helped", "unhurt", "hurt")]
+    return [n, *means, _rel_loss(row), interval, *shares, _decimals(row["robustness_index"])]
+
+
+def _rel_loss(row: Mapping[str, Any]) -> Cell:
+    return Cell(loss(row["rel_loss"]), mark=significance(row))
+
+
+def _validity(row: Mapping[str, Any] | None) -> list[Cell | str]:
+    return ["", ""] if row is None else [f"{row['queries']:,}", _rel_loss(row)]
+
+
+def _decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -18,9 +18,13 @@ import polars as pl
 from eval_kit.files import hub
 from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release.manifest import MANIFEST, ReleaseError, read_manifest, read_table, verified_manifest
+from eval_kit.tables.html import to_html
+from eval_kit.tables.table import Column, Table
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
+SPLITS_LISTED = 6
+"""Splits of a config that a notebook lists."""
 FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
 
 
@@ -28,7 +32,7 @@ class PartialRelease(UserWarning):
     """The opened release lacks parts that could not be obtained when it was built."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TestSet:
     """Queries that are scored together, and how: one entry of the manifest's ``test_sets``."""
 
@@ -44,6 +48,10 @@ class TestSet:
     def query_ids(self) -> frozenset[str]:
         """The ids of ``queries``."""
         return frozenset(self.queries)
+
+    def __repr__(self) -> str:
+        """One line: the name, the number of queries and the measures."""
+        return f"TestSet({self.name}: {len(self.queries):,} queries, {', '.join(self.measures)})"
 
 
 @dataclass(frozen=True)
@@ -82,13 +90,32 @@ class Variation:
         return f"{self.base}.{self.group}{replica}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release:
     """A verified release folder; tables are read on demand."""
 
     folder: Path
     manifest: Mapping[str, Any]
     _read: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        """One line: what the release is and how much it holds."""
+        tables, test_sets = (len(self.manifest[name]) for name in ("tables", "test_sets"))
+        lacks = f", lacking {len(self.missing)} parts" if self.missing else ""
+        return (
+            f"Release({self.folder}: {self.manifest['kind']} {self.version}, digest {self.digest[:16]}, "
+            f"{tables} tables, {test_sets} test sets{lacks})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The configs for a notebook, with their splits and rows."""
+        rows = []
+        for config, splits in self.configs.items():
+            count = sum(table["rows"] for table in self.manifest["tables"] if table["config"] == config)
+            listed = ", ".join(splits[:SPLITS_LISTED]) + ", …" * (len(splits) > SPLITS_LISTED)
+            rows.append([config, listed, f"{count:,}"])
+        columns = [Column("Config"), Column("Splits"), Column("Rows", "number")]
+        return to_html(Table(columns, [rows], repr(self)))
 
     @property
     def version(self) -> str:

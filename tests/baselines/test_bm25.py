@@ -25,7 +25,7 @@ B, K1 = 0.4, 0.9
 def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
     run = tmp_path / "bm25.trec"
     make_run(Bm25(), passages(mini_release), queries_of(mini_release), run, tmp_path / "index", Console(stderr=True))
-    figures = score([run], mini_release).figures
+    figures = score([run], mini_release).means
     assert {one.test_set for one in figures} == set(mini_release.test_sets)
     values = {
         one.test_set: one.value

@@ -13,7 +13,7 @@ from tiny_checkpoints import bag_of_word_pieces
 from baselines import architectures
 from baselines.search import make_runs, varied
 from eval_kit.errors import UserError
-from eval_kit.protocols.wordings import changes_of
+from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from search.passages import passages
 
@@ -36,7 +36,7 @@ def test_bm25_loses_by_typos(mini_release: Release, tmp_path: Path, command):
     assert [run.name for run in runs] == ["bm25.trec", *(f"bm25.{name}.trec" for name in mini_release.variations)]
     measured = json.loads((tmp_path / "m.json").read_text())
     assert [facts["queries"] for facts in measured["variations"]] == [43] * 5
-    results = changes_of(runs, mini_release, allow_missing=True).results.filter(measure="nDCG@10")
+    results = variations(runs, mini_release, allow_missing=True).results.filter(measure="nDCG@10")
     assert results.height == 5
     assert (results["rel_loss_low"] > 0).all() and (results["robustness_index"] < 0).all()
 
@@ -47,7 +47,7 @@ def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path:
     wordings = varied(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
     runs = {tmp_path / f"pieces.{name}.trec": queries for name, queries in wordings.items()}
     make_runs(retriever, passages(mini_release), runs, tmp_path / "index", Console(quiet=True), depth=100)
-    results = changes_of(list(runs), mini_release).results.filter(measure="nDCG@10")
+    results = variations(list(runs), mini_release).results.filter(measure="nDCG@10")
     assert results.height == 5
     assert (results["rel_loss"] > 0.25).all() and (results["rel_loss_low"] > 0).all()
     assert (results["robustness_index"] < 0).all()

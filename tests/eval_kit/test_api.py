@@ -65,8 +65,8 @@ def test_every_form_of_a_run_scores_as_the_command_does(form, run, published_rel
 
 def test_an_unnamed_run_and_a_list(run, published_release):
     frame = lines(run)
-    assert {figure.run for figure in eval_kit.score(frame, published_release).figures} == {"run"}
-    assert {figure.run for figure in eval_kit.score([frame, run], published_release).figures} == {"run1", "tas-b.dl19"}
+    assert {figure.run for figure in eval_kit.score(frame, published_release).means} == {"run"}
+    assert {figure.run for figure in eval_kit.score([frame, run], published_release).means} == {"run1", "tas-b.dl19"}
 
 
 def test_a_run_that_is_written_scores_as_it_did(run, published_release, tmp_path):

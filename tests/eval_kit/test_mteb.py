@@ -48,7 +48,7 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
     ours = eval_kit.score(ranking, small)
     figures = {
         f"{figure.test_set} {figure.measure}": figure.value
-        for figure in ours.figures
+        for figure in ours.means
         if figure.test_set.startswith("topic.")
     }
     assert {name for name in figures if name.endswith(" RR@10")} == {f"topic.c{part} RR@10" for part in range(5)}

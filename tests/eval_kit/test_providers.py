@@ -137,7 +137,7 @@ def test_pyterrier_scores_a_run_as_the_kit_does(
         and passages == mini_release.table("passages", "passages").height
     )
     assert "topic/c0" in names and "topic/not-c0" in names
-    figures = {figure.measure: figure.value for figure in score([run], mini_release).figures}
+    figures = {figure.measure: figure.value for figure in score([run], mini_release).means}
     assert set(row) == {"name", "RR@10", "R@1000"}
     for measure in ("RR@10", "R@1000"):
         assert row[measure] == pytest.approx(figures[measure], abs=1e-12)

@@ -12,7 +12,7 @@ from baselines.grid.stages import run_cell
 from baselines.printed_table import Key, key
 from baselines.table import benchmark_figures, own_figures, results
 from eval_kit.pages.report import write_report
-from eval_kit.protocols.wordings import changes_of
+from eval_kit.protocols.variations import variations
 from eval_kit.release.reference import load
 from eval_kit.shifts import SHIFTS, TRAINED_FOR
 from tests.baselines.grids import small_release
@@ -71,7 +71,7 @@ def test_every_table_is_filled(tmp_path: Path):
     assert all(f'aria-label="Figure {number}' in page for number in (3, 4, 5, 6))
     runs = [cell.published for cell in grid if cell.name.system == "splade" and cell.name.shift == "resttest"]
     runs += sorted((tmp_path / "grid" / "variations").glob("splade.resttest.*.trec"))
-    changes = changes_of(runs, release, allow_missing=True).results
+    changes = variations(runs, release, allow_missing=True).results
     assert set(changes["system"]) == {f"splade.resttest.b{number}" for number in range(1, 6)}
     done = [json.loads((cell.folder / "done.json").read_text()) for cell in grid]
     assert {name for record in done for name in record["variations"]} == set(release.variations)

@@ -25,7 +25,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import schemas
 from eval_kit.files.digests import file_sha256
 from eval_kit.protocols.grid_results import protocols
-from eval_kit.protocols.wordings import changes_of
+from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from search.gpus import gpus, refuse_unseen_gpus
@@ -137,7 +137,7 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     assert worded.samefile(next(iter(varied.runs_of_variations.values())))
     done = json.loads((varied.folder / "done.json").read_text())
     assert done["variations"] == {"dl19.typo.swap_key.1": file_sha256(worded)}
-    changes = changes_of([plain.published, worded], release, allow_missing=True).results
+    changes = variations([plain.published, worded], release, allow_missing=True).results
     assert changes.select("test_set", "system", "queries").unique().rows() == [("dl19", "bm25.wh.wha", 43)]
     with pytest.raises(UserError, match="has no variation 'dl21'"):
         cells(BM25, release, tmp_path, variations=["dl21"])

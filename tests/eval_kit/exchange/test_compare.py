@@ -23,7 +23,6 @@ from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import draws
-from eval_kit.tables import comparison as compare_tables
 from eval_kit.tables.frames import to_csv
 
 PROVENANCE = {
@@ -130,8 +129,8 @@ def test_what_one_side_lacks_is_named():
     )
     assert found.left_out == ["base: b", "two: c"]
     assert set(found.rows["test_set"]) == {"a"}
-    assert "covered by one side only: base: b; two: c" in compare_tables.markdown(found)
-    assert "Missing from two: 1 queries of a" in compare_tables.markdown(found)
+    assert "covered by one side only: base: b; two: c" in found.to_markdown()
+    assert "Missing from two: 1 queries of a" in found.to_markdown()
 
 
 def write_runs(release: Release, folder: Path, names, seed: int, sets) -> list[Path]:
@@ -319,7 +318,7 @@ def nasty():
 
 
 def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
-    text = compare_tables.markdown(nasty)
+    text = nasty.to_markdown()
     lines = text.splitlines()
     assert "<" not in text
     assert lines[1] == "| :-- | :-- | --: | --: | --: | --: |"
@@ -333,7 +332,7 @@ def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
 
 
 def test_latex_is_balanced_and_escaped(nasty):
-    text = compare_tables.latex(nasty)
+    text = nasty.to_latex()
     body = [line for line in text.splitlines() if not line.startswith("%")]
     assert body[0] == r"\begin{tabular}{llrrrr}"
     assert body[-1] == r"\end{tabular}"
@@ -367,7 +366,7 @@ def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
 
 
 def test_csv_holds_every_number_and_the_names_as_they_are(nasty):
-    rows = list(csv.DictReader(io.StringIO(compare_tables.csv(nasty), newline="")))
+    rows = list(csv.DictReader(io.StringIO(nasty.to_csv(), newline="")))
     assert [row["system"] for row in rows] == [f"{NASTY}1", f"{NASTY}2\\n"], "controls are written out"
     assert float(rows[1]["difference"]) == nasty.rows["difference"][1]
     assert rows[0]["difference"] == ""
@@ -376,7 +375,7 @@ def test_csv_holds_every_number_and_the_names_as_they_are(nasty):
 def test_the_screen_shows_names_as_they_are(nasty):
     console = Console(width=250)
     with console.capture() as capture:
-        compare_tables.show(nasty, console)
+        nasty.show(console)
     text = capture.get()
     assert f"{NASTY}1" in text
     assert f"{NASTY}2\\n" in text
@@ -395,10 +394,9 @@ def test_what_is_not_significant_is_marked():
         ],
         resamples=100,
     )
-    row = compare_tables.markdown(found).splitlines()[2].split(" | ")
+    row = found.to_markdown().splitlines()[2].split(" | ")
     assert row[5].endswith("°")
     assert not row[7].endswith("° |")
-    assert list(compare_tables.FORMATS) == ["markdown", "latex", "csv"]
 
 
 def test_runs_of_one_system_on_several_tracks_are_one_system(shared, published_release, tmp_path):

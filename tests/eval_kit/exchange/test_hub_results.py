@@ -79,7 +79,7 @@ def test_scores_give_the_first_measure_of_each_test_set(mini_release: Release, t
     writer.write(((query, "1", 1, 1.0) for query in queries), run, "mine")
     scores = score([run], mini_release)
     results = hub_results.read(written(tmp_path / "scores.json", scores.as_json()))
-    own = {(figure.test_set, figure.measure): figure.value for figure in scores.figures}
+    own = {(figure.test_set, figure.measure): figure.value for figure in scores.means}
     assert {one.task for one in results.values} == {"topic_c0", "dev", "length_short", "length_long"}
     values = {one.task: one.value for one in results.values}
     assert values["topic_c0"] == own["topic.c0", "RR@10"] and (results.system, results.version) == ("mine", "1.0.0")

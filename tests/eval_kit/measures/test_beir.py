@@ -129,7 +129,7 @@ def test_scores_are_those_of_a_ranking_without_the_query_itself(scratch, run, ju
         assert values["R@100", query] == pytest.approx(capped_recall(mine, grades, 100)), "fewer than 100 are relevant"
         assert values["hole@10", query] == pytest.approx(hole(mine, grades, 10))
     assert found.left_out == sum(query in scores for query, scores in run.items())
-    figures = {figure.measure: figure for figure in found.scores.figures}
+    figures = {figure.measure: figure for figure in found.scores.means}
     crossing = 0
     for scores in cleaned.values():
         order = ranking(scores)
@@ -164,7 +164,7 @@ def test_bounds_of_ties_against_brute_force(scratch, run, judged):
     found = beir.score(write_run(scratch / "t.trec", run), beir.open(write_dataset(scratch / "ties", judged)))
     cleaned = {q: {p: score for p, score in scores.items() if p != q} for q, scores in run.items()}
     crossing = [len(one) > 10 and one[ranking(one)[9]] == one[ranking(one)[10]] for one in cleaned.values()]
-    figures = {figure.measure: figure for figure in found.scores.figures}
+    figures = {figure.measure: figure for figure in found.scores.means}
     assert figures["R_cap@100"].worst is None
     for measure, of in (("nDCG@10", ndcg), ("hole@10", hole)):
         figure = figures[measure]
@@ -197,10 +197,10 @@ def test_an_exported_test_set_scores_as_in_its_release(mini_release: Release, tm
     run = tmp_path / "some.trec"
     run.write_text("\n".join(lines) + "\n")
     mine = beir.score(run, beir.open(tmp_path / "beir" / "dl19"))
-    theirs = {(f.test_set, f.measure): f for f in score_release([run], mini_release, allow_missing=True).figures}
+    theirs = {(f.test_set, f.measure): f for f in score_release([run], mini_release, allow_missing=True).means}
     assert 0.1 < mine.value("nDCG@10") < 0.99
     assert mine.value("nDCG@10") == pytest.approx(theirs["dl19", "nDCG@10"].value)
-    assert mine.scores.figures[0].queries == theirs["dl19", "nDCG@10"].queries
+    assert mine.scores.means[0].queries == theirs["dl19", "nDCG@10"].queries
     validate("scores", mine.scores.as_json())
 
 
@@ -209,13 +209,13 @@ def test_queries_of_other_splits_may_stand_in_a_run_but_not_in_the_mean(tmp_path
     dataset = beir.open(write_dataset(tmp_path / "d", judged, texts=["train"]))
     both = {"q0": {"a": 1.0}, "q1": {"x": 1.0}}
     found = beir.score(write_run(tmp_path / "r", {**both, "train": {"a": 1.0}}), dataset)
-    assert (found.value("nDCG@10"), found.scores.figures[0].queries) == (0.5, 2)
+    assert (found.value("nDCG@10"), found.scores.means[0].queries) == (0.5, 2)
     assert found.scores.provenance["runs"][0]["unjudged_queries"] == 1
     with pytest.raises(UserError, match=r"r:3: query stranger"):
         beir.score(write_run(tmp_path / "r", {**both, "stranger": {"a": 1.0}}), dataset)
     half = write_run(tmp_path / "r", {"q0": {"a": 1.0}})
     scores = beir.score(half, dataset)
-    assert (scores.value("nDCG@10"), scores.scores.figures[0].missing) == (0.5, 1)
+    assert (scores.value("nDCG@10"), scores.scores.means[0].missing) == (0.5, 1)
 
 
 QUERY = b'{"_id": "1", "text": "a"}\n'

@@ -34,7 +34,7 @@ def real_scores(shared: Path, published_release: Release):
 
 
 def test_real_runs_give_the_golden_values(real_scores):
-    found = {(one.run, one.test_set, one.measure): one.value for one in real_scores.figures}
+    found = {(one.run, one.test_set, one.measure): one.value for one in real_scores.means}
     for (system, track), values in GOLDEN.items():
         for measure, value in zip(MEASURES, values, strict=True):
             assert round(found[f"{system}.{track}", track, measure], 4) == value, (system, track, measure)
@@ -86,7 +86,7 @@ def test_every_test_set_of_a_perfect_run_is_perfect(mini_release: Release, tmp_p
     run = tmp_path / "perfect.trec"
     for name in ("topic.c3", "dev", "dl19"):
         run.write_text("\n".join(perfect_run(mini_release, name)) + "\n")
-        figures = [one for one in score([run], mini_release).figures if one.test_set == name]
+        figures = [one for one in score([run], mini_release).means if one.test_set == name]
         assert {one.measure for one in figures} == set(mini_release.test_sets[name].measures)
         for one in figures:
             assert one.value == (0.0 if one.measure.startswith("ASL") else pytest.approx(1.0)), one
@@ -130,7 +130,7 @@ def test_ties_across_a_cutoff_are_reported(mini_release: Release, tmp_path: Path
         lines += [f"{query} Q0 zzz 10 1 t", f"{query} Q0 {first[query]} 11 1 t"]
     run = tmp_path / "tied.trec"
     run.write_text("\n".join(lines) + "\n")
-    figures = {figure.measure: figure for figure in score([run], mini_release).figures if figure.test_set == "dl19"}
+    figures = {figure.measure: figure for figure in score([run], mini_release).means if figure.test_set == "dl19"}
     tied = figures["RR(rel=2)@10"]
     assert (tied.value, tied.worst, tied.best) == (0.0, 0.0, pytest.approx(0.1))
     assert tied.ties_at_cutoff == 43

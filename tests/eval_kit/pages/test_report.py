@@ -31,7 +31,7 @@ from eval_kit.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.nearness import nearness, queries_to_encode
-from eval_kit.protocols.wordings import Changes, changes_of
+from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.names import grid_and_worded
@@ -39,7 +39,6 @@ from eval_kit.stats.intervals import edges
 from eval_kit.stats.losses import correlations, relative_loss
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.stats.vectors import Vectors
-from eval_kit.tables import comparison as comparison_tables
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
@@ -116,8 +115,8 @@ def worded(grid, tmp_path_factory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def changes(grid, worded) -> Changes:
-    return changes_of(worded, grid.release)
+def changes(grid, worded) -> Variations:
+    return variations(worded, grid.release)
 
 
 @pytest.fixture(scope="module")
@@ -684,7 +683,7 @@ def test_hostile_submissions_are_text_to_a_browser_and_to_a_spreadsheet(tab, gri
         url for url in tab.js("[...document.querySelectorAll('a')].map((a) => a.protocol)") if "script" in url
     ] == []
     comparison = compare(load(folders, lambda: grid.release))
-    rows = list(csv.reader(io.StringIO(comparison_tables.csv(comparison), newline="")))
+    rows = list(csv.reader(io.StringIO(comparison.to_csv(), newline="")))
     assert {len(row) for row in rows} == {len(rows[0])} and len(rows) > len(HOSTILE)
     cells = {cell for row in rows for cell in row}
     assert {f"'{text}" if text[0] in "=+@" else text for text in HOSTILE} <= cells

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.pages.chameleons import write_page
+from eval_kit.output import emit
 from eval_kit.protocols.chameleons import chameleons, properties, results, with_average_precision
 from eval_kit.release import Release
 from eval_kit.release.reference import published
@@ -128,7 +128,7 @@ def test_a_page_draws_the_figures_and_holds_the_tables(
     published_release: Release, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     whole = results(list(runs.values()), published_release)
-    write_page(whole, tmp_path / "page.html")
+    emit(whole, page=tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     captions = ["Figure 1 of CIKM 2021", "Figure 2 of CIKM 2021", "Figure 3 of CIKM 2021", "Figure 4 of CIKM 2021"]
     assert [page.count(caption) for caption in captions] == [1, 1, 1, 1]
@@ -136,7 +136,7 @@ def test_a_page_draws_the_figures_and_holds_the_tables(
     for level, value in agreed.items():
         assert f"<title>strong and weak, {level} %: {value:.3f}</title>" in page
     assert '<td class="num">0.0017</td>' in page  # published: ANCE on its own worst 10 %
-    write_page(results([runs["weak"]], published_release), tmp_path / "one.html")
+    emit(results([runs["weak"]], published_release), page=tmp_path / "one.html")
     alone = (tmp_path / "one.html").read_text(encoding="utf-8")
     assert [alone.count(caption) for caption in captions] == [1, 0, 1, 0]
 

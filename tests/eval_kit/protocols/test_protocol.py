@@ -297,7 +297,7 @@ def test_an_untrained_system_has_one_row(oracle):
     topic = [run for run in runs if ".topic." in run.name]
     found = protocols(topic, release, untrained=[next(run for run in runs if ".wh." in run.name)])
     assert set(found.untrained) == {"oracle.wh.wha"}
-    plain = {one.test_set: one.value for one in score(topic[:1], release).figures if one.measure == "RR@10"}
+    plain = {one.test_set: one.value for one in score(topic[:1], release).means if one.measure == "RR@10"}
     row = found.matrices["topic"].filter(pl.col("held_out") == "c0", pl.col("measure") == "RR@10")
     assert dict(row.select("test_set", "value").iter_rows()) == {
         name: pytest.approx(value) for name, value in plain.items()

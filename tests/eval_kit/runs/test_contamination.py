@@ -28,8 +28,6 @@ from eval_kit.runs.contamination import (
     training_set_id,
 )
 from eval_kit.shifts import SHIFTS
-from eval_kit.tables import comparison as comparison_tables
-from eval_kit.tables.scores import print_scores
 
 NOT_SEEN, NOT_DECLARED, SEEN = "no", "unknown", "yes"
 
@@ -143,7 +141,7 @@ def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
     declared = {run["run"]: run["training_data"] for run in document["provenance"]["runs"]}
     assert declared == {SEEN: ["ms-marco-shift-mini/train"], NOT_SEEN: [], NOT_DECLARED: None}
     assert scores.to_polars().filter(pl.col("trained_on") == SEEN)["run"].unique().to_list() == [SEEN]
-    text = printed(lambda console: print_scores(scores, console))
+    text = printed(scores.show)
     assert f"yes{MARK}" in text
     assert f"{MARK} trained on queries that it is scored on" in text
     assert "training data unknown" in text
@@ -151,10 +149,10 @@ def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
 
 
 def test_scores_in_python_find_the_declaration_of_a_file(runs, mini_release: Release):
-    figures = api.score({"renamed": runs[SEEN]}, mini_release).figures
+    figures = api.score({"renamed": runs[SEEN]}, mini_release).means
     assert {figure.trained_on for figure in figures} == {SEEN}
     in_memory = {query: {"p1": 1.0} for query in drawn_from_training(mini_release)}
-    assert {figure.trained_on for figure in api.score(in_memory, mini_release).figures} == {NOT_DECLARED}
+    assert {figure.trained_on for figure in api.score(in_memory, mini_release).means} == {NOT_DECLARED}
 
 
 def test_a_comparison_says_it(runs, mini_release: Release, tmp_path: Path):
@@ -163,10 +161,10 @@ def test_a_comparison_says_it(runs, mini_release: Release, tmp_path: Path):
         SEEN: SEEN,
         NOT_SEEN: NOT_SEEN,
     }
-    assert MARK in printed(lambda console: comparison_tables.show(comparison, console))
-    assert MARK in comparison_tables.markdown(comparison)
-    assert r"$^\dagger$" in comparison_tables.latex(comparison)
-    assert "trained_on" in comparison_tables.csv(comparison).splitlines()[0]
+    assert MARK in printed(comparison.show)
+    assert MARK in comparison.to_markdown()
+    assert r"$^\dagger$" in comparison.to_latex()
+    assert "trained_on" in comparison.to_csv().splitlines()[0]
     scores = score([runs[SEEN]], mini_release)
     (tmp_path / "s.json").write_text(json.dumps(scores.as_json()))
     scores.per_query().write_csv(tmp_path / "s.tsv", separator="\t")
@@ -177,10 +175,10 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release, tmp_path:
     results = protocols(grid, mini_release)
     rows = results.as_json()["protocols"]["topic"]
     assert {row["system"]: row["trained_on"] for row in rows} == {"clean": NOT_SEEN, "leaky": SEEN}
-    text = printed(results.print)
+    text = printed(results.show)
     assert (f"leaky{MARK}" in text, f"clean{MARK}" in text, "unknown" in text) == (True, False, False)
-    assert f"leaky{MARK}" in results.as_text("markdown")
-    assert r"leaky$^\dagger$" in results.as_text("latex")
+    assert f"leaky{MARK}" in results.to_markdown()
+    assert r"leaky$^\dagger$" in results.to_latex()
     write_report(results, mini_release, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f'">{MARK} trained on queries that it is scored on' in page

@@ -328,7 +328,7 @@ def test_another_spelling_gives_the_same_scores(lines, mini_release, tmp_path):
     for name, change in ACCEPTED.items():
         paths.append(tmp_path / name)
         paths[-1].write_bytes(change(b"\n".join(lines) + b"\n"))
-    figures = score(paths, mini_release).figures
+    figures = score(paths, mini_release).means
     found = {(one.run, one.test_set, one.measure): one.value for one in figures}
     assert {one.run for one in figures} == set(ACCEPTED)
     for run, test_set, measure in found:

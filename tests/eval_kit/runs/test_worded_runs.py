@@ -8,10 +8,9 @@ import pytest
 import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
-from eval_kit.protocols.wordings import changes_of
+from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs.names import original_of, worded
-from eval_kit.tables import variations as tables
 
 KINDS = ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
 
@@ -88,7 +87,7 @@ def planted(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_a_run_that_ignores_the_wording_loses_nothing(planted: dict[str, Path], mini_release: Release):
-    result = changes_of(list(planted.values()), mini_release, pivot="exact")
+    result = variations(list(planted.values()), mini_release, pivot="exact")
     document = json.loads(json.dumps(result.as_json()))
     validate("variations", document)
     rows = [row for row in document["variations"] if row["measure"] == "nDCG@10"]
@@ -111,7 +110,7 @@ def test_runs_in_memory(planted: dict[str, Path], mini_release: Release):
             query, _, passage, _, score, _ = line.split()
             ranked.setdefault(query, {})[passage] = float(score)
         by_name[name] = ranked
-    of_files = changes_of([planted[name] for name in names], mini_release)
+    of_files = variations([planted[name] for name in names], mini_release)
     assert eval_kit.variations(by_name, mini_release).results.equals(of_files.results)
 
 
@@ -119,17 +118,17 @@ def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_rel
     foreign = tmp_path / "steady.dl19.typo.delete.1.trec"
     foreign.write_text("".join(f"x{i} Q0 p 1 1.0 t\n" for i in range(43)))
     with pytest.raises(UserError, match="43 of the 43 queries of dl19 are missing"):
-        changes_of([planted["steady.dl19"], foreign], mini_release)
+        variations([planted["steady.dl19"], foreign], mini_release)
     with pytest.raises(UserError, match="--test-set dl20 is not a part of dl19"):
-        changes_of([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, "dl20")
+        variations([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, "dl20")
     with pytest.raises(UserError, match="--pivot bm25: none of the runs"):
-        changes_of([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, pivot="bm25")
+        variations([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, pivot="bm25")
 
 
-@pytest.mark.parametrize("format", tables.FORMATS)
+@pytest.mark.parametrize("format", ["markdown", "latex", "csv"])
 def test_formats(format: str, planted: dict[str, Path], mini_release: Release):
     chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
-    text = tables.FORMATS[format](changes_of(chosen, mini_release, pivot="exact"))
+    text = getattr(variations(chosen, mini_release, pivot="exact"), f"to_{format}")()
     assert "typo.delete" in text.replace("\\", "") and "steady" in text
 
 
