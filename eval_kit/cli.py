@@ -57,7 +57,7 @@ Untrained = Annotated[
     list[Path] | None, typer.Option(metavar="RUN", help="A run of an untrained system, such as BM25. Repeatable.")
 ]
 DevRuns = Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small.")]
-Page = Annotated[Path, typer.Option(help="The HTML file to write.")]
+Page = Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")]
 
 app = typer.Typer(
@@ -157,7 +157,7 @@ def report(
         list[Path],
         typer.Argument(metavar="RUN", help="Runs of a grid (as for protocol), of variations, or of both."),
     ],
-    out: Page = Path("report.html"),
+    page: Page = Path("report.html"),
     system: Systems = None,
     shift: Shifts = None,
     held_out: HeldOuts = None,
@@ -176,14 +176,14 @@ def report(
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
 
-    refuse_overwriting([*runs, *(untrained or [])], [out])
+    refuse_overwriting([*runs, *(untrained or [])], [page])
     named_runs = named(runs, system or [], shift or [], held_out or []) if system or shift or held_out else runs
     opened = open_release(release)
     with status("reading runs") as on_run:
         grid, changes = results_of(named_runs, opened, untrained or [], seed, allow_missing, on_run)
     with status("drawing figures"):
-        write_report(grid, opened, out, encoded(vectors, grid, opened), changes)
-    typer.echo(str(out))
+        write_report(grid, opened, page, encoded(vectors, grid, opened), changes)
+    typer.echo(str(page))
 
 
 @app.command()
@@ -407,7 +407,7 @@ def compare(
 @app.command()
 def leaderboard(
     submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions.")],
-    out: Page = Path("leaderboard.html"),
+    page: Page = Path("leaderboard.html"),
     release: Release = None,
     allow_missing: AllowMissing = False,
 ) -> None:
@@ -420,8 +420,8 @@ def leaderboard(
     with status("scoring submissions") as on_run:
         opened = open_release(release)
         submitted = entries(submissions, opened, allow_missing, on_run)
-    write_leaderboard([*submitted, *(published_entries() if opened.manifest["kind"] == "published" else [])], out)
-    typer.echo(str(out))
+    write_leaderboard([*submitted, *(published_entries() if opened.manifest["kind"] == "published" else [])], page)
+    typer.echo(str(page))
 
 
 @app.command(name="publish-result")

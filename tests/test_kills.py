@@ -35,8 +35,8 @@ COMMANDS = {
         "lite": "builder lite release --passages 900 --depth 3 --out out/lite --cache cache",
         "pack": "builder pack release --out out",
         "export": "builder export release --format trec --out out/export",
-        "report": "eval_kit report s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --out out/report.html",
-        "leaderboard": "eval_kit leaderboard board --release release --out out/board.html",
+        "report": "eval_kit report s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --page out/report.html",
+        "leaderboard": "eval_kit leaderboard board --release release --page out/board.html",
     }.items()
 }
 KILLS = int(os.environ.get("KILLS", len(COMMANDS)))

@@ -70,7 +70,7 @@ def test_compare(submissions, mini_release, command, tmp_path):
 
 def test_leaderboard(submissions, mini_release, command, tmp_path):
     out = tmp_path / "board.html"
-    done = command("eval_kit", "leaderboard", submissions, "--release", mini_release.folder, "--out", out)
+    done = command("eval_kit", "leaderboard", submissions, "--release", mini_release.folder, "--page", out)
     assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
     page = out.read_text()
     assert "&lt;b&gt;second&lt;/b&gt; &amp; co" in page
@@ -95,7 +95,7 @@ def test_a_faulty_submission_does_not_stop_the_leaderboard(submissions, mini_rel
     (twice / "submission.json").write_text(json.dumps(document))
     (tmp_path / "all" / "nothing").mkdir()
     out = tmp_path / "board.html"
-    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--out", out)
+    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--page", out)
     assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
     assert (
         "left out the submission faulty: run.dl19.trec:1: " in done.stderr
@@ -111,7 +111,7 @@ def test_a_faulty_submission_does_not_stop_the_leaderboard(submissions, mini_rel
     (tmp_path / "all" / "nothing").rmdir()
     shutil.rmtree(tmp_path / "all" / "s1")
     shutil.rmtree(tmp_path / "all" / "s2")
-    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--out", out)
+    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--page", out)
     assert done.returncode == 2 and "holds no submission without a fault" in done.stderr
 
 

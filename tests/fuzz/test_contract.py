@@ -200,7 +200,7 @@ def test_submissions(folder: Path, data: st.DataObject):
     path = folder / "board" / "sub" / "submission.json"
     with Swapped(path, data.draw(documents(json.loads(path.read_bytes())))):
         kit(folder, "validate", folder / "board" / "sub", "--release", folder / "release")
-        kit(folder, "leaderboard", folder / "board", "--release", folder / "release", "--out", "/dev/null")
+        kit(folder, "leaderboard", folder / "board", "--release", folder / "release", "--page", "/dev/null")
 
 
 @fuzz
