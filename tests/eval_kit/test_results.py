@@ -67,3 +67,10 @@ def test_a_result_is_a_frame():
     result = sliced(2)
     assert isinstance(result.to_pandas(), pandas.DataFrame)
     assert result.to_pandas().to_dict("records") == result.to_polars().to_dicts()
+
+
+def test_a_release_is_one_line(published_release, mini_release):
+    for release in (published_release, mini_release):
+        assert len(repr(release)) < 250 and release.digest[:16] in repr(release)
+        assert all(config in release._repr_html_() for config in release.configs)
+    assert repr(mini_release.test_sets["dl19"]).startswith("TestSet(dl19: 43 queries, nDCG@10")

@@ -187,7 +187,7 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release, tmp_path:
     try:
         unknown = protocols(grid, mini_release)
         assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
-        assert "training data unknown" in printed(unknown.print)
+        assert "training data unknown" in printed(unknown.show)
     finally:
         for run in grid:
             (tmp_path / run.name).rename(declaration(run))
