@@ -222,7 +222,7 @@ def _compared(
         (str(measure), str(name)): group["value"].to_numpy()
         for (measure, name), group in values.group_by("measure", "system", maintain_order=True)
     }
-    worst = values.group_by("system").agg(pl.col("missing", "trained_on").max())
+    worst = values.group_by("system").agg(pl.col("missing").max(), contamination.WORST)
     shared = worst.rows_by_key("system", named=True, unique=True)
     base, *rest = systems
     measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)

@@ -233,7 +233,7 @@ def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Re
         compared = shift.roles(grid, release).with_columns(figure=figure)
         figures.append(
             compared.group_by(_KEYS, maintain_order=True)
-            .agg(pl.col("value").mean(), pl.col("missing", "trained_on").max())
+            .agg(pl.col("value").mean(), pl.col("missing").max(), contamination.WORST)
             .select(figures[0].columns)
         )
     return pl.concat(figures)

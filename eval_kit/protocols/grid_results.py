@@ -140,7 +140,7 @@ def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: 
     in_grid = figures.join(_by_run(cells), on="run").filter(pl.col("shift") == shift.name)
     cluster = pl.col("test_set").str.strip_prefix(f"{shift.name}.").alias("cluster")
     keys = ["system", *([cluster] if shift.clustered else [])]
-    return in_grid.group_by(keys, maintain_order=True).agg(pl.col("trained_on").max())
+    return in_grid.group_by(keys, maintain_order=True).agg(contamination.WORST)
 
 
 def values_of(scores: Scores, cells: Mapping[Path, Cell]) -> pl.DataFrame:

@@ -39,6 +39,8 @@ class TrainedOn(StrEnum):
 
 COLUMN = pl.Enum(TrainedOn)
 """A column of :class:`TrainedOn`; its greatest value is the worst."""
+WORST = pl.col("trained_on").sort().last()
+"""The worst of a group, in which polars 1.34 finds no greatest label."""
 
 
 def trained_on(training_data: Sequence[str] | None, test_set: TestSet, release: Release) -> TrainedOn:
