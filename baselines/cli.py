@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from baselines import search_cli
+from baselines import run_cli, search_cli
 from baselines.runners import Runner
 from baselines.search_cli import ReleaseOption
 from eval_kit.cli import JsonFile
@@ -32,6 +32,7 @@ grid_app = typer.Typer(
 )
 app.add_typer(grid_app, name="grid")
 app.command()(search_cli.search)
+app.command()(run_cli.run)
 
 
 @grid_app.command("run")
