@@ -2,7 +2,7 @@
 
 Names follow ir_measures: ``RR@10``, ``nDCG@10``, ``R@1000``, ``AP``; ``(rel=2)`` sets the lowest grade that counts
 as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers, ``R_cap@100``
-BEIR's capped recall. Hole@k has a separate function, :func:`holes`, as its empty result differs from ``Judged@k``'s.
+BEIR's capped recall. Hole@k has a separate function, :func:`holes`, as it asks for the judgements of all queries.
 """
 
 import difflib
@@ -182,14 +182,17 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
     )
 
 
-def holes(judged: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cutoff: int) -> pl.Series:
-    """Hole@k: the share of a query's first k passages that nobody judged (BEIR, NeurIPS 2021, §6, Table 4).
+def holes(annotated: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cutoff: int) -> pl.Series:
+    """Hole@k: a query's first k passages that annotators never saw, divided by k.
 
-    Not a measure of quality: it says how far the other measures can be trusted. Where fewer than k passages were
-    retrieved, the share is of those; a query without any has no holes.
+    As in the code of BEIR (NeurIPS 2021, §6, Table 4), a passage was seen if it is judged for any
+    query of the dataset. ``1 - Judged@k`` asks instead whether it is judged for this query. Not a
+    measure of quality: it says how far the other measures can be trusted. A query without any
+    passages has no holes.
 
     Args:
-        judged: as for :func:`per_query`; a passage of any grade is judged, 0 included.
+        annotated: ``query_id`` and ``rank`` of the passages of the run that are judged, at any
+            grade, for any query.
         retrieved: ``query_id`` and ``retrieved``, how many passages the run has for the query.
         queries: the query ids wanted.
         cutoff: k.
@@ -197,13 +200,14 @@ def holes(judged: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cut
     Returns:
         float64 in 0..1, in the order of ``queries``.
     """
-    seen = judged.filter(pl.col("rank") <= cutoff).group_by("query_id").agg(seen=pl.len())
+    seen = annotated.filter(pl.col("rank") <= cutoff).group_by("query_id").agg(seen=pl.len())
     shown = pl.col("retrieved").cast(pl.Int64).clip(upper_bound=cutoff)
+    unseen = (shown - pl.col("seen").fill_null(0)) / cutoff
     return (
         queries.to_frame("query_id")
         .join(retrieved.select("query_id", "retrieved"), on="query_id", how="left", maintain_order="left")
         .join(seen, on="query_id", how="left", maintain_order="left")
-        .select(value=pl.when(shown > 0).then(1 - pl.col("seen").fill_null(0) / shown).otherwise(0.0))
+        .select(value=unseen.fill_null(0.0))
         .get_column("value")
     )
 

@@ -59,7 +59,8 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
 
     Args:
         path: a run file (see :mod:`eval_kit.runs.reader`).
-        judged: ``query_id`` and ``passage_id`` of the passages whose rank is wanted.
+        judged: ``query_id`` and ``passage_id`` of the passages whose rank is wanted; without
+            ``query_id``, their rank is wanted in every query.
         cutoffs: ranks at which ties are looked for.
 
     Raises:
@@ -67,7 +68,8 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
             for a query; scores where an MS MARCO run has ranks.
     """
     refuse_forked()
-    ranker = _Ranker(path, judged.select("query_id", "passage_id"), sorted(set(cutoffs)))
+    wanted = judged.select({"query_id", "passage_id"}.intersection(judged.columns))
+    ranker = _Ranker(path, wanted, sorted(set(cutoffs)))
     digest = _Sha256()
     pieces = read_pieces(path, digest=digest)
     try:
@@ -151,13 +153,15 @@ class _Ranker:
 
     def _hits(self, blocks: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of :attr:`RankedRun.judged` among the lines of ``frame``."""
-        judged = self.judged.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
+        judged = self.judged
+        if "query_id" in judged.columns:
+            judged = judged.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
         hits = (
             frame.lazy()
             .select("query_id", "passage_id")
             .with_row_index("row")
             .filter(pl.col("passage_id").is_in(judged["passage_id"].implode()))
-            .join(judged.lazy(), on=["query_id", "passage_id"], how="semi")
+            .join(judged.lazy(), on=judged.columns, how="semi")
             .join(blocks.lazy().select("query_id", "start"), on="query_id")
             .sort("row")
             .collect()
