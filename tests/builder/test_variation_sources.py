@@ -141,7 +141,7 @@ def test_dl_hard(everything: Release):
 )
 def test_dl_hards_published_runs(everything: Release, shared: Path, run: str, expected: dict[str, float]):
     path = shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage" / run
-    figures = score_on({path: [everything.test_sets["dlhard"]]}, everything).figures
+    figures = score_on({path: [everything.test_sets["dlhard"]]}, everything).means
     assert {figure.measure: round(figure.value, 4) for figure in figures} == expected
 
 
