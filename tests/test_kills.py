@@ -52,12 +52,17 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release = open_release(folder / "release")
     wh = [test_set for name, test_set in release.test_sets.items() if name.startswith("wh.")]
     queries = sorted({query for test_set in wh for query in test_set.queries})
+    qrels = release.qrels(wh[0].qrels)
+    judged = dict(zip(qrels["query_id"], qrels["passage_id"], strict=True))
     submission = folder / "board" / "s"
     submission.mkdir(parents=True)
     runs = [f"s.wh.{part}.trec" for part in ("wha", "how", "who")]
     for run in runs:
-        lines = (f"{query} Q0 {random.Random(run + query).randrange(500)} 1 1.0 t\n" for query in queries)
-        (folder / run).write_text("".join(lines))
+        text = ""
+        for query in queries:
+            score = random.Random(run + query).random()
+            text += f"{query} Q0 {judged[query]} 1 {score} t\n{query} Q0 unjudged 2 0.5 t\n"
+        (folder / run).write_text(text)
         shutil.copy(folder / run, submission)
     document = {
         "system": "s",

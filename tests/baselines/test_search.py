@@ -17,7 +17,7 @@ from baselines.cli import app
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs.contamination import declared_beside
-from search import bm25, lucene
+from search import bm25, lucene, shards
 from search.passages import of_file
 from search.retriever import lines
 from tests.baselines.grids import until
@@ -138,7 +138,8 @@ app(sys.argv[1:])
     arguments = ["search", "--model", str(tiny("dense")), "--architecture", "dense", *map(str, files)]
     command = ["-c", program, *arguments, "--out"]
     process = clients.Running([*command, str(tmp_path / "killed"), "0.3"], os.environ, neural=True)
-    until(lambda: (tmp_path / "killed" / "dense.index" / "00001").exists() or process.ended())
+    done_shards = tmp_path / "killed" / "dense.index" / shards.DONE
+    until(lambda: (done_shards.exists() and done_shards.read_text().count("\n") == 2) or process.ended())
     assert process.kill().returncode == -signal.SIGKILL
     assert not (tmp_path / "killed" / "dense.trec").exists()
     for out, most in (("killed", 90 - 2 * 16), ("whole", 90)):

@@ -355,7 +355,7 @@ def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, tmp_path, command):
     for correlation in figure["correlations"]["oracle"].values():
         estimate = correlation["estimate"]
         assert estimate["n"] == 8
-        assert f"{estimate['value']:.2f} ({estimate['low']:.2f} to {estimate['high']:.2f})" in page
+        assert f"{estimate['value']:+.3f} ({estimate['low']:+.3f} to {estimate['high']:+.3f})" in page
     assert "of its queries (test and train)" in page
 
 

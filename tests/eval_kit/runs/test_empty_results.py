@@ -7,7 +7,7 @@ import pytest
 def nfcorpus(shared, tmp_path_factory, command):
     """A release of NFCorpus and BM25's run on it."""
     folder = tmp_path_factory.mktemp("nfcorpus")
-    built = ("rebuilt", "--collection", shared / "beir" / "nfcorpus", "--shift", "length", "--encoder", "lsa")
+    built = ("rebuilt", "--collection", shared / "beir" / "nfcorpus", "--encoder", "lsa")
     done = command("builder", "build", *built, "--out", folder / "release")
     assert done.returncode == 0, done.stderr
     done = command("baselines", "search", "bm25", "--release", folder / "release", "--out", folder)
