@@ -11,17 +11,17 @@ from baselines import config
 from baselines.grid import grid
 from baselines.grid.display import watched
 from baselines.runners import local
-from baselines.search import make_runs, varied
-from baselines.systems.bm25 import Bm25
 from baselines.table import results
 from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
 from eval_kit.errors import UserError, reported
+from eval_kit.models.bm25 import Bm25
+from eval_kit.models.runs import make_runs, varied
 from eval_kit.pages.report import write_report
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release, open_release
-from search.passages import passages
+from eval_kit.search.passages import passages
 
 QUERIES = 2_500
 """A quarter of the mini release's usual size: small enough to train on a laptop in minutes."""

@@ -11,21 +11,22 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from baselines import architectures, checkpoints
 from baselines.runners import Runner
-from baselines.search import latency_ms, make_run
-from baselines.systems.bm25 import Bm25
+from eval_kit import models
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries, read_corpus, read_documents
 from eval_kit.measures.beir import MS_MARCO, dataset_name, split_of
+from eval_kit.models import checkpoints
+from eval_kit.models.bm25 import Bm25
+from eval_kit.models.runs import latency_ms, make_run
 from eval_kit.release import beir_suite
 from eval_kit.runs import contamination
-from search import bm25
-from search.gpus import refuse_unusable_gpus
-from search.passages import Counted
-from search.retriever import Hits, Passages, Retriever, best_first
+from eval_kit.search import bm25
+from eval_kit.search.gpus import refuse_unusable_gpus
+from eval_kit.search.passages import Counted
+from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
 MULTIFIELD = "bm25-multifield"
@@ -132,7 +133,7 @@ def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:
     if system == MULTIFIELD:
         return MultifieldBm25(folder / "corpus.jsonl", most)
     entry = checkpoints.named(system)
-    return architectures.retriever(entry.architecture, entry.model, entry.options)
+    return models.retriever(entry.architecture, entry.model, entry.options)
 
 
 def passages(folder: Path, most: int | None = None) -> Counted:

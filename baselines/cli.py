@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from baselines import run_cli, search_cli
+from baselines import search_cli
 from baselines.runners import Runner
 from baselines.search_cli import ReleaseOption
-from eval_kit.cli import JsonFile
 from eval_kit.errors import UserError, reported
+from eval_kit.options import JsonFile
 from eval_kit.program import Program
 from eval_kit.shifts import SHIFTS, check_names
 
@@ -32,7 +32,6 @@ grid_app = typer.Typer(
 )
 app.add_typer(grid_app, name="grid")
 app.command()(search_cli.search)
-app.command()(run_cli.run)
 
 
 @grid_app.command("run")
@@ -78,8 +77,8 @@ def run_grid(
     from baselines.grid.display import watched
     from baselines.runners import checks, local, ray
     from eval_kit.release import open_release
-    from search.examples import refuse_without_negatives
-    from search.gpus import refuse_unseen_gpus
+    from eval_kit.search.examples import refuse_without_negatives
+    from eval_kit.search.gpus import refuse_unseen_gpus
 
     check_names(shift or [])
     chosen = {name: config.chosen(name, system, backbone) for name in configs}
@@ -260,7 +259,7 @@ def generate(
     """Write queries for passages with a T5, as in BEIR's GenQ or docT5query. An interrupted generation resumes."""
     from baselines.config import recipe
     from baselines.generation import generate as write_queries
-    from search.gpus import refuse_unusable_gpus
+    from eval_kit.search.gpus import refuse_unusable_gpus
 
     chosen = recipe(config)
     refuse_unusable_gpus()

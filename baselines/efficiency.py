@@ -14,15 +14,15 @@ from typing import Any
 from rich.console import Console
 
 from baselines import beir
-from baselines.architectures import devices
-from baselines.search import latency_ms
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries
 from eval_kit.measures.beir import dataset_name, split_of
+from eval_kit.models import devices
+from eval_kit.models.runs import latency_ms
 from eval_kit.release.reference import printed, published
+from eval_kit.search import shards
+from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.tables.table import Column, Table
-from search import shards
-from search.gpus import refuse_unusable_gpus
 
 DEPTH = 10
 """Passages per query, as in BEIR's benchmark."""

@@ -136,11 +136,11 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     from rich.console import Console
 
     from baselines.runners import ray
-    from baselines.search import latency_ms, make_runs
     from eval_kit.console import refuse_overwriting, write_json
     from eval_kit.measures.beir import dataset_name
+    from eval_kit.models.runs import latency_ms, make_runs
     from eval_kit.runs import contamination
-    from search.gpus import refuse_unusable_gpus
+    from eval_kit.search.gpus import refuse_unusable_gpus
 
     if output.runner is Runner.ray:
         ray.connect()
@@ -170,9 +170,10 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
 
 def _retriever(model: Model, beir_folder: Path | None) -> Any:
-    from baselines import architectures, checkpoints
     from baselines.beir import MultifieldBm25
-    from baselines.systems.bm25 import Bm25
+    from eval_kit import models
+    from eval_kit.models import checkpoints
+    from eval_kit.models.bm25 import Bm25
 
     options = _parsed(model.option or [])
     if model.system == "bm25-multifield" and beir_folder is not None:
@@ -185,14 +186,14 @@ def _retriever(model: Model, beir_folder: Path | None) -> Any:
     if model.checkpoint is not None:
         checkpoint = checkpoints.named(model.checkpoint)
         architecture, name, options = checkpoint.architecture, checkpoint.model, checkpoint.options | options
-    if architecture in architectures.ARCHITECTURES:
-        _refuse_unfit(options, architectures.options_of(architecture), architecture)
-    return architectures.retriever(architecture, name, options)
+    if architecture in models.ARCHITECTURES:
+        _refuse_unfit(options, models.options_of(architecture), architecture)
+    return models.retriever(architecture, name, options)
 
 
 def _training_data(model: Model) -> list[str] | None:
     """What is known about the model's training queries; BM25 has none."""
-    from baselines import checkpoints
+    from eval_kit.models import checkpoints
 
     if model.system is not None:
         return []
@@ -203,11 +204,11 @@ def _training_data(model: Model) -> list[str] | None:
 def _read(texts: Texts) -> Any:
     """Passages, queries, and the queries of each variation."""
     from baselines.beir import passages as of_beir
-    from baselines.search import only, varied
     from eval_kit.files.beir import judged_queries
     from eval_kit.files.formats import read_queries
+    from eval_kit.models.runs import only, varied
     from eval_kit.release import open_release
-    from search.passages import of_file, passages
+    from eval_kit.search.passages import of_file, passages
 
     if texts.beir is not None:
         return of_beir(texts.beir), judged_queries(texts.beir, texts.split), {}
@@ -244,8 +245,8 @@ def _parsed(options: list[str]) -> dict[str, Any]:
 
 
 def _show_checkpoints(json_file: Path | None) -> None:
-    from baselines import checkpoints
     from eval_kit.console import screen, write_json
+    from eval_kit.models import checkpoints
     from eval_kit.tables.table import Column, Table
 
     entries = checkpoints.load().values()

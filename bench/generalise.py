@@ -21,8 +21,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from builder.sources import beir
+from eval_kit.search import bm25
 from eval_kit.stats import parts
-from search import bm25
 
 MODELS, CLUSTERS, SHARE, DIMENSIONS, BATCH, EPOCHS = 8, 64, 4, 128, 512, 2
 LONGEST, DEPTH, CUTOFF = 120, 100, 10

@@ -28,7 +28,7 @@ from bench.search import drawn
 from bench.training import NEURAL, ours
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names
-from search import dense, late, shards, sparse
+from eval_kit.search import dense, late, shards, sparse
 
 RESULTS = Path(__file__).parent / "results"
 LEFT_OUT = ("evaluate_every", "patience", "loader_processes")

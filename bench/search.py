@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bench.turns import Figures, in_turn, keep, medians, overhead, timed
-from search import dense, shards
+from eval_kit.search import dense, shards
 
 DEPTH, TOP = 1_000, 10
 PASSAGES, QUERIES, ALONE, DIMENSIONS = 1_000_000, 32, 4, 384

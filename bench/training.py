@@ -77,7 +77,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
     shutil.rmtree(folder, ignore_errors=True)
     build = parts_of(cell)
     set_seed(cell.name.seed)
-    with patch("baselines.architectures.token_ids.stored", lambda model, passages, prompt=None: passages):
+    with patch("eval_kit.models.token_ids.stored", lambda model, passages, prompt=None: passages):
         parts = build(None)  # the peer reads texts
     trainer = plain_trainer(cell, parts, folder / "training")
     trainer.add_callback(Timed())

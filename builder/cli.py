@@ -16,7 +16,7 @@ from builder import beir_cli, build_cli
 from builder.build_cli import Json
 from eval_kit.errors import UserError, printable, reported
 from eval_kit.program import Program
-from search.processes import cores
+from eval_kit.search.processes import cores
 
 app = typer.Typer(
     cls=Program,
@@ -435,7 +435,7 @@ def audit(
     from eval_kit.console import screen
     from eval_kit.files import atomic
     from eval_kit.release import Release, verified_manifest
-    from search.cache import cache_folder
+    from eval_kit.search.cache import cache_folder
 
     release = Release(folder, verified_manifest(folder))
     path = out or folder / AUDIT
@@ -476,7 +476,7 @@ def pictures(
     """Draw similarities as a heatmap, and topics as a map. The pictures go into the release's reports/."""
     from builder import pictures as drawing
     from eval_kit.release import Release, verified_manifest
-    from search.cache import cache_folder
+    from eval_kit.search.cache import cache_folder
 
     release = Release(folder, verified_manifest(folder))
     with Console(stderr=True).status("drawing pictures"):

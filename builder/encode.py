@@ -14,9 +14,9 @@ from filelock import FileLock
 from builder.encoders import Compute, Embeddings, Encoder, by_name, digest, public_name
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.search import shards
+from eval_kit.search.passages import Counted
 from eval_kit.stats.vectors import Vectors, check_ids
-from search import shards
-from search.passages import Counted
 
 SHARD = 16_384
 """Texts in a shard: what an interrupted encoding may lose."""

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
-from search import checkpoint
-from search.encoders import Batch, pooled
-from search.gpus import refuse_unusable_gpus
+from eval_kit.search import checkpoint
+from eval_kit.search.encoders import Batch, pooled
+from eval_kit.search.gpus import refuse_unusable_gpus
 
 type Embeddings = NDArray[np.float32]
 """(texts, dimensions), finite."""

@@ -13,8 +13,8 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release
+from eval_kit.search.passages import of_file
 from eval_kit.shifts import SHIFTS
-from search.passages import of_file
 
 FORMATS = {
     "beir": ["queries.jsonl", "corpus.jsonl", "README.md"]

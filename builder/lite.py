@@ -21,9 +21,9 @@ from builder.release import Draft, Rule, Table, TestSet, write
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from search import bm25
-from search.cache import cache_folder
-from search.passages import passages
+from eval_kit.search import bm25
+from eval_kit.search.cache import cache_folder
+from eval_kit.search.passages import passages
 
 PASSAGES, SEED = 1_000_000, 13
 LEFT_OUT = ("passages", "negatives")

@@ -23,10 +23,10 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.digests import OrderedDigest
 from eval_kit.release import Release, verified_manifest
+from eval_kit.search import bm25, lucene
+from eval_kit.search.cache import cache_folder
+from eval_kit.search.passages import collection_key
 from eval_kit.shifts import SHIFTS
-from search import bm25, lucene
-from search.cache import cache_folder
-from search.passages import collection_key
 
 CONFIG, SPLIT = "negatives", "train"
 SHARD = 1_000
@@ -60,7 +60,7 @@ def add(
     Args:
         folder: a release folder; it is replaced as a whole by one that has the config ``negatives``.
         parameters: by default as in the paper.
-        cache: for the index and the shards; by default :func:`search.cache.cache_folder`.
+        cache: for the index and the shards; by default :func:`eval_kit.search.cache.cache_folder`.
         threads: of Lucene; they do not affect the result.
 
     Returns:

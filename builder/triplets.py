@@ -14,10 +14,10 @@ from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release
-from search import texts
-from search.cache import cache_folder
-from search.examples import Example, columns, judged, lines, permitted, refuse_without_negatives, tables
-from search.passages import collection_key, passages
+from eval_kit.search import texts
+from eval_kit.search.cache import cache_folder
+from eval_kit.search.examples import Example, columns, judged, lines, permitted, refuse_without_negatives, tables
+from eval_kit.search.passages import collection_key, passages
 
 LOOKED_UP_AT_ONCE = 1_000
 
@@ -57,7 +57,7 @@ def write(
         count: minimum number of examples, rounded up to whole turns of all pairs; 1 for one turn.
         seed: of the cell.
         strict: also leave out every other test query.
-        cache: for the texts of the passages; by default :func:`search.cache.cache_folder`.
+        cache: for the texts of the passages; by default :func:`eval_kit.search.cache.cache_folder`.
 
     Raises:
         UserError: the shift has no such part; the release has no training queries of it, no negatives or no passages;

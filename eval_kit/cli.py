@@ -8,57 +8,26 @@ import typer
 
 from eval_kit import __version__
 from eval_kit.errors import EXIT_USER_ERROR, reported
+from eval_kit.options import (
+    AllowMissing,
+    DevRuns,
+    GridRuns,
+    HeldOuts,
+    JsonFile,
+    Measures,
+    Page,
+    PageFile,
+    PrintedFormat,
+    Release,
+    Revision,
+    Seed,
+    Shifts,
+    Systems,
+    TestSets,
+    Untrained,
+)
 from eval_kit.output import Format, emit
 from eval_kit.program import Program
-
-Release = Annotated[
-    str | None, typer.Option(help="Release folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
-]
-Revision = Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")]
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them.")
-]
-PrintedFormat = Annotated[Format, typer.Option(help="How to print the results; csv has every number.")]
-PageFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Also write the tables, figures and notes to this HTML file.")
-]
-AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Also score runs that lack many queries, or are cut short.")
-]
-Measures = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--measure",
-        metavar="NAME",
-        help="Score by this measure, such as P@5, instead of the test sets' own. Repeatable.",
-    ),
-]
-GridRuns = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN", help="Runs <system>.<shift>.<held-out>.trec; other names need the next three options."
-    ),
-]
-Systems = Annotated[
-    list[str] | None,
-    typer.Option("--system", metavar="NAME", help="The system of each run, in the same order; or one for all runs."),
-]
-Shifts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shift", metavar="NAME", help="The shift of each run, likewise: topic, wh, length, resttest or restrain."
-    ),
-]
-HeldOuts = Annotated[
-    list[str] | None,
-    typer.Option("--held-out", metavar="NAME", help="What each run's training held out, likewise, such as c0."),
-]
-Untrained = Annotated[
-    list[Path] | None, typer.Option(metavar="RUN", help="A run of an untrained system, such as BM25. Repeatable.")
-]
-DevRuns = Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small.")]
-Page = Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")]
 
 app = typer.Typer(
     cls=Program,
@@ -93,10 +62,7 @@ def score(
     release: Release = None,
     revision: Revision = None,
     measure: Measures = None,
-    test_set: Annotated[
-        list[str] | None,
-        typer.Option("--test-set", metavar="NAME", help="Score on this test set alone. Repeatable."),
-    ] = None,
+    test_set: TestSets = None,
     format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
     page: PageFile = None,
@@ -120,6 +86,38 @@ def score(
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
     emit(scores, format=format, json=json_file, page=page)
+
+
+@app.command()
+def run(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Hub id or folder of a model, module:object of your own, or bm25.")
+    ],
+    release: Release = None,
+    revision: Revision = None,
+    test_set: TestSets = None,
+    variation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Also search this wording of the queries, such as dev.typo. Repeatable."),
+    ] = None,
+    pivot: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="A run to compare with. Repeatable. Default: BM25, which is searched too."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the index.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None,
+    format: PrintedFormat = Format.table,
+    json_file: JsonFile = None,
+    page: PageFile = None,
+    seed: Seed = 0,
+) -> None:
+    """Search a release with a model and score it beside BM25. Its kind is read from its own files."""
+    from eval_kit.models.run import run as run_model
+    from eval_kit.release import open_release
+
+    opened = open_release(release, revision)
+    card = run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed)
+    emit(card, format=format, json=json_file, page=page)
 
 
 @app.command()

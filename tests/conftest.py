@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from eval_kit.release import PartialRelease, Release, open_release
 
-NEURAL = (("baselines", "grid"), ("baselines", "search"))
+NEURAL = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
 READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("MS_MARCO_SHIFT_SHARED", ROOT.parent / "shared"))

@@ -11,15 +11,15 @@ from typing import Any
 
 import polars as pl
 
-from baselines import checkpoints
 from eval_kit import __version__
 from eval_kit.errors import UserError
+from eval_kit.models import checkpoints
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.runs.contamination import training_set_id
+from eval_kit.search import checkpoint
 from eval_kit.shifts import CONTROL, TRAINED_FOR
 from eval_kit.stats.vectors import FILE_ENDINGS, IDS_ENDING
-from search import checkpoint
 
 MODELS = ("backbone", "teacher")
 """Options that name pretrained models."""

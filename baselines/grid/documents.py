@@ -21,7 +21,7 @@ from eval_kit.files.digests import file_sha256
 from eval_kit.files.schemas import validate
 from eval_kit.measures.score import Scores
 from eval_kit.release import title
-from search.processes import cores
+from eval_kit.search.processes import cores
 
 LIBRARIES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "faiss-cpu", "fast-plaid", "pyserini", "numpy",

@@ -7,14 +7,14 @@ import numpy as np
 import polars as pl
 
 from baselines import systems
-from baselines.architectures.dense import Dense
-from baselines.architectures.sparse import Sparse
 from baselines.grid.cell import Cell
 from eval_kit.files import atomic
+from eval_kit.models.dense import Dense
+from eval_kit.models.sparse import Sparse
+from eval_kit.search import shards
+from eval_kit.search.retriever import Retriever
 from eval_kit.shifts import TRAINED_FOR
 from eval_kit.stats.similarity import test_and_training
-from search import shards
-from search.retriever import Retriever
 
 
 def keep_encodings(cell: Cell, retriever: Retriever) -> None:

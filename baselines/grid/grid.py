@@ -10,8 +10,8 @@ from baselines.grid.cell import Cell
 from baselines.grid.documents import describe
 from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, publish
-from baselines.search import varied
 from baselines.systems import is_trained
+from eval_kit.models.runs import varied
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
@@ -41,7 +41,7 @@ def cells(
         shifts: which; None for all that the release holds.
         seeds: of training; each makes separate cells.
         control: whether each trained system is also trained on all queries, for :mod:`baselines.benchmarks`.
-        variations: names as :func:`baselines.search.varied` takes them; each cell searches those of its test sets.
+        variations: names as :func:`eval_kit.models.runs.varied` takes them; each cell searches those of its test sets.
             ``all`` may match none.
         benchmarks: whether every cell also searches dev and TREC DL.
 

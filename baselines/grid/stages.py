@@ -21,10 +21,10 @@ from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.measures.score import score
 from eval_kit.runs import contamination, names, writer
-from search.gpus import refuse_unseen_gpus
-from search.passages import passages
-from search.retriever import Passages, Retriever, lines
-from search.shards import index_bytes
+from eval_kit.search.gpus import refuse_unseen_gpus
+from eval_kit.search.passages import passages
+from eval_kit.search.retriever import Passages, Retriever, lines
+from eval_kit.search.shards import index_bytes
 
 QUERIES_AT_ONCE = 4_000
 """Queries whose part of the run is written to disk before the next ones are searched."""

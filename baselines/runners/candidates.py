@@ -8,9 +8,9 @@ from baselines import systems
 from baselines.grid.cell import Cell
 from baselines.systems.bm25 import tuned
 from baselines.training.queries import passage_texts
-from search import bm25, candidates
-from search.candidates import Settings
-from search.processes import pool
+from eval_kit.search import bm25, candidates
+from eval_kit.search.candidates import Settings
+from eval_kit.search.processes import pool
 
 
 def find(grid: Sequence[Cell]) -> None:

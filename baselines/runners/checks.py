@@ -8,12 +8,12 @@ from baselines.grid.cell import Cell
 from baselines.training.distillation import ARCHITECTURES
 from baselines.training.trainer import share_of
 from eval_kit.errors import UserError
-from search import checkpoint
-from search.encoders import store_of
-from search.gpus import TOKENS, refuse_old_gpus, refuse_small_gpus
-from search.late import PLAID_SHARE, engine_for
-from search.passages import how_many
-from search.shards import bytes_below
+from eval_kit.search import checkpoint
+from eval_kit.search.encoders import store_of
+from eval_kit.search.gpus import TOKENS, refuse_old_gpus, refuse_small_gpus
+from eval_kit.search.late import PLAID_SHARE, engine_for
+from eval_kit.search.passages import how_many
+from eval_kit.search.shards import bytes_below
 
 LINE_BYTES = 45
 """Of one line of a run."""

@@ -13,8 +13,8 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal, lock
 from baselines.grid.stages import Outcome, run_cell
 from eval_kit.errors import UserError
-from search.gpus import gpus
-from search.processes import cores, end_with_parent
+from eval_kit.search.gpus import gpus
+from eval_kit.search.processes import cores, end_with_parent
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",

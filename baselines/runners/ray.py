@@ -16,8 +16,8 @@ from baselines.grid.stages import Outcome, attempt, run_cell, train
 from baselines.runners.local import environment
 from baselines.runners.ray_encoding import encode_cell, encode_with_ray
 from eval_kit.errors import UserError, in_one_sentence
-from search.passages import how_many
-from search.retriever import Passages, Retriever
+from eval_kit.search.passages import how_many
+from eval_kit.search.retriever import Passages, Retriever
 
 RETRIES = 3
 """How often a task is restarted, on another machine, when its own dies; it resumes from what is on disk."""
@@ -103,8 +103,8 @@ def train_cell(cell: Cell, processes: int) -> Outcome:
 def connect() -> Any:
     """The module ``ray``, connected.
 
-    A process may start Java (:mod:`search.lucene`) after this, but not before: the last SIGSEGV handler set counts, and
-    Ray begins by setting Python's.
+    A process may start Java (:mod:`eval_kit.search.lucene`) after this, but not before: the last SIGSEGV handler set
+    counts, and Ray begins by setting Python's.
 
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.

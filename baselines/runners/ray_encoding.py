@@ -1,7 +1,7 @@
 """Encode passages by Ray Data: a pool of actors, each with the model and its own GPU.
 
-A block of the data set is one shard of :mod:`search.shards`. The results come back in order and are written by one
-process, so the folder is the same as from that process alone, and what a killed run has written is kept.
+A block of the data set is one shard of :mod:`eval_kit.search.shards`. The results come back in order and are written by
+one process, so the folder is the same as from that process alone, and what a killed run has written is kept.
 """
 
 import pickle
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from baselines import systems
-from baselines.architectures.devices import call, serve, unloaded
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Journal
 from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
 from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError
-from search import shards
-from search.gpus import refuse_unusable_gpus
-from search.retriever import Passages
-from search.texts import PassageTexts
+from eval_kit.models.devices import call, serve, unloaded
+from eval_kit.search import shards
+from eval_kit.search.gpus import refuse_unusable_gpus
+from eval_kit.search.retriever import Passages
+from eval_kit.search.texts import PassageTexts
 
 
 def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:

@@ -10,9 +10,9 @@ from typing import Any, Protocol, cast
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from eval_kit.errors import UserError
-from search.candidates import BM25
-from search.passages import collection_key
-from search.retriever import Retriever
+from eval_kit.search.candidates import BM25
+from eval_kit.search.passages import collection_key
+from eval_kit.search.retriever import Retriever
 
 SYSTEMS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training.backbone import loading, transformer
@@ -13,7 +12,8 @@ from baselines.training.grouping import by_length
 from baselines.training.losses import cached
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, processes
-from search.retriever import Retriever
+from eval_kit import models
+from eval_kit.search.retriever import Retriever
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
 IS_TRAINED = True
@@ -66,4 +66,4 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Exact or approximate search by dot product."""
-    return architectures.retriever("dense", model, options)
+    return models.retriever("dense", model, options)

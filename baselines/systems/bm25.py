@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.systems import shared_index
 from eval_kit.files import atomic
+from eval_kit.models.bm25 import Bm25
 from eval_kit.release import Release
-from search import bm25, candidates
-from search.candidates import BM25
-from search.passages import passages
-from search.retriever import Hits, Passages, Retriever, best_first
+from eval_kit.search.candidates import BM25
+from eval_kit.search.passages import passages
+from eval_kit.search.retriever import Retriever
 
 TITLE = "BM25, weights of terms by their frequency"
 IS_TRAINED = False
@@ -26,33 +25,6 @@ K1 = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
 B = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 PARAMETERS = "bm25.json"
 CUTOFF = 10
-
-
-@dataclass(frozen=True)
-class Bm25:
-    """Search with the given parameters; ``rm3`` expands queries with Anserini's defaults."""
-
-    k1: float = bm25.K1
-    b: float = bm25.B
-    rm3: bool = False
-
-    def index(self, passages: Passages, folder: Path) -> None:
-        """Index the passages, unless ``folder`` holds a finished index, whatever its passages."""
-        bm25.index_once(passages, folder, vectors=self.rm3)
-
-    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages with the greatest BM25 score; Anserini makes equal scores differ in the sixth digit.
-
-        Hits found for the grid's re-rankers with the same settings are reused.
-        """
-        if self.rm3:
-            pairs = queries.select("query_id", "text").iter_rows()
-            index = bm25.index_in(folder, vectors=True)
-            ranked = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=True)
-        else:
-            ranked = candidates.of(queries, folder, candidates.Settings(depth, self.k1, self.b))
-        for query, hits in ranked:
-            yield query, best_first(hits)
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:

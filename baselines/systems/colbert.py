@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, processes
+from eval_kit import models
 from eval_kit.errors import UserError
-from search.retriever import Retriever
+from eval_kit.search.retriever import Retriever
 
 TITLE = "ColBERT, a vector of each token compared by late interaction"
 IS_TRAINED = True
@@ -125,4 +125,4 @@ def register(markers: Iterable[str], encoder: Any) -> None:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """End-to-end search by MaxSim."""
-    return architectures.retriever("multivector", model, options)
+    return models.retriever("multivector", model, options)

@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from baselines import architectures
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.systems import bm25
@@ -14,7 +13,8 @@ from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length
 from baselines.training.session import Session
 from baselines.training.trainer import Parts
-from search.retriever import Retriever
+from eval_kit import models
+from eval_kit.search.retriever import Retriever
 
 TITLE = "monoBERT, a cross-encoder that re-ranks what BM25 found"
 IS_TRAINED = True
@@ -79,4 +79,4 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Re-rank BM25's candidates."""
-    return architectures.retriever("cross", model, {**options, **bm25.kept(model, options)})
+    return models.retriever("cross", model, {**options, **bm25.kept(model, options)})

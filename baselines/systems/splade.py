@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from baselines import architectures
-from baselines.architectures.sparse import greatest_first
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training.backbone import loading, transformer
@@ -20,7 +18,9 @@ from baselines.training.grouping import by_length
 from baselines.training.losses import gathered_flops, in_batch_pairwise
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, processes
-from search.retriever import Retriever
+from eval_kit import models
+from eval_kit.models.sparse import greatest_first
+from eval_kit.search.retriever import Retriever
 
 FLOPS_WARMUP = 1 / 3
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
@@ -90,4 +90,4 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Search by inner product of term weights."""
-    return architectures.retriever("sparse", model, options)
+    return models.retriever("sparse", model, options)

@@ -20,8 +20,8 @@ from typing import Any
 from baselines.grid.cell import Cell
 from baselines.training.trainer import rank
 from eval_kit.files import atomic
-from search import checkpoint
-from search.passages import collection_key, passages
+from eval_kit.search import checkpoint
+from eval_kit.search.passages import collection_key, passages
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 POSITIONS = 128

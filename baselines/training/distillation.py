@@ -53,7 +53,7 @@ def in_batch(loss: type) -> Any:
 
 
 def _margins(model: str, commit: str | None) -> Teacher:
-    from baselines.architectures.cross import Cross
+    from eval_kit.models.cross import Cross
 
     cross = Cross(model, revision=commit)
 
@@ -69,7 +69,7 @@ def _scores(model: str, commit: str | None) -> Teacher:
     import torch
     from sentence_transformers.util import maxsim
 
-    from baselines.architectures.multivector import MultiVector
+    from eval_kit.models.multivector import MultiVector
 
     late = MultiVector(model, revision=commit)
 

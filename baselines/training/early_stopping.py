@@ -10,9 +10,9 @@ from typing import Any
 
 from baselines.grid.cell import Cell
 from baselines.training.queries import validation
-from search.encoders import Batch
-from search.texts import PassageTexts
-from search.tokens import PassageTokens
+from eval_kit.search.encoders import Batch
+from eval_kit.search.texts import PassageTexts
+from eval_kit.search.tokens import PassageTokens
 
 NAME = "validation"
 METRIC = f"{NAME}_RR@10"

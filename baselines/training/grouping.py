@@ -6,7 +6,7 @@ changes. When 256 passages of MS MARCO are padded to the longest, more than half
 
 from typing import TYPE_CHECKING, Any
 
-from baselines.architectures.lengths import KEY
+from eval_kit.models.lengths import KEY
 
 if TYPE_CHECKING:
     from torch import Tensor

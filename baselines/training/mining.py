@@ -17,8 +17,8 @@ from baselines.grid.cell import Cell
 from baselines.training.queries import Lookup, Mined, passage_texts
 from baselines.training.trainer import encoding, quiet, rank
 from eval_kit.files import atomic
-from search.examples import Judged
-from search.retriever import Retriever
+from eval_kit.search.examples import Judged
+from eval_kit.search.retriever import Retriever
 
 DEPTH = 200
 

@@ -14,8 +14,7 @@ import polars as pl
 from baselines.grid.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.shifts import Training
-from search.examples import (
+from eval_kit.search.examples import (
     Judged,
     columns,
     generator,
@@ -26,9 +25,10 @@ from search.examples import (
     relevant,
     tables,
 )
-from search.passages import collection_key, passages
-from search.texts import PassageTexts, is_written, write
-from search.tokens import PassageTokens
+from eval_kit.search.passages import collection_key, passages
+from eval_kit.search.texts import PassageTexts, is_written, write
+from eval_kit.search.tokens import PassageTokens
+from eval_kit.shifts import Training
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -98,7 +98,7 @@ def passage_texts(cell: Cell) -> PassageTexts:
 
 
 def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple["Dataset", str]:
-    """Training examples (:func:`search.examples.tables`): ``query``, ``positive``, ``negative_0`` ...
+    """Training examples (:func:`eval_kit.search.examples.tables`): ``query``, ``positive``, ``negative_0`` ...
 
     With a teacher they have a ``label`` too.
 

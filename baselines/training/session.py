@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baselines.architectures import token_ids
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
@@ -12,9 +11,10 @@ from baselines.training.distillation import teacher
 from baselines.training.mining import miner
 from baselines.training.queries import Lookup, dataset, examples_a_step, passage_texts, steps, training
 from baselines.training.trainer import Build, Parts, fit
-from search.retriever import Retriever
-from search.texts import PassageTexts
-from search.tokens import PassageTokens
+from eval_kit.models import token_ids
+from eval_kit.search.retriever import Retriever
+from eval_kit.search.texts import PassageTexts
+from eval_kit.search.tokens import PassageTokens
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

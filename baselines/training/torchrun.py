@@ -12,7 +12,7 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training.trainer import StepTooLargeError, rank, share_of
 from eval_kit.errors import UserError, in_one_sentence
-from search.encoders import free_memory
+from eval_kit.search.encoders import free_memory
 
 
 def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from search.encoders import free_memory, is_out_of_memory
+from eval_kit.search.encoders import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
     from datasets import Dataset

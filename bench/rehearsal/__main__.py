@@ -14,8 +14,8 @@ from pathlib import Path
 from bench.processes import cost
 from bench.rehearsal.stages import STAGES
 from bench.turns import machine
-from search import cache
-from search.shards import bytes_below
+from eval_kit.search import cache
+from eval_kit.search.shards import bytes_below
 
 RESULTS = Path(__file__).parent.parent / "results" / "rehearsal.json"
 COLUMNS = ("stage", "how many", "wall", "CPU", "a CPU second", "peak memory", "on disk")

@@ -20,10 +20,10 @@ from builder import negatives
 from eval_kit.measures.score import score
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names
-from search import bm25, cache
-from search import tokens as token_ids
-from search.passages import passages
-from search.retriever import Retriever
+from eval_kit.search import bm25, cache
+from eval_kit.search import tokens as token_ids
+from eval_kit.search.passages import passages
+from eval_kit.search.retriever import Retriever
 
 NEURAL = {"batch_size": 32, "learning_rate": 1e-3, "warmup": 0.1, "negatives": 1, "checkpoint_every": 1_000}
 LENGTHS = {"query_length": 32, "passage_length": 180}

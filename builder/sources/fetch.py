@@ -23,7 +23,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.network import EndlessError, bounded
-from search.cache import cache_folder
+from eval_kit.search.cache import cache_folder
 
 CHUNK_BYTES = 1 << 16
 TIMEOUT_SECONDS = (10, 60)

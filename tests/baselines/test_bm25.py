@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from baselines.search import make_run
-from baselines.search import test_queries as queries_of
-from baselines.systems.bm25 import Bm25
 from eval_kit.measures.score import score
+from eval_kit.models.bm25 import Bm25
+from eval_kit.models.runs import make_run
+from eval_kit.models.runs import test_queries as queries_of
 from eval_kit.release import Release
-from search import bm25
-from search.passages import passages
-from search.retriever import lines
+from eval_kit.search import bm25
+from eval_kit.search.passages import passages
+from eval_kit.search.retriever import lines
 
 B, K1 = 0.4, 0.9
 
@@ -86,7 +86,7 @@ def test_scores_are_those_of_the_formula(tmp_path: Path):
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from search import bm25
+from eval_kit.search import bm25
 from eval_kit.errors import reported
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from tiny_checkpoints import passages, texts, tiny
 
-from baselines.architectures.cross import Cross
 from eval_kit.errors import UserError
-from search import bm25
+from eval_kit.models.cross import Cross
+from eval_kit.search import bm25
 
 QUERIES = pl.DataFrame(
     {"query_id": ["q0", "none", "q1", "q2"], "text": [texts(3, 1, 6)[0], "zzz", *texts(3, 1, 6)[1:]]}

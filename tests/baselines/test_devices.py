@@ -9,9 +9,9 @@ import pytest
 import torch
 from tiny_checkpoints import passages, tiny
 
-from baselines.architectures import devices, retriever
 from baselines.runners import local
-from search import processes, shards, texts
+from eval_kit.models import devices, retriever
+from eval_kit.search import processes, shards, texts
 
 QUERIES = pl.DataFrame({"query_id": ["a", "b", "c"], "text": ["alpha beta", "gamma delta omega", "xi"]})
 
@@ -41,7 +41,7 @@ def test_two_devices_make_the_index_and_the_order_that_one_makes(
     kept = texts.write(passages(40), tmp_path / "texts")
     dense = retriever("dense", tiny("dense"), {})
     cross = retriever("cross", tiny("cross"), {"candidates": 10})
-    monkeypatch.setattr("baselines.architectures.cross.QUERIES_AT_ONCE", 1)
+    monkeypatch.setattr("eval_kit.models.cross.QUERIES_AT_ONCE", 1)
     both: list[Any] = []
     for name in ("two", "one"):
         dense.index(kept, tmp_path / name / "dense")

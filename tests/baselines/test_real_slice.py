@@ -12,16 +12,16 @@ import polars as pl
 import pytest
 from torch.nn import Identity
 
-from baselines.architectures import retriever
 from eval_kit.files.formats import read_queries
+from eval_kit.models import retriever
 from eval_kit.runs.writer import write
-from search import bm25
-from search.passages import of_file
+from eval_kit.search import bm25
+from eval_kit.search.passages import of_file
 
 YEARS = {"dl19": "topics.dl19-passage.txt", "dl20": "topics.dl20.txt"}
 PLAIN = """
 import json, sys
-from search import lucene
+from eval_kit.search import lucene
 lucene.start()
 from pyserini.index.lucene import LuceneIndexer
 from pyserini.search.lucene import LuceneSearcher

@@ -12,14 +12,14 @@ import pytest
 from tiny_checkpoints import passages, texts, tiny
 from typer.testing import CliRunner
 
-from baselines.architectures import retriever
 from baselines.cli import app
 from eval_kit.errors import UserError
+from eval_kit.models import retriever
 from eval_kit.release import Release
 from eval_kit.runs.contamination import declared_beside
-from search import bm25, lucene, shards
-from search.passages import of_file
-from search.retriever import lines
+from eval_kit.search import bm25, lucene, shards
+from eval_kit.search.passages import of_file
+from eval_kit.search.retriever import lines
 from tests.baselines.grids import until
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
@@ -123,8 +123,8 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
 def test_killed_while_encoding_it_makes_the_same_run(files, tmp_path: Path):
     program = """
 import sys, time
-from search import shards
-from baselines.architectures.dense import Dense
+from eval_kit.search import shards
+from eval_kit.models.dense import Dense
 shards.SHARD = 16
 quick, seconds = Dense.encode_passages, float(sys.argv.pop())
 def encode(self, some):

@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 from tiny_checkpoints import bag_of_word_pieces
 
-from baselines import architectures
-from baselines.search import make_runs, varied
+from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.models.runs import make_runs, varied
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
-from search.passages import passages
+from eval_kit.search.passages import passages
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_bm25_loses_by_typos(mini_release: Release, tmp_path: Path, command):
 
 def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path: Path):
     texts = mini_release.table("passages", "passages")["text"]
-    retriever = architectures.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
+    retriever = models.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
     wordings = varied(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
     runs = {tmp_path / f"pieces.{name}.trec": queries for name, queries in wordings.items()}
     make_runs(retriever, passages(mini_release), runs, tmp_path / "index", Console(quiet=True), depth=100)

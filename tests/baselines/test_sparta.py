@@ -8,15 +8,15 @@ import torch
 from tiny_checkpoints import WORDS, passages, tiny
 from transformers import AutoModel, AutoTokenizer
 
-from baselines import architectures
-from baselines.architectures import sparta
+from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.models import sparta
 
 
 def test_weights_are_those_of_the_definition(tmp_path, monkeypatch):
     monkeypatch.setattr(sparta, "TERMS", 12)
     texts = ["alpha beta", "gamma delta epsilon alpha zeta eta", "omega"]
-    retriever = architectures.retriever("sparse", tiny("bert"), {"form": "sparta"})
+    retriever = models.retriever("sparse", tiny("bert"), {"form": "sparta"})
     tokenizer, model = AutoTokenizer.from_pretrained(tiny("bert")), AutoModel.from_pretrained(tiny("bert")).eval()
     terms = model.get_input_embeddings().weight.tolist()
     expected = []
@@ -50,6 +50,6 @@ def test_weights_are_those_of_the_definition(tmp_path, monkeypatch):
 
 def test_a_plain_transformer_needs_its_form():
     with pytest.raises(UserError, match="is a bare transformer, not a sparse encoder"):
-        architectures.retriever("sparse", tiny("bert"), {})
+        models.retriever("sparse", tiny("bert"), {})
     with pytest.raises(UserError, match="there is no sparse form 'spartan'; there is sparta"):
-        architectures.retriever("sparse", tiny("bert"), {"form": "spartan"})
+        models.retriever("sparse", tiny("bert"), {"form": "spartan"})

@@ -19,7 +19,7 @@ from baselines.systems import bm25, colbert
 from baselines.training.distillation import teacher
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from search.passages import passages
+from eval_kit.search.passages import passages
 from tests.baselines.tiny_cells import NEURAL, tiny_cell
 
 LEARNING = {"backbone": {"layers": 2, "width": 32, "heads": 2}, "steps": 60, "batch_size": 16}

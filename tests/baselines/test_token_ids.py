@@ -11,12 +11,12 @@ import torch
 from tiny_checkpoints import passages, tiny
 
 from baselines import systems
-from baselines.architectures import retriever, token_ids
 from baselines.systems import colbert
+from eval_kit.models import retriever, token_ids
 from eval_kit.release import Release
-from search import texts
-from search.texts import PassageTexts
-from search.tokens import PassageTokens
+from eval_kit.search import texts
+from eval_kit.search.texts import PassageTexts
+from eval_kit.search.tokens import PassageTokens
 from tests.baselines.tiny_cells import NEURAL, tiny_cell
 
 ODD = ["", "naïve café, e\u0301 ", "[SEP] in the text [MASK]", "東京 2026 🙂", "x" * 300, " leading", "a-b_c's"]

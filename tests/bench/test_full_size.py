@@ -9,7 +9,7 @@ from baselines import config
 from bench import cost, gpu_check
 from bench.rehearsal import __main__ as rehearsal
 from bench.rehearsal import collection, sizes
-from search import cache
+from eval_kit.search import cache
 
 
 def test_passages_are_as_long_as_ms_marcos_and_the_same_each_time():

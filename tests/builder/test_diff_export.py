@@ -271,7 +271,7 @@ def test_trec(mini_release: Release, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_pyserini_reads_the_topics_as_they_are(published_release: Release, tmp_path: Path) -> None:
     """Its readers of TSV files trim texts; in JSON blanks, quotes and wrong encodings stay."""
-    lucene = pytest.importorskip("search.lucene", exc_type=ImportError)
+    lucene = pytest.importorskip("eval_kit.search.lucene", exc_type=ImportError)
     names = ("wh.how", "dl_typo")
     for folder in export(published_release, tmp_path, "pyserini", names):
         lucene.start()

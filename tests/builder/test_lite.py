@@ -16,7 +16,7 @@ from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.release import NAME, Release, open_release
 from eval_kit.results import origin
-from search import bm25
+from eval_kit.search import bm25
 
 DEPTH = 2
 

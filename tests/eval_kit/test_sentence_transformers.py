@@ -81,7 +81,7 @@ def test_passages_without_a_score_rank_nowhere() -> None:
 def test_every_kind_of_model_ranks_as_its_search_does(kind: str, tmp_path: Path) -> None:
     import sentence_transformers
 
-    from baselines.architectures import retriever
+    from eval_kit.models import retriever
 
     names = {"dense": "SentenceTransformer", "sparse": "SparseEncoder", "multivector": "MultiVectorEncoder"}
     model = getattr(sentence_transformers, names.get(kind, "CrossEncoder"))(str(tiny(kind)))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eval_kit.errors import UserError
-from search.encoders import Batch
+from eval_kit.search.encoders import Batch
 
 CPU = torch.device("cpu")
 

@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 from tiny_checkpoints import passages, texts
 
-from baselines.systems.bm25 import Bm25
 from eval_kit.errors import UserError
+from eval_kit.models.bm25 import Bm25
 from eval_kit.release import Release
-from search import bm25, candidates
-from search.cache import cache_folder
-from search.candidates import Settings
-from search.retriever import best_first
+from eval_kit.search import bm25, candidates
+from eval_kit.search.cache import cache_folder
+from eval_kit.search.candidates import Settings
+from eval_kit.search.retriever import best_first
 
 TWELVE = Settings(depth=12, k1=0.8)
 QUERIES = pl.DataFrame(

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 from tiny_checkpoints import passages, texts, tiny
 
-from baselines.architectures import retriever
-from baselines.architectures.dense import Dense
 from eval_kit.errors import UserError
-from search import dense, resident, shards
-from search.shards import Shards
+from eval_kit.models import retriever
+from eval_kit.models.dense import Dense
+from eval_kit.search import dense, resident, shards
+from eval_kit.search.shards import Shards
 
 QUERIES = pl.DataFrame({"query_id": [f"q{n}" for n in range(7)], "text": texts(7, 1, 6)})
 WHERE = [None, "cpu"]
@@ -139,7 +139,7 @@ def test_half_precision_is_stored_in_half_the_bytes_and_searched_alike(tmp_path:
 
 @pytest.mark.slow
 def test_tct_colbert_is_encoded_as_pyserini_does():
-    from search import lucene
+    from eval_kit.search import lucene
 
     lucene.start()
     from pyserini.encode import TctColBertDocumentEncoder, TctColBertQueryEncoder

@@ -6,8 +6,8 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import examples
-from search.examples import Example, Judged, generator, lines, tables
+from eval_kit.search import examples
+from eval_kit.search.examples import Example, Judged, generator, lines, tables
 
 IDS = [str(number) for number in range(40)]
 PASSAGES = [(passage, "text") for passage in IDS]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from search import gpus, resident
+from eval_kit.search import gpus, resident
 
 
 @pytest.mark.parametrize(

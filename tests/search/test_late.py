@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_checkpoints import passages, texts, tiny
 
-from baselines.architectures import retriever
-from baselines.architectures.multivector import MultiVector
 from eval_kit.errors import UserError
-from search import late, shards
-from search.shards import Shards
+from eval_kit.models import retriever
+from eval_kit.models.multivector import MultiVector
+from eval_kit.search import late, shards
+from eval_kit.search.shards import Shards
 
 QUERIES = pl.DataFrame({"query_id": [f"q{n}" for n in range(7)], "text": texts(7, 1, 6)})
 

@@ -10,7 +10,7 @@ import pytest
 BEGINS = """
 import os, time
 from eval_kit.errors import reported
-from search.processes import pool
+from eval_kit.search.processes import pool
 with reported("kit"), pool(1) as executor:
     executor.submit(os.getpid).result()
     print("begun", flush=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from eval_kit.errors import UserError
-from search import shards
+from eval_kit.search import shards
 
 PASSAGES = [(f"p{number}", "x" * (number % 7 + 1)) for number in range(30)]
 
@@ -93,7 +93,7 @@ def test_nothing_is_encoded_twice_and_nothing_stale_is_kept(tmp_path: Path):
 WRITER = """
 import sys, time, numpy as np
 from pathlib import Path
-from search import shards
+from eval_kit.search import shards
 shards.SHARD = 8
 def encode(texts):
     time.sleep(float(sys.argv[2]))
@@ -141,7 +141,7 @@ def test_memory_does_not_grow_with_the_number_of_passages(tmp_path: Path):
     program = """
 import resource, sys, numpy as np
 from pathlib import Path
-from search import shards
+from eval_kit.search import shards
 resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))
 encode = lambda texts: {"vectors": np.ones((len(texts), 200), np.float32)}
 made = shards.write(((f"p{n}", "text") for n in range(200_000)), Path(sys.argv[1]), encode, "flat")
@@ -223,7 +223,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, str(Path(sys.argv[3])))
-from search import shards
+from eval_kit.search import shards
 import numpy.lib.format
 from test_shards import PASSAGES, ragged
 shards.SHARD = 8
@@ -276,7 +276,7 @@ from pathlib import Path
 from scipy.sparse import csr_matrix
 os.fsync = lambda descriptor: None  # some thousand times
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-from search import dense, late, shards, sparse
+from eval_kit.search import dense, late, shards, sparse
 shards.SHARD = 2
 folder, passages = Path(sys.argv[1]), [(f"p{number}", "text") for number in range(2_200)]
 values = np.random.default_rng(0).normal(size=(2_200, 4)).astype(np.float32)

@@ -11,10 +11,10 @@ from hypothesis.extra.numpy import arrays as numpy_arrays
 from scipy.sparse import csr_matrix
 from tiny_checkpoints import passages, texts, tiny
 
-from baselines.architectures.sparse import Sparse
 from eval_kit.errors import UserError
-from search import impact, resident, shards, sparse
-from search.shards import Shards
+from eval_kit.models.sparse import Sparse
+from eval_kit.search import impact, resident, shards, sparse
+from eval_kit.search.shards import Shards
 
 QUERIES = pl.DataFrame({"query_id": [f"q{n}" for n in range(7)], "text": texts(7, 1, 6)})
 WHERE = [None, "cpu"]

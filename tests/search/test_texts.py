@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_kit.errors import UserError
-from search import shards, texts
-from search.texts import PassageTexts
+from eval_kit.search import shards, texts
+from eval_kit.search.texts import PassageTexts
 
 PASSAGES = [(f"{number}", f"text é {number}" * (number % 5)) for number in range(1, 101)]
 
@@ -71,7 +71,7 @@ def test_a_look_up_takes_no_memory_for_the_other_texts(tmp_path: Path):
     program = """
 import resource, sys, numpy
 from pathlib import Path
-from search.texts import PassageTexts
+from eval_kit.search.texts import PassageTexts
 taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) << 10
 resource.setrlimit(resource.RLIMIT_DATA, (taken + (50 << 20),) * 2)
 stored = PassageTexts(Path(sys.argv[1]))

@@ -14,9 +14,9 @@ from tiny_checkpoints import passages, tiny
 from transformers import AutoTokenizer
 
 from eval_kit.errors import UserError
-from search import shards, texts, tokens
-from search.texts import PassageTexts
-from search.tokens import PassageTokens
+from eval_kit.search import shards, texts, tokens
+from eval_kit.search.texts import PassageTexts
+from eval_kit.search.tokens import PassageTokens
 
 PASSAGES = passages(30)
 
@@ -115,8 +115,8 @@ import sys, time
 from pathlib import Path
 from tiny_checkpoints import tiny
 from transformers import AutoTokenizer
-from search import shards, tokens
-from search.texts import PassageTexts
+from eval_kit.search import shards, tokens
+from eval_kit.search.texts import PassageTexts
 shards.SHARD = 8
 tokenizer = AutoTokenizer.from_pretrained(tiny("bert"))
 encode = tokens._encode

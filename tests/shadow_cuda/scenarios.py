@@ -42,13 +42,13 @@ def search(device: ModuleType, models: list[Any], passages: list[Any], queries: 
     """The ranking of each model, (architecture, folder), on the device: what ran there, and the hits."""
     import polars as pl
 
-    from baselines import architectures
+    from eval_kit.models import retriever as retriever_of
 
     frame = pl.DataFrame(queries, {"query_id": pl.String, "text": pl.String}, orient="row")
     rankings = {}
     for architecture, model in models:
         before = device.launched()
-        retriever = architectures.retriever(architecture, model, {})
+        retriever = retriever_of(architecture, model, {})
         index = Path(folder) / architecture
         retriever.index(passages, index)
         hits = {query: list(hits) for query, hits in retriever.search(frame, index, 10)}

@@ -162,7 +162,7 @@ ARCHITECTURES = ("dense", "sparse", "multivector", "cross")
 
 
 def test_models_search_in_float16_as_on_the_cpu(scenario: Scenario, tmp_path: Path) -> None:
-    from baselines import architectures
+    from eval_kit.models import retriever as retriever_of
 
     collection, queries = passages(300), [(f"q{number}", text) for number, (_, text) in enumerate(passages(20, seed=7))]
     models = [(architecture, str(tiny(architecture))) for architecture in ARCHITECTURES]
@@ -171,7 +171,7 @@ def test_models_search_in_float16_as_on_the_cpu(scenario: Scenario, tmp_path: Pa
 
     frame = pl.DataFrame(queries, {"query_id": pl.String, "text": pl.String}, orient="row")
     for architecture, model in models:
-        retriever = architectures.retriever(architecture, model, {})
+        retriever = retriever_of(architecture, model, {})
         retriever.index(collection, tmp_path / "cpu" / architecture)
         on_cpu = dict(retriever.search(frame, tmp_path / "cpu" / architecture, 10))
         assert seen[architecture]["launched"] > 100

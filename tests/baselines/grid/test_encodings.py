@@ -8,12 +8,12 @@ import pytest
 from tiny_checkpoints import tiny
 
 from baselines import systems
-from baselines.architectures.dense import Dense
-from baselines.architectures.sparse import Sparse
 from baselines.grid.encodings import keep_encodings
+from eval_kit.models.dense import Dense
+from eval_kit.models.sparse import Sparse
 from eval_kit.release import Release
+from eval_kit.search.passages import passages
 from eval_kit.stats.vectors import read
-from search.passages import passages
 from tests.baselines.tiny_cells import tiny_cell
 
 

@@ -28,7 +28,7 @@ from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs import contamination
-from search.gpus import gpus, refuse_unseen_gpus
+from eval_kit.search.gpus import gpus, refuse_unseen_gpus
 from tests.baselines.grids import small_release, until
 from tests.conftest import Run
 

@@ -15,7 +15,7 @@ from baselines.grid.grid import cells
 from baselines.grid.status import of_cell
 from baselines.runners.local import environment
 from eval_kit.release import Release
-from search import shards
+from eval_kit.search import shards
 from tests.baselines.grids import small_release
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ ONE_CELL = """
 import json, os, signal, sys
 from pathlib import Path
 from baselines.grid import stages
-from search import shards
+from eval_kit.search import shards
 from baselines.grid.grid import cells
 from eval_kit.release import open_release
 shards.SHARD, stages.QUERIES_AT_ONCE = 20, 1

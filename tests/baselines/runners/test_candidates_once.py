@@ -9,8 +9,8 @@ from baselines import systems
 from baselines.grid.grid import cells
 from baselines.runners import candidates
 from eval_kit.release import Release
-from search import bm25
-from search.cache import cache_folder
+from eval_kit.search import bm25
+from eval_kit.search.cache import cache_folder
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from tiny_checkpoints import tiny
 from typer.testing import CliRunner
 
 from baselines import beir
-from baselines.architectures.multivector import MultiVector
 from baselines.cli import app
 from baselines.efficiency import efficiency
 from baselines.grid.cell import Cell
@@ -19,9 +18,10 @@ from baselines.grid.stages import run_cell
 from baselines.runners import checks
 from builder import encoders
 from eval_kit.errors import UserError
+from eval_kit.models.multivector import MultiVector
 from eval_kit.release import Release
 from eval_kit.runs import names
-from search import gpus, late
+from eval_kit.search import gpus, late
 
 
 class Usage(NamedTuple):

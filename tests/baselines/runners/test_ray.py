@@ -25,7 +25,7 @@ from baselines.runners import local
 from baselines.systems import system
 from baselines.training.queries import passage_texts
 from eval_kit.release import Release
-from search import shards
+from eval_kit.search import shards
 from tests.baselines.grids import small_release, until
 
 pytestmark = pytest.mark.slow
@@ -48,10 +48,10 @@ with open(sys.argv[4], "w") as ended:  # Ray says on stdout that a node is gone
 ENCODING = """
 import json, sys
 from pathlib import Path
-from search import shards
+from eval_kit.search import shards
 from baselines.runners import ray, ray_encoding
 from baselines.systems import system
-from search.texts import PassageTexts
+from eval_kit.search.texts import PassageTexts
 shards.SHARD = 300
 ray.connect()
 texts, folder, model, options = sys.argv[1:]
@@ -61,7 +61,7 @@ ray_encoding.encode_with_ray(retriever, PassageTexts(Path(texts)), Path(folder),
 UNSEEN = """
 import sys
 from pathlib import Path
-from baselines.architectures.dense import Dense
+from eval_kit.models.dense import Dense
 from baselines.runners import ray, ray_encoding
 from eval_kit.errors import UserError
 ray_encoding.environment = lambda *_: {"CUDA_VISIBLE_DEVICES": "0"}
@@ -72,7 +72,7 @@ except UserError as error:
     Path(sys.argv[2], "said").write_text(str(error))
 """
 SEARCH = """
-from baselines.architectures.dense import Dense
+from eval_kit.models.dense import Dense
 from baselines.cli import main
 
 def refuse(*_):

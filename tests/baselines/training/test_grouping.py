@@ -7,9 +7,9 @@ import torch
 from sentence_transformers import CrossEncoder
 from tiny_checkpoints import texts, tiny
 
-from baselines.architectures import lengths
-from baselines.architectures.sparse import greatest_first
 from baselines.training import grouping, losses
+from eval_kit.models import lengths
+from eval_kit.models.sparse import greatest_first
 
 TEXTS = texts(50, 3)
 

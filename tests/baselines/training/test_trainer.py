@@ -20,10 +20,10 @@ from transformers import TrainerCallback
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from baselines import systems
-from baselines.architectures.dense import Dense
 from baselines.training import trainer
 from baselines.training.trainer import last_checkpoint
 from eval_kit.errors import UserError
+from eval_kit.models.dense import Dense
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
 from tests.conftest import ROOT

@@ -1,0 +1,89 @@
+"""Two published bi-encoders that are plain BERT models, whose vectors need more than pooling.
+
+``tct-colbert`` (castorini/tct_colbert-msmarco): the text after ``[CLS] [Q]`` or ``[CLS] [D]`` and without a closing
+``[SEP]``, queries filled up to 36 tokens with ``[MASK]``, and the mean of all tokens after the first four; as in
+Pyserini's ``TctColBertQueryEncoder`` and ``TctColBertDocumentEncoder``. ``repbert`` (jingtaozhan/RepBERT-Index,
+modeling.py): the mean of all tokens, where those of passages are of token type 1.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from eval_kit.search import checkpoint
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMS = ("tct-colbert", "repbert")
+_LENGTHS = {
+    ("tct-colbert", "query"): 36,
+    ("tct-colbert", "document"): 512,
+    ("repbert", "query"): 22,
+    ("repbert", "document"): 258,
+}
+_MARKERS = {"query": "[CLS] [Q] ", "document": "[CLS] [D] "}
+_MARKER_TOKENS = 4
+
+
+class Bare:
+    """A BERT model with the input and pooling of one of ``FORMS``."""
+
+    def __init__(
+        self, model: str, form: str, tokenizer: str, revision: str | None = None, device: str | None = None
+    ) -> None:
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        with checkpoint.loading(model):
+            of_model = checkpoint.pinned(model, revision)
+            of_tokenizer = of_model if tokenizer == model else checkpoint.pinned(tokenizer)
+            self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer)
+            self._model = AutoModel.from_pretrained(model, **of_model).eval()
+        self._form = form
+        self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def to(self, where: Any) -> "Bare":
+        """Move to a device, or convert to a data type."""
+        self._model.to(where)
+        return self
+
+    @property
+    def device(self) -> Any:
+        """The device that it computes on."""
+        return self._model.device
+
+    def encode(self, texts: Sequence[str], role: str, batch_size: int, length: int | None = None) -> "Tensor":
+        """Vectors (n, d) in the order of the texts, computed longest first."""
+        import torch
+
+        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        vectors: list[Any] = [None] * len(texts)
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            inputs = self._inputs([texts[i] for i in rows], role, length or _LENGTHS[self._form, role])
+            with torch.inference_mode():
+                hidden = self._model(**inputs).last_hidden_state
+            skip = _MARKER_TOKENS if self._form == "tct-colbert" else 0
+            mask = inputs["attention_mask"][:, skip:, None].to(hidden.dtype)
+            means = (hidden[:, skip:] * mask).sum(1) / mask.sum(1).clamp(min=1)
+            for row, vector in zip(rows, means, strict=True):
+                vectors[row] = vector
+        return torch.stack(vectors)
+
+    def _inputs(self, texts: list[str], role: str, length: int) -> Any:
+        marked = self._form == "tct-colbert"
+        if marked:
+            filled = "[MASK]" * length if role == "query" else ""
+            texts = [_MARKERS[role] + text + filled for text in texts]
+        inputs = self._tokenizer(
+            texts,
+            max_length=length,
+            truncation=True,
+            padding=True,
+            add_special_tokens=not marked,
+            return_tensors="pt",
+            return_token_type_ids=True,
+        ).to(self.device)
+        if self._form == "repbert" and role == "document":
+            inputs["token_type_ids"].fill_(1)
+        return inputs

@@ -1,0 +1,123 @@
+"""One vector per text: bi-encoders."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from eval_kit.models import bare, token_ids
+from eval_kit.models.encoder import Encoder
+from eval_kit.search import checkpoint, dense, shards
+from eval_kit.search.encoders import check_store, pooled, store_of, to_precision
+from eval_kit.search.retriever import Passages
+
+SIMILARITIES = {"dot": False, "cosine": True}
+"""Whether vectors are scaled to unit length."""
+
+
+@dataclass(eq=False)
+class Dense(Encoder):
+    """A model that encodes a text as one vector; search is exact.
+
+    Attributes:
+        model: encodes the passages, and the queries unless ``query_model`` is given.
+        pooling: sentence-transformers' name (``cls``, ``mean``), for a transformer that has no pooling layer; or one
+            of ``bare.FORMS``: ``tct-colbert``, ``repbert``.
+        similarity: ``dot`` or ``cosine``; None for the checkpoint's own.
+        query_model: Hub id or folder of a second encoder (DPR).
+        query_prompt: text before each query; None for the checkpoint's own.
+        passage_prompt: text before each passage.
+        tokenizer: Hub id or folder, for a bare checkpoint that comes without one.
+        store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
+    """
+
+    pooling: str | None = None
+    similarity: str | None = None
+    query_model: str | None = None
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
+    tokenizer: str | None = None
+    store: str | None = None
+
+    library_class = "SentenceTransformer"
+
+    def __post_init__(self) -> None:
+        """Refuse options out of range and a checkpoint of another architecture."""
+        super().__post_init__()
+        if self.similarity is not None and self.similarity not in SIMILARITIES:
+            raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
+        check_store(self.store)
+        self.query_model = self.query_model or self.model
+        for encoder in {self.model, self.query_model}:
+            checkpoint.check(encoder, "dense", self.revision, bare=self.pooling is not None)
+
+    @cached_property
+    def identity(self) -> str:
+        """Identifies everything that decides a passage's vector."""
+        decides = [checkpoint.digest(self.model, self.revision), self.pooling, self._unit, self.passage_prompt]
+        numbers = [self._precision, store_of(self.store, self.encode_precision)]
+        return json.dumps(["dense", *decides, self.passage_length, *numbers])
+
+    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
+        """The passages as the model reads them: as token ids where those are stored, else as texts."""
+        if isinstance(self._model, bare.Bare):
+            return passages
+        prompt = token_ids.prompt_of(self._model) if self.passage_prompt is None else self.passage_prompt
+        return token_ids.stored(self._model, passages, prompt)
+
+    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
+        """``vectors``: (n, d), in the order of the texts."""
+        store = store_of(self.store, self.encode_precision)
+        return {"vectors": self._encode(texts, "document").astype(store, copy=False)}
+
+    def encode_queries(self, texts: list[str]) -> dense.Vectors:
+        """(n, d) float32, in the order of the texts."""
+        vectors: dense.Vectors = self._encode(texts, "query")
+        return vectors
+
+    def hits(
+        self, queries: dense.Vectors, encoded: shards.Shards, index: Any, depth: int
+    ) -> Iterator[list[tuple[str, float]]]:
+        """The passages of greatest inner product."""
+        return dense.exact(queries, encoded, depth)
+
+    @property
+    def _unit(self) -> bool:
+        similarity = self.similarity or getattr(self._model, "similarity_fn_name", "dot")
+        if similarity not in SIMILARITIES:
+            raise UserError(f"{self.model}: its similarity, {similarity}, cannot be searched by inner product")
+        return SIMILARITIES[similarity]
+
+    @cached_property
+    def _query_model(self) -> Any:
+        return self._model if self.query_model == self.model else self._load(str(self.query_model))
+
+    def _load(self, model: str) -> Any:
+        if self.pooling is None:
+            return super()._load(model)
+        if self.pooling in bare.FORMS:
+            plain = bare.Bare(model, self.pooling, self.tokenizer or model, self.revision, self.device)
+            return to_precision(plain, self.encode_precision)
+        with checkpoint.loading(model):
+            return self._prepared(pooled(model, self.pooling, self.revision, self.device))
+
+    def _encode_in(self, size: int, texts: Sequence[Any], role: str) -> NDArray[np.float32]:
+        model = self._query_model if role == "query" else self._model
+        if isinstance(model, bare.Bare):
+            length = self.query_length if role == "query" else self.passage_length
+            vectors = model.encode(texts, role, size, length)
+        else:
+            vectors = (model.encode_query if role == "query" else model.encode_document)(
+                texts,
+                prompt=self.query_prompt if role == "query" else self.passage_prompt,
+                batch_size=size,
+                normalize_embeddings=self._unit,
+                show_progress_bar=False,
+                convert_to_tensor=True,
+            )
+        return np.asarray(vectors.float().cpu().numpy(), np.float32)

@@ -1,0 +1,101 @@
+"""Encoding and re-ranking on every visible GPU: one process for each, with its own model.
+
+The unit of work (a shard of passages, the candidates of some queries) does not depend on the number of processes, so
+neither does the result.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from eval_kit.search import shards
+from eval_kit.search.processes import map_here, map_in_order, pool
+from eval_kit.search.retriever import Passages
+from eval_kit.search.texts import PassageTexts
+
+_retriever: Any = None
+"""The retriever of this process, where it is one of several."""
+
+
+def visible() -> list[str]:
+    """The GPUs of this machine that this process may use, as torch names them."""
+    import torch
+
+    return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+
+
+def encode(retriever: Any, passages: Passages, folder: Path, index_share: float = 0.0) -> shards.Shards:
+    """Encode the passages that ``folder`` lacks, on every GPU; see :func:`eval_kit.search.shards.write`."""
+    contents = retriever.as_read(passages)
+    with workers(retriever, passages) as crew:
+        encode = crew.method("encode_passages")
+        return shards.write(contents, folder, encode, retriever.identity, index_share=index_share, spread=crew.spread)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where a retriever's methods are called.
+
+    Attributes:
+        retriever: None where it is in other processes.
+        spread: makes the calls, in those.
+    """
+
+    retriever: Any
+    spread: shards.Spread
+
+    def method(self, name: str) -> Callable[..., Any]:
+        """A method of the retriever, for ``spread``."""
+        return partial(call, name) if self.retriever is None else getattr(self.retriever, name)
+
+
+@contextmanager
+def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Workers]:
+    """This process, or with two or more GPUs one process for each.
+
+    Args:
+        retriever: whose attribute ``device`` says where its model is.
+        passages: whose contents the processes will be given, in the form that the model reads.
+    """
+    if len(names := visible()) < 2:
+        yield Workers(retriever, map_here)
+        return
+    devices = get_context("spawn").SimpleQueue()
+    for name in names:
+        devices.put(name)
+    texts = passages if isinstance(passages, PassageTexts) else None
+    with pool(len(names), _begin, unloaded(retriever), texts, devices) as executor:
+        yield Workers(None, partial(map_in_order, executor))
+
+
+def call(method: str, *arguments: Any) -> Any:
+    """Call a method of this process's retriever."""
+    return getattr(_retriever, method)(*arguments)
+
+
+def _begin(retriever: Any, texts: PassageTexts | None, devices: Any) -> None:
+    retriever.device = devices.get()
+    serve(retriever, texts)
+
+
+def serve(retriever: Any, texts: PassageTexts | None) -> None:
+    """Make a retriever the one whose methods :func:`call` reaches in this process."""
+    global _retriever
+    if texts is not None:
+        retriever.as_read(texts)  # its model takes token ids from now on
+    _retriever = retriever
+
+
+def unloaded(retriever: Any) -> Any:
+    """The retriever without what it has loaded, small enough to send."""
+    small = copy.copy(retriever)
+    for name in list(vars(small)):
+        if isinstance(getattr(type(small), name, None), cached_property):
+            del vars(small)[name]
+    small._opened = {}
+    return small

@@ -1,0 +1,144 @@
+"""What encoders have in common: passages are encoded once, queries as they come, and an index compares them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import polars as pl
+
+from eval_kit.models import devices, token_ids
+from eval_kit.search import checkpoint, shards
+from eval_kit.search.encoders import Batch, free_memory, precision_of, set_lengths, to_precision
+from eval_kit.search.retriever import Hits, Passages
+
+
+@dataclass(eq=False)
+class Pretrained:
+    """A checkpoint, and how it computes.
+
+    Attributes:
+        model: Hub id or folder.
+        encode_batch: texts or pairs in a batch; None for 32 on a CPU and 256 on a GPU.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
+            and float32 on a CPU.
+        revision: of the model on the Hub.
+        device: that torch computes on; None for its own choice.
+    """
+
+    model: str
+    _: KW_ONLY
+    encode_batch: int | None = None
+    encode_precision: str | None = None
+    revision: str | None = None
+    device: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse options out of range and a checkpoint of another architecture.
+
+        Raises:
+            UserError: naming it.
+        """
+        self._batch = Batch(self.encode_batch)
+        self._opened: dict[Path, Any] = {}
+
+
+@dataclass(eq=False)
+class Encoder(Pretrained):
+    """A model that encodes queries and passages apart.
+
+    A subclass encodes them (``encode_passages``, ``encode_queries``) and searches (``hits``); if its search needs an
+    index beside the encoded passages, it makes and opens one (``build``, ``open``).
+
+    Attributes:
+        query_length: tokens after which a query is cut, or to which it is padded where the checkpoint does that; None
+            for the checkpoint's own.
+        passage_length: tokens after which a passage is cut.
+    """
+
+    query_length: int | None = None
+    passage_length: int | None = None
+
+    library_class: ClassVar[str]
+    """Name of the class of sentence-transformers that loads the model."""
+
+    @cached_property
+    def identity(self) -> str:
+        """Identifies everything that decides what a passage is encoded as."""
+        raise NotImplementedError
+
+    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
+        """The arrays of a shard, in the order of the texts."""
+        raise NotImplementedError
+
+    def encode_queries(self, texts: list[str]) -> Any:
+        """The queries in the form that :meth:`hits` takes."""
+        raise NotImplementedError
+
+    def hits(self, queries: Any, encoded: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
+        """``(passage id, score)`` pairs of each query, best first."""
+        raise NotImplementedError
+
+    def build(self, encoded: shards.Shards, folder: Path) -> None:
+        """Make the index of encoded passages in their folder."""
+
+    def open(self, encoded: shards.Shards, folder: Path) -> Any:
+        """What :meth:`build` made."""
+
+    def index_share(self, passages: Passages) -> float:
+        """Bytes of the index for each byte of encoded passages."""
+        return 0.0
+
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Encode the passages that ``folder`` lacks, and build their index."""
+        self._opened.clear()
+        free_memory()
+        self.build(devices.encode(self, passages, folder, self.index_share(passages)), folder)
+
+    def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
+        """The best passages for each query."""
+        if folder not in self._opened:
+            encoded = shards.read(folder)
+            self._opened = {folder: (encoded, self.open(encoded, folder))}
+        vectors = self.encode_queries(queries["text"].to_list())
+        free_memory()  # an index stays on the GPU only if it fits into what the driver calls free
+        encoded, index = self._opened[folder]
+        yield from zip(queries["query_id"].to_list(), self.hits(vectors, encoded, index, depth), strict=True)
+
+    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
+        """The passages as the model reads them: as token ids where those are stored, else as texts."""
+        return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
+
+    @property
+    def compute_device(self) -> Any:
+        """The device that the model is on."""
+        return self._model.device
+
+    @cached_property
+    def _model(self) -> Any:
+        return self._load(self.model)
+
+    def _load(self, model: str) -> Any:
+        """A checkpoint of sentence-transformers, with this encoder's lengths and precision."""
+        import sentence_transformers
+
+        with checkpoint.loading(model):
+            pinned = checkpoint.pinned(model, self.revision)
+            loaded = getattr(sentence_transformers, self.library_class)(model, device=self.device, **pinned)
+        return self._prepared(loaded)
+
+    def _prepared(self, model: Any) -> Any:
+        set_lengths(model, {"query": self.query_length, "document": self.passage_length})
+        return to_precision(model, self.encode_precision)
+
+    def _encode(self, texts: Sequence[shards.Content], role: str) -> Any:
+        """What the model makes of the texts, in their order, in batches that fit into memory."""
+        return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role))
+
+    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _precision(self) -> str:
+        return precision_of(self.encode_precision)

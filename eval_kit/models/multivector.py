@@ -1,0 +1,106 @@
+"""One vector per token: ColBERT and its kin."""
+
+import json
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.models import token_ids
+from eval_kit.models.encoder import Encoder
+from eval_kit.search import checkpoint, late, shards
+from eval_kit.search.encoders import batches, check_store, store_of
+from eval_kit.search.gpus import refuse_small_gpus
+from eval_kit.search.retriever import Passages
+
+
+@dataclass(eq=False)
+class MultiVector(Encoder):
+    """A model that encodes each token as a vector.
+
+    Attributes:
+        engine: ``exact`` or ``plaid`` (fast-plaid); None for plaid from a million passages on, else exact.
+        store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
+    """
+
+    engine: str | None = None
+    store: str | None = None
+
+    library_class = "MultiVectorEncoder"
+
+    def __post_init__(self) -> None:
+        """Refuse options out of range and a checkpoint of another architecture."""
+        super().__post_init__()
+        if self.engine is not None:
+            late.check_engine(self.engine)
+        check_store(self.store)
+        checkpoint.check(self.model, "multivector", self.revision)
+
+    @cached_property
+    def identity(self) -> str:
+        """Identifies everything that decides a passage's vectors."""
+        numbers = [self._precision, store_of(self.store, self.encode_precision)]
+        return json.dumps(["multivector", checkpoint.digest(self.model, self.revision), self.passage_length, *numbers])
+
+    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
+        """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""
+        vectors = self._encode(texts, "document")
+        return {"tokens": np.concatenate(vectors), "lengths": np.array(list(map(len, vectors)), np.int32)}
+
+    def encode_queries(self, texts: list[str]) -> late.Tokens:
+        """For each text its vectors, (tokens, d) float32."""
+        vectors: late.Tokens = self._encode(texts, "query")
+        return vectors
+
+    def index_share(self, passages: Passages) -> float:
+        """Bytes of PLAID's index for each byte of the tokens.
+
+        Raises:
+            UserError: a GPU with too little memory to build it.
+        """
+        count = operator.length_hint(passages)
+        if late.engine_for(count, self.engine) != "plaid":
+            return 0.0
+        refuse_small_gpus(count)
+        return late.PLAID_SHARE
+
+    def build(self, encoded: shards.Shards, folder: Path) -> None:
+        """Make PLAID's index, if that is the engine."""
+        late.build(encoded, late.engine_for(len(encoded), self.engine), folder)
+
+    def open(self, encoded: shards.Shards, folder: Path) -> Any:
+        """PLAID's index, if that is the engine."""
+        if late.engine_for(len(encoded), self.engine) == "exact":
+            return None
+        return late.load(encoded, folder)
+
+    def hits(
+        self, queries: late.Tokens, encoded: shards.Shards, index: Any, depth: int
+    ) -> Iterator[list[tuple[str, float]]]:
+        """The passages with the greatest MaxSim."""
+        if index is None:
+            return late.exact(queries, encoded, depth)
+        return late.plaid(queries, index, encoded, depth)
+
+    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> list[NDArray[Any]]:
+        """Like sentence-transformers' ``encode``, which waits for the GPU once per text."""
+        import torch
+
+        store = "float32" if role == "query" else store_of(self.store, self.encode_precision)
+        prompt = token_ids.prompt_of(self._model, role)
+        order, tokens, lengths = [], [], []
+        for rows, features in batches(self._model, texts, list(map(len, texts)), size, prompt=prompt, task=role):
+            mask = features["attention_mask"].bool()
+            tokens.append(features["token_embeddings"][mask].to(getattr(torch, store)))
+            lengths.append(mask.sum(1))
+            order.append(rows)
+        if not order:
+            return []
+        ends = torch.cat(lengths).cumsum(0).tolist()
+        vectors = np.split(torch.cat(tokens).cpu().numpy(), ends[:-1])
+        return [vectors[position] for position in np.argsort(np.concatenate(order), kind="stable")]

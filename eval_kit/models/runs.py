@@ -1,0 +1,153 @@
+"""Make one run: over every test query of a release, or over passages and queries of your own."""
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+
+from eval_kit.console import counted
+from eval_kit.errors import UserError
+from eval_kit.models.bm25 import Bm25
+from eval_kit.release import Release
+from eval_kit.runs import writer
+from eval_kit.search import shards
+from eval_kit.search.retriever import Passages, Retriever, lines
+
+DEPTH = 1000
+LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
+"""Queries that are searched one at a time to measure latency, and the seconds after which no more are begun."""
+
+
+def make_run(
+    retriever: Retriever,
+    collection: Passages,
+    queries: pl.DataFrame,
+    run: Path,
+    index: Path,
+    progress: Console,
+    depth: int = DEPTH,
+) -> dict[str, Any]:
+    """One run: see :func:`make_runs`."""
+    return make_runs(retriever, collection, {run: queries}, index, progress, depth)[0]
+
+
+def make_runs(
+    retriever: Retriever,
+    collection: Passages,
+    queries: Mapping[Path, pl.DataFrame],
+    index: Path,
+    progress: Console,
+    depth: int = DEPTH,
+) -> list[dict[str, Any]]:
+    """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
+
+    Args:
+        retriever: that searches.
+        collection: the passages.
+        queries: ``query_id`` and ``text`` by run: the file, written whole or not at all; its name without ``.trec`` is
+            the run's tag.
+        index: folder for the index.
+        progress: where progress is reported.
+        depth: passages per query.
+
+    Returns:
+        The measurements, by run.
+    """
+    begun = time.monotonic()
+    if isinstance(retriever, Bm25):
+        collection = counted(collection, "indexing passages", "passages")
+    retriever.index(collection, index)
+    indexing = {"index_seconds": round(time.monotonic() - begun, 3), "index_bytes": shards.index_bytes(index)}
+    indexing |= _encoding(index)
+    return [_search(retriever, texts, run, index, progress, depth) | indexing for run, texts in queries.items()]
+
+
+def _search(
+    retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, progress: Console, depth: int
+) -> dict[str, Any]:
+    begun = time.monotonic()
+    count = 0
+
+    def counting() -> Iterator[tuple[str, str, int, float]]:
+        nonlocal count
+        for line in lines(retriever.search(queries, index, depth)):
+            count += 1
+            yield line
+
+    with progress.status(f"searching {queries.height:,} queries"):
+        writer.write(counting(), run, tag=run.stem)
+    seconds = time.monotonic() - begun
+    return {
+        "run": str(run),
+        "queries": queries.height,
+        "lines": count,
+        "depth": depth,
+        "search_seconds": round(seconds, 3),
+        "queries_per_second": round(queries.height / seconds, 2),
+    }
+
+
+def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: int = DEPTH) -> float:
+    """The median milliseconds of a query searched alone, over the first ``LATENCY_QUERIES`` queries."""
+    times: list[float] = []
+    while len(times) < min(LATENCY_QUERIES, queries.height) and sum(times) < LATENCY_SECONDS:
+        begun = time.monotonic()
+        list(retriever.search(queries[len(times)], index, depth))
+        times.append(time.monotonic() - begun)
+    return round(1000 * statistics.median(times), 2)
+
+
+def test_queries(release: Release) -> pl.DataFrame:
+    """``query_id`` and ``text`` of the queries of all test sets, each once."""
+    tables = {(test_set["config"], test_set["split"]) for test_set in release.manifest["test_sets"]}
+    texts = [release.table(*table).select("query_id", "text") for table in sorted(tables)]
+    return pl.concat(texts).unique("query_id", maintain_order=True)
+
+
+def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
+    """``query_id`` and ``text`` of the queries of some test sets (by default all) of a release, each query once.
+
+    Raises:
+        UserError: the release has no such test set.
+    """
+    queries = test_queries(release)
+    if not test_sets:
+        return queries
+    for name in test_sets:
+        if name not in release.test_sets:
+            raise UserError(f"{release.folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
+    chosen = pl.concat([release.test_sets[name].queries for name in test_sets])
+    return queries.filter(pl.col("query_id").is_in(chosen.implode()))
+
+
+def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """``query_id`` and ``text`` of variations, by full name.
+
+    Args:
+        release: that holds them.
+        names: full names, or their first words (``dl19.typo``: every replica); or ``all``.
+        test_sets: only variations of these; by default of all.
+
+    Raises:
+        UserError: the release has no variation of that name.
+    """
+    bases = [variation for variation in release.variations.values() if not test_sets or variation.base in test_sets]
+    chosen: dict[str, pl.DataFrame] = {}
+    for name in names:
+        named = [variation for variation in bases if name == "all" or f"{variation.full_name}.".startswith(f"{name}.")]
+        if not named:
+            raise UserError(f"{release.folder}: has no variation {name!r} of the test sets that are searched")
+        chosen |= {variation.full_name: release.wordings(variation) for variation in named}
+    return chosen
+
+
+def _encoding(index: Path) -> dict[str, Any]:
+    """Passages, and how many were encoded per second, where the index is made of shards."""
+    if not (index / shards.MANIFEST).is_file():
+        return {}
+    encoded = shards.read(index)
+    return {"passages": len(encoded), "passages_per_second": round(len(encoded) / max(encoded.seconds, 1e-9), 1)}

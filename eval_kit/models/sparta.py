@@ -1,0 +1,71 @@
+"""SPARTA (Zhao et al., 2021) as BEIR trained it: a plain transformer, and the input embeddings of its vocabulary.
+
+As in BEIR's ``SPARTA`` class: a term's weight in a passage is log(1 + max(0, s)), where s is the greatest dot product
+of the term's input embedding with the passage's token vectors; the 2,000 greatest weights are kept. A query is its
+tokens. Unlike there, padding does not affect a passage's weights.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from eval_kit.search import checkpoint
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TERMS = 2_000
+"""Weights kept per passage."""
+LENGTH = 500
+"""Tokens of a passage."""
+
+
+class Sparta:
+    """A model with the two encoding methods that :class:`eval_kit.models.sparse.Sparse` calls."""
+
+    def __init__(self, model: str, revision: str | None, device: str | None, passage_length: int | None) -> None:
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        with checkpoint.loading(model):
+            pinned = checkpoint.pinned(model, revision)
+            self._tokenizer = AutoTokenizer.from_pretrained(model, **pinned)
+            self._model = AutoModel.from_pretrained(model, **pinned).eval()
+        self._length = passage_length or LENGTH
+        self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def to(self, where: Any) -> "Sparta":
+        """Move to a device, or convert to a data type."""
+        self._model.to(where)
+        self._terms = self._model.get_input_embeddings().weight.detach()[: len(self._tokenizer)].clone()
+        self._terms[self._tokenizer.all_special_ids] = 0
+        return self
+
+    @property
+    def device(self) -> Any:
+        """The device that it computes on."""
+        return self._model.device
+
+    def encode_query(self, texts: Sequence[str], **_: Any) -> "Tensor":
+        """(n, terms): how often each term is in the query."""
+        import torch
+
+        counts = torch.zeros(len(texts), len(self._terms))
+        for row, tokens in enumerate(self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]):
+            counts[row].index_add_(0, torch.tensor(tokens, dtype=torch.long), torch.ones(len(tokens)))
+        return counts
+
+    def encode_document(self, texts: Sequence[str], **_: Any) -> "Tensor":
+        """(n, terms): the weights, most of them 0."""
+        import torch
+
+        inputs = self._tokenizer(
+            list(texts), padding=True, truncation=True, max_length=self._length, return_tensors="pt"
+        ).to(self.device)
+        weights = []
+        with torch.inference_mode():
+            hidden = self._model(**inputs).last_hidden_state
+            for vectors, mask in zip(hidden, inputs["attention_mask"], strict=True):
+                greatest = (vectors[mask.bool()] @ self._terms.T).amax(0)
+                kept = greatest.relu().log1p().topk(min(TERMS, len(greatest)))
+                weights.append(torch.zeros_like(greatest).scatter(0, kept.indices, kept.values))
+        return torch.stack(weights)

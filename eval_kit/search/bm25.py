@@ -1,0 +1,231 @@
+"""BM25 by Lucene, as Anserini calls it."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from importlib.metadata import version
+from itertools import batched
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from eval_kit.console import counted
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.release import Release
+from eval_kit.search import lucene
+from eval_kit.search.cache import cache_folder
+from eval_kit.search.passages import collection_key, passages
+from eval_kit.search.processes import cores
+from eval_kit.search.retriever import Passages
+
+K1 = 0.9
+B = 0.4
+FIELDS = {"contents": 1.0, "title": 1.0}
+"""Text and title with their weights, as in Anserini's multifield runs on BEIR."""
+INDEX_BATCH = 2_000
+SEARCH_BATCH = 500
+"""Queries in a call: Java holds a thousand hits of each, so this bounds the memory."""
+MOST_TERMS = 1 << 20
+"""Distinct words in a query: Lucene by default refuses more than 1,024; ArguAna's queries are whole passages."""
+THREADS = cores()
+
+
+def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: bool = False) -> None:
+    """Index ``(passage id, text)`` pairs into ``folder``, replacing any index there.
+
+    With ``vectors``, the terms of each passage are kept too, for RM3 to read.
+
+    Raises:
+        UserError: no Java; an index that lacks passages, as on a full disk (Lucene only logs that).
+    """
+    documents = ({"id": passage_id, "contents": text} for passage_id, text in passages)
+    _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])])
+
+
+def index_fields(documents: Iterable[tuple[str, str, str]], folder: Path, threads: int = THREADS) -> None:
+    """Index ``(passage id, title, text)``, the title as a separate field, for a search over :data:`FIELDS`.
+
+    Raises:
+        UserError: as :func:`index`.
+    """
+    rows = ({"id": passage_id, "contents": text, "title": title} for passage_id, title, text in documents)
+    _index(rows, folder, ["-threads", str(threads), "-fields", "title"])
+
+
+def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]) -> None:
+    lucene.start()
+    from jnius import autoclass
+
+    shutil.rmtree(folder, ignore_errors=True)
+    arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
+    indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
+    given = 0
+    for batch in batched(documents, INDEX_BATCH):
+        indexer.addRawDocuments([json.dumps(document) for document in batch])
+        given += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
+    indexer.close()
+    if (kept := lucene.documents(folder)) < given:
+        raise UserError(f"{folder}: Lucene could write {kept:,} of {given:,} passages there; is the disk full?")
+
+
+def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str = "") -> None:
+    """Index passages below ``folder``, unless that is done already. A second process waits for the first.
+
+    Args:
+        passages: to index.
+        folder: may hold an index with vectors and one without.
+        vectors: as for :func:`index`.
+        key: of the passages; an index of other passages is replaced. Without a key, any finished index will do.
+    """
+    _once(index_in(folder, vectors), key, lambda target: index(passages, target, vectors=vectors))
+
+
+def link_once(release: Release, folder: Path, key: str) -> None:
+    """Do what :func:`index_once` does by linking to the files of the release's index in the user's cache.
+
+    Where links are impossible, as to another disk, the files are copied.
+
+    Raises:
+        UserError: as :func:`index_of`.
+    """
+
+    def link(target: Path) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(index_of(release, cache_folder()), target, copy_function=_link)
+
+    _once(index_in(folder), key, link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _once(target: Path, key: str, make: Callable[[Path], None]) -> None:
+    """Make an index, unless it is finished and of the passages with that key."""
+    finished = target.with_suffix(".json")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.parent / ".lock"):
+        if not finished.exists() or (key and json.loads(finished.read_text(encoding="utf-8")) != key):
+            finished.unlink(missing_ok=True)
+            make(target)
+            atomic.write_text(finished, json.dumps(key) + "\n")
+
+
+def index_in(folder: Path, vectors: bool = False) -> Path:
+    """Where :func:`index_once` keeps an index below ``folder``."""
+    return folder / ("with-vectors" if vectors else "plain")
+
+
+def key_of(folder: Path) -> str:
+    """The key of the passages that :func:`index_once` has indexed below ``folder``.
+
+    Raises:
+        UserError: there is no finished index.
+    """
+    try:
+        key: str = json.loads(index_in(folder).with_suffix(".json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder}: holds no BM25 index, or one that is not finished; index the passages first"
+        ) from None
+    return key
+
+
+def index_of(release: Release, cache: Path, threads: int = THREADS) -> Path:
+    """The folder of the index of a release's passages: in ``cache``, named by the collection, made if need be.
+
+    Only one process at a time makes it, while others wait; a killed one leaves no half index under the name.
+
+    Raises:
+        UserError: no passages, no Java, or a cache that cannot be written.
+    """
+    lucene.start()
+    folder = cache / "bm25" / f"{collection_key(release)}-pyserini-{version('pyserini')}"
+    try:
+        with atomic.lock(folder):
+            if not folder.exists():
+                with atomic.folder(folder) as staging:
+                    reading = counted(passages(release), "indexing passages", "passages")
+                    index(reading, staging, threads)
+    except OSError as error:
+        raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error
+    return folder
+
+
+def search(
+    queries: Iterable[tuple[str, str]],
+    folder: Path,
+    depth: int = 1000,
+    threads: int = THREADS,
+    k1: float = K1,
+    b: float = B,
+    rm3: bool = False,
+    fields: Mapping[str, float] | None = None,
+) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """Search for ``(query id, text)`` pairs.
+
+    Args:
+        queries: any number of them.
+        folder: of an index; for ``rm3`` of one with vectors.
+        depth: passages per query.
+        threads: of Java; they do not affect the result.
+        k1: of BM25.
+        b: of BM25.
+        rm3: whether to expand queries, with Anserini's defaults.
+        fields: of an index by :func:`index_fields`, with their weights; a passage's score is their weighted sum.
+
+    Yields:
+        Every query's id, in their order, and its ``(passage id, score)`` pairs, in Lucene's order: best first. A query
+        without any term in the index has no pairs.
+    """
+    lucene.start()
+    from jnius import autoclass
+
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_TERMS)
+    with closing(autoclass("io.anserini.search.SimpleSearcher")(str(folder))) as searcher:
+        searcher.set_bm25(float(k1), float(b))
+        if rm3:
+            searcher.set_rm3()
+        weights = _weights(fields) if fields else None
+        mapper = _mapper()
+        for batch in batched(queries, SEARCH_BATCH):
+            ids, texts = autoclass("java.util.ArrayList")(), autoclass("java.util.ArrayList")()
+            for number, (_, text) in enumerate(batch):
+                ids.add(str(number))  # two queries may have one id
+                texts.add(text)
+            if weights is None:
+                results = searcher.batch_search(texts, ids, depth, threads)
+            else:
+                results = searcher.batch_search_fields(texts, ids, depth, threads, weights)
+            hits = json.loads(mapper.writeValueAsString(results))
+            for number, (query_id, _) in enumerate(batch):
+                own = hits.get(str(number), [])
+                scores = np.array([hit["score"] for hit in own], np.float32).tolist()
+                yield query_id, [(hit["docid"], score) for hit, score in zip(own, scores, strict=True)]
+
+
+def _weights(fields: Mapping[str, float]) -> Any:
+    from jnius import autoclass
+
+    weights = autoclass("java.util.HashMap")()
+    for name, weight in fields.items():
+        weights.put(name, autoclass("java.lang.Float")(weight))
+    return weights
+
+
+def _mapper() -> Any:
+    """Turns the hits of a batch into JSON in one call: a fifth of the time that a call for each hit takes."""
+    from jnius import autoclass
+
+    mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
+    stored_fields = autoclass("java.lang.Class").forName("org.apache.lucene.document.Document")
+    mapper.configOverride(stored_fields).setIsIgnoredType(autoclass("java.lang.Boolean")("true"))
+    return mapper

@@ -1,0 +1,108 @@
+"""BM25's candidates, which can be kept before a re-ranker, or a run of BM25 itself, needs them.
+
+Beside an index (:func:`eval_kit.search.bm25.index_once`) lies, for each setting, ``candidates/<key>/``: parquet files
+of 1,000 queries (``query_id``, ``text``, and best first ``passage_ids`` and ``scores``), each on the disk before the
+next one begins.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+
+import polars as pl
+from filelock import FileLock
+
+from eval_kit.console import counting
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.search import bm25
+
+BM25 = "bm25"
+SHARD = 1_000
+QUERY = ["query_id", "text"]
+HITS: dict[str, pl.DataType] = {"passage_ids": pl.List(pl.String), "scores": pl.List(pl.Float32)}
+ID, SCORE = itemgetter(0), itemgetter(1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Passages per query, and BM25's parameters."""
+
+    depth: int = 1000
+    k1: float = bm25.K1
+    b: float = bm25.B
+
+
+def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
+    """Search for every ``query_id`` and ``text`` that was not searched for before, and keep what is found.
+
+    A killed call loses at most ``SHARD`` queries; the next one continues, and ends with the same files.
+
+    Args:
+        queries: several may have the same id and different texts.
+        index: folder of :func:`eval_kit.search.bm25.index_once`.
+        settings: of the search.
+
+    Raises:
+        UserError: the folder holds no finished index; no Java; the disk is full.
+    """
+    store = _store(index, settings)
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        with FileLock(store / ".lock"):
+            known = _known(store)
+            pairs = queries.select(QUERY).unique(maintain_order=True)
+            left = pairs.join(known, on=QUERY, how="anti", maintain_order="left")
+            ranked = _searched(left, index, settings)
+            with counting("finding BM25's candidates", "queries", pairs.height) as advance:
+                advance(pairs.height - left.height, known=True)
+                for number, part in enumerate(left.iter_slices(SHARD), start=known["file"].n_unique()):
+                    hits = [(list(map(ID, own)), list(map(SCORE, own))) for _, own in islice(ranked, part.height)]
+                    frame = part.hstack(pl.DataFrame(hits, HITS, orient="row"))
+                    atomic.write_parquet(store / f"{number:05d}.parquet", frame)
+                    advance(part.height)
+    except OSError as error:
+        raise UserError(f"{store}: cannot keep candidates there: {error.strerror or error}") from error
+
+
+def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """Each query's id and ``(passage id, score)`` pairs, best first, as those of :func:`.bm25.search`.
+
+    What :func:`find` kept is read; other queries are searched for. No two of the queries may have the same id.
+
+    Raises:
+        UserError: the folder holds no finished index; no Java.
+    """
+    known = _known(_store(index, settings))
+    for part in queries.select(QUERY).iter_slices(SHARD):
+        files = part.join(known, on=QUERY)["file"].unique().to_list()
+        kept = pl.read_parquet(files).join(part, on=QUERY, how="semi") if files else pl.DataFrame(schema=known.schema)
+        ranked = dict(_searched(part.join(kept, on=QUERY, how="anti", maintain_order="left"), index, settings))
+        for query_id, _, *hits in kept.iter_rows():
+            ranked[query_id] = list(zip(*hits, strict=True))
+        yield from ((query_id, ranked[query_id]) for query_id in part["query_id"])
+
+
+def _searched(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    if queries.is_empty():
+        return iter(())
+    plain = bm25.index_in(index)
+    return bm25.search(queries.iter_rows(), plain, settings.depth, k1=settings.k1, b=settings.b)
+
+
+def _known(store: Path) -> pl.DataFrame:
+    """``query_id``, ``text`` and ``file`` of the queries whose candidates are kept."""
+    files = sorted(store.glob("*.parquet"))
+    if not files:
+        return pl.DataFrame(schema=dict.fromkeys([*QUERY, "file"], pl.String))
+    return pl.scan_parquet(files, include_file_paths="file").select(*QUERY, "file").collect()
+
+
+def _store(index: Path, settings: Settings) -> Path:
+    """The folder, named by the passages, the settings, and what is kept."""
+    parts = json.dumps([bm25.key_of(index), *astuple(settings), *HITS])
+    return index.parent / "candidates" / hashlib.sha256(parts.encode()).hexdigest()[:16]

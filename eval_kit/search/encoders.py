@@ -1,0 +1,166 @@
+"""How models of sentence-transformers are loaded and run batch by batch, whatever they encode."""
+
+import gc
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from eval_kit.search import checkpoint
+
+LOG = logging.getLogger(__name__)
+PRECISIONS = ("float32", "bfloat16", "float16")
+STORES = ("float32", "float16")
+
+
+@dataclass
+class Batch:
+    """How much is encoded at once: the size given, else one for a CPU or a GPU; less after running out of memory.
+
+    Attributes:
+        size: the size given.
+        on_cpu: the size for a CPU, and ``on_gpu`` for a GPU.
+        unit: what is counted.
+    """
+
+    size: int | None
+    on_cpu: int = 32
+    on_gpu: int = 256
+    unit: str = "texts"
+
+    def of[Encoded](self, device: Any, encode: Callable[[int], Encoded]) -> Encoded:
+        """What ``encode`` returns with such batches.
+
+        Raises:
+            UserError: the memory does not hold a single text.
+        """
+        self.size = self.size or (self.on_cpu if device.type == "cpu" else self.on_gpu)
+        while True:
+            try:
+                return encode(self.size)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if self.size == 1:
+                    raise UserError("the GPU's memory cannot hold a single text; shorten the texts") from error
+            half = self.size // 2
+            LOG.warning("out of memory at %d %s in a batch; continuing with %d", self.size, self.unit, half)
+            self.size = half
+            free_memory()
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether a GPU was full: in this process, or in one whose traceback is all that arrives here."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError) or "OutOfMemoryError" in str(error)
+
+
+def free_memory() -> None:
+    """Release the GPU memory that this process holds but does not use."""
+    import torch
+
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def precision_of(name: str | None) -> str:
+    """The precision of a model's arithmetic: the one named, else ``float16`` on a GPU and ``float32`` on a CPU.
+
+    Raises:
+        UserError: an unknown precision.
+    """
+    import torch
+
+    if name not in (None, *PRECISIONS):
+        raise UserError(f"there is no precision {name!r}; there are {', '.join(PRECISIONS)}")
+    return name or ("float16" if torch.cuda.is_available() else "float32")
+
+
+def to_precision(model: Any, precision: str | None) -> Any:
+    """The model with its weights in :func:`precision_of`."""
+    import torch
+
+    chosen = precision_of(precision)
+    return model if chosen == "float32" else model.to(getattr(torch, chosen))
+
+
+def store_of(name: str | None, precision: str | None) -> str:
+    """The type of vectors on disk: the one named, else ``float16`` where the arithmetic has 16 bits too."""
+    return name or ("float32" if precision_of(precision) == "float32" else "float16")
+
+
+def check_store(name: str | None) -> None:
+    """Refuse a type that is not in ``STORES``."""
+    if name not in (None, *STORES):
+        raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(STORES)}")
+
+
+def batches(
+    model: Any, inputs: Sequence[Any], lengths: Sequence[int], size: int, **options: Any
+) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    """A model's output for each batch, longest first; nothing waits for the GPU.
+
+    Args:
+        model: of sentence-transformers.
+        inputs: texts, token ids or pairs.
+        lengths: by which the inputs are sorted.
+        size: inputs in a batch.
+        options: of its ``preprocess``; ``task`` is also passed to the model.
+
+    Yields:
+        Positions of the batch among the inputs, and the features that the model returns.
+    """
+    import torch
+
+    model.eval()
+    task = {"task": options["task"]} if "task" in options else {}
+    order = np.argsort([-length for length in lengths], kind="stable")
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        features = model.preprocess([inputs[row] for row in rows], **options)
+        with torch.inference_mode():
+            yield rows, model(_on_device(features, model.device), **task)
+
+
+def _on_device(features: Mapping[str, Any], device: Any) -> dict[str, Any]:
+    """Copies from pinned memory, for which the CPU does not wait."""
+    from torch import Tensor
+
+    if device.type != "cuda":
+        return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in features.items()}
+    return {
+        name: value.pin_memory().to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        for name, value in features.items()
+    }
+
+
+def pooled(model: str, pooling: str, revision: str | None = None, device: str | None = None) -> Any:
+    """A plain transformer whose token vectors are pooled into one (``cls``, ``mean``), in sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    pinned = checkpoint.pinned(model, revision)
+    transformer = Transformer(
+        model, model_kwargs=dict(pinned), processor_kwargs=dict(pinned), config_kwargs=dict(pinned)
+    )
+    modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
+    return SentenceTransformer(modules=modules, similarity_fn_name="dot", device=device)
+
+
+def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
+    """Set the tokens after which texts are cut, by role (``query``, ``document``); None keeps the model's length."""
+    transformer = model[0]
+    for role, length in lengths.items():
+        if length is None:
+            continue
+        expansion = transformer.query_expansion if role == "query" else None
+        if expansion is not None:
+            transformer.query_expansion = {**expansion, "length": length}
+        else:
+            setattr(transformer, f"{role}_length", length)

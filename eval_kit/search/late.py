@@ -1,0 +1,127 @@
+"""Late interaction: the sum, over a query's tokens, of the greatest similarity to any token of the passage (MaxSim).
+
+The shards hold ``tokens`` (those of all passages, one after the other) and ``lengths`` (tokens of each passage).
+``exact`` scores every passage; ``plaid`` is fast-plaid's PLAID, for GPU boxes.
+"""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.search.retriever import best_first
+from eval_kit.search.shards import Shards, building, is_built
+from eval_kit.search.topk import Ranking, TopK, device_of
+
+ENGINES = ("exact", "plaid")
+MANY_PASSAGES = 1_000_000
+"""From this many on, an exact search takes hours."""
+GROUP = 32
+"""Queries scored at once."""
+CHUNK_ELEMENTS = 20_000_000
+"""Numbers that MaxSim may hold at once."""
+PLAID_BITS = 4
+SEED = 13
+PLAID_SHARE = 0.6
+"""Bytes of the index, and of what fast-plaid keeps beside it while it builds, for each byte of float16 tokens."""
+
+type Tokens = Sequence[NDArray[np.float32]]
+"""For each text its tokens, (length, d)."""
+
+
+def build(shards: Shards, engine: str, folder: Path) -> None:
+    """Make the index of ``engine`` in ``folder``, unless it is there; an exact search needs none.
+
+    Once PLAID's index is built the tokens are no longer needed, and are removed.
+
+    Raises:
+        UserError: an engine that is not in ``ENGINES``; the tokens were removed; fast-plaid fails.
+    """
+    check_engine(engine)
+    if engine == "exact":
+        shards.array("tokens")
+        return
+    with building(folder, "plaid", shards.key) as missing:
+        if missing:
+            _plaid(shards, folder)
+    shards.remove("tokens")
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that is not in ``ENGINES``."""
+    if engine not in ENGINES:
+        raise UserError(f"there is no late-interaction engine {engine!r}; there are {', '.join(ENGINES)}")
+
+
+def engine_for(passages: int, named: str | None) -> str:
+    """The named engine, else the default for this many passages."""
+    return named or ("plaid" if passages >= MANY_PASSAGES else "exact")
+
+
+def load(shards: Shards, folder: Path) -> Any:
+    """PLAID's index, in memory.
+
+    Raises:
+        UserError: it is not there, or is of other passages.
+    """
+    if not is_built(folder, "plaid", shards.key):
+        raise UserError(f"{folder}: holds no plaid index of these passages; index them first")
+    from fast_plaid.search import FastPlaid  # type: ignore[import-untyped]
+
+    return FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
+
+
+def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None) -> Ranking:
+    """Every passage scored: ``sentence_transformers.util.maxsim``, block by block, the passages by length."""
+    import torch
+    from sentence_transformers.util import maxsim
+
+    chosen = device_of(device)
+    top = TopK(depth, torch.from_numpy(shards.rank).to(chosen))
+    for start, arrays in shards:
+        order = np.argsort(arrays["lengths"], kind="stable")
+        tokens: Any = torch.from_numpy(np.array(arrays["tokens"])).to(chosen).float()
+        by_row = tokens.split(arrays["lengths"].tolist())
+        passages = [by_row[row] for row in order]
+        rows = torch.from_numpy(start + order).to(chosen)
+        for number, first in enumerate(range(0, len(queries), GROUP)):
+            group = [torch.from_numpy(query).to(chosen) for query in queries[first : first + GROUP]]
+            top.add(number, maxsim(group, passages, chunk_elements=CHUNK_ELEMENTS), rows)
+    return top.hits(shards.ids)
+
+
+def plaid(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
+    """The passages that PLAID finds, with its approximate scores."""
+    import torch
+
+    size = GROUP if device_of(None).type == "cpu" else max(1, len(queries))
+    for first in range(0, len(queries), size):
+        group = [torch.from_numpy(query) for query in queries[first : first + size]]
+        results = index.search(group, top_k=depth, n_full_scores=max(4096, 4 * depth), show_progress=False)
+        for hits in results:
+            yield best_first((shards.ids[row].decode(), float(score)) for row, score in hits)
+
+
+def _plaid(shards: Shards, folder: Path) -> None:
+    """fast-plaid reads half-precision tokens from the disk when it needs them; others must all be in memory."""
+    import torch
+    from fast_plaid.search import FastPlaid
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        tokens: Any = torch.from_numpy(np.asarray(shards.array("tokens"), np.float16))
+    passages = tokens.split(np.diff(shards.offsets).tolist())
+    with atomic.folder(folder / "plaid") as staging:
+        index = FastPlaid(str(staging), device=str(device_of(None)))
+        try:
+            index.create(list(passages), nbits=PLAID_BITS, seed=SEED)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic in its Rust code is not an Exception
+            why = str(error).replace("\\n", "\n").strip().partition("\n")[0] or type(error).__name__
+            raise UserError(f"{folder}: fast-plaid cannot build the index: {why}") from error

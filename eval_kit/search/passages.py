@@ -1,0 +1,102 @@
+"""The passages that a release's queries search, whether it embeds them or names an ir_datasets collection."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from eval_kit.errors import UserError
+from eval_kit.release import Release
+from eval_kit.search.retriever import Passages
+
+
+def passages(release: Release) -> Passages:
+    """``(passage id, text)`` of the collection: the release's own, else those of its ir_datasets collection.
+
+    They have a length where ir_datasets knows it.
+
+    Raises:
+        UserError: on reading them, where the ir_datasets collection cannot be obtained.
+    """
+    count = how_many(release)
+    return _read(release) if count is None else Counted(partial(_read, release), count)
+
+
+def of_file(path: Path) -> Iterator[tuple[str, str]]:
+    """``(passage id, text)`` of a tab-separated file, line by line.
+
+    Raises:
+        UserError: the file cannot be read; a line that is not an id, a tab and a text; with file and line.
+    """
+    number = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                passage_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
+                if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
+                    raise UserError(f"{path}:{number}: expected a passage id, a tab and a text")
+                yield passage_id, text
+    except UnicodeDecodeError:
+        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def how_many(release: Release) -> int | None:
+    """The number of passages, for progress; None where the release has none, or ir_datasets does not know it."""
+    collection = release.manifest["collection"]
+    if collection is None:
+        return next((table["rows"] for table in release.manifest["tables"] if table["config"] == "passages"), None)
+    import ir_datasets
+
+    try:
+        count: int | None = ir_datasets.load(collection).docs_count()
+    except Exception:  # whatever is wrong, reading the passages will say it
+        return None
+    return count
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Passages with a known length.
+
+    Attributes:
+        read: begins to read them.
+        count: of them, for progress.
+    """
+
+    read: Callable[[], Passages]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        yield from self.read()
+
+
+def _read(release: Release) -> Iterator[tuple[str, str]]:
+    collection = release.manifest["collection"]
+    if collection is None:
+        yield from release.table("passages", "passages").iter_rows()
+        return
+    import ir_datasets
+
+    try:
+        for doc in ir_datasets.load(collection).docs_iter():
+            yield doc.doc_id, doc.default_text()
+    except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
+        raise UserError(
+            f"the passages of ir_datasets {collection} cannot be obtained ({type(error).__name__})"
+        ) from error
+
+
+def collection_key(release: Release) -> str:
+    """The collection's name in caches: the digest of the embedded passages, else the ir_datasets id.
+
+    The files behind an ir_datasets id are pinned by ir_datasets, by their checksums.
+    """
+    for table in release.manifest["tables"]:
+        if table["config"] == "passages":
+            return str(table["digest"])
+    return str(release.manifest["collection"]).replace("/", "-")

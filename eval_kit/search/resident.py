@@ -1,0 +1,52 @@
+"""Blocks of an index on the device that searches them: kept there from the first search on, where they fit."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eval_kit.search.shards import Arrays, Shards
+
+SHARE = 0.7
+"""Share of the GPU's free memory that an index may take; the rest is for scores."""
+
+
+def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arrays], Any]) -> Iterator[tuple[int, Any]]:
+    """The passages in blocks: the row of the first, and what ``to_device`` makes of their arrays.
+
+    If all blocks fit into a GPU's memory they stay there, so that only the first search reads the disk.
+
+    Args:
+        shards: of the index; they hold what is kept.
+        passages: in a block.
+        device: of torch.
+        to_device: makes tensors on the device, which take no more bytes than the arrays.
+    """
+    kept: list[tuple[int, Any]] | None = shards.resident.get(str(device))
+    if kept is not None:
+        yield from kept
+        return
+    fits = _bytes(shards) <= room(device)
+    kept = []
+    for start, arrays in shards.blocks(passages):
+        block = to_device(arrays)
+        if fits:
+            kept.append((start, block))
+        yield start, block
+    if fits:
+        shards.resident[str(device)] = kept
+
+
+def room(device: Any) -> float:
+    """Bytes that an index may take on a device; 0 on a CPU, where the files are memory maps.
+
+    Free is what the driver calls free, and what torch has reserved without using it.
+    """
+    import torch
+
+    if device.type != "cuda":
+        return 0.0
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return SHARE * (torch.cuda.mem_get_info(device)[0] + unused)
+
+
+def _bytes(shards: Shards) -> int:
+    return sum(shards.array(name).nbytes for name in shards.arrays if name not in ("ids", "lengths"))

@@ -1,0 +1,376 @@
+"""Passages encoded once per model: one file per array, to which each finished shard of passages is appended.
+
+A folder holds the arrays that the model made of the passages (one ``.npy`` each), ``ids.npy`` (the passage ids as
+UTF-8 bytes) and ``done.jsonl``, a line for each shard whose rows are on the disk: how many there are, and the shard's
+key, the sha256 of what encoded it and of the ids and texts in their order. A killed run resumes after the last line;
+if some passages have changed, it resumes before the first shard that holds one. ``shards.json`` is there when all
+passages are.
+
+An array has one row per passage, unless the shards hold ``lengths`` (rows of each passage): then passage ``i`` has the
+rows ``offsets[i]`` to ``offsets[i + 1]``.
+"""
+
+import hashlib
+import itertools
+import json
+import logging
+import operator
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from eval_kit.console import counting
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.search.arrays import append_rows, cut_rows, write_array
+from eval_kit.search.processes import map_here
+from eval_kit.search.topk import rank_of
+
+LOG = logging.getLogger(__name__)
+MADE_OF_SHARDS = ("plaid", "lucene")
+"""Indexes that lie beside the vectors that they were made from, and are searched in their stead."""
+
+SHARD = 8_192
+"""Passages in a shard: how many a killed encoding may lose, and how many are in memory at once."""
+MANIFEST = "shards.json"
+DONE = "done.jsonl"
+
+type Arrays = Mapping[str, NDArray[Any]]
+type Content = str | NDArray[np.unsignedinteger[Any]]
+"""The text of a passage, or the ids of its tokens."""
+type Encode = Callable[[list[Any]], Arrays]
+"""Contents to arrays: what one shard holds of its passages."""
+type Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
+"""Takes a function and the arguments of its calls; yields the results in their order."""
+type Ids = NDArray[np.bytes_]
+
+
+def write(
+    passages: Iterable[tuple[str, Content]],
+    folder: Path,
+    encode: Encode,
+    identity: str,
+    doing: str = "encoding passages",
+    unit: str = "passages",
+    index_share: float = 0.0,
+    spread: Spread = map_here,
+    size: int | None = None,
+) -> "Shards":
+    """Encode into ``folder`` the passages that are not there yet. A second process waits for the first.
+
+    Args:
+        passages: read once; only the shards in hand are kept in memory.
+        folder: created if need be; shards of other passages or another model are replaced.
+        encode: called with at most ``size`` texts at a time.
+        identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
+        doing: for the progress line.
+        unit: what the progress line counts.
+        index_share: bytes that an index of the arrays will need for each byte of theirs.
+        spread: calls ``encode``, perhaps in other processes.
+        size: passages in a shard; None for ``SHARD``.
+
+    Raises:
+        UserError: no passages, a model that gives NaN, a disk that is full, or that the first shard shows to be too
+            small.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        total = operator.length_hint(passages) or None
+        with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
+            log = _Log(folder)
+            read: list[tuple[str, Ids]] = []
+            batches = itertools.batched(passages, size or SHARD)
+            calls = _calls(batches, identity, encode, log.keys(), read)
+            for number, (arrays, seconds) in enumerate(spread(_encoded, calls)):
+                key, ids = read[number]
+                if arrays is not None:
+                    _refuse_nan(arrays, ids)
+                    log.append(number, key, len(ids), seconds, arrays)
+                    if number == 0 and total:
+                        _check_space(folder, len(ids), total, index_share)
+                advance(len(ids), arrays is None)
+            return log.finished([ids for _, ids in read])
+    except OSError as error:
+        raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
+
+
+def _calls(
+    batches: Iterable[Sequence[tuple[str, Content]]],
+    identity: str,
+    encode: Encode,
+    done: Sequence[str],
+    read: list[tuple[str, Ids]],
+) -> Iterator[tuple[Encode, list[Content] | None]]:
+    """Arguments of :func:`_encoded` for every shard; each shard's key and passage ids are appended to ``read``."""
+    is_done = True
+    for number, batch in enumerate(batches):
+        key = _key(identity, batch)
+        is_done = is_done and number < len(done) and done[number] == key
+        read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
+        yield encode, None if is_done else [content for _, content in batch]
+
+
+def _encoded(encode: Encode, contents: list[Content] | None) -> tuple[Arrays | None, float]:
+    """The arrays of a shard, unless they are on the disk, and the seconds that encoding it took."""
+    begun = time.monotonic()
+    return None if contents is None else encode(contents), time.monotonic() - begun
+
+
+class _Log:
+    """The shards of a folder whose rows are on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._done: list[dict[str, Any]] = []
+        self._is_cut = False
+        with suppress(FileNotFoundError, ValueError):  # a killed process may leave half a line
+            for line in (folder / DONE).read_bytes().splitlines():
+                self._done.append(json.loads(line))
+
+    def keys(self) -> list[str]:
+        """The key of each shard."""
+        return [shard["key"] for shard in self._done]
+
+    def append(self, number: int, key: str, passages: int, seconds: float, arrays: Arrays) -> None:
+        """Write the rows of a shard after those of the shards before it, and forget any others."""
+        if not self._is_cut:
+            self._cut(number)
+        rows = {}
+        for name, array in arrays.items():
+            before = self._done[-1]["rows"][name] if number else 0
+            rows[name] = before + len(array)
+            append_rows(self._folder / f"{name}.npy", before, array)
+        self._done.append({"key": key, "passages": passages, "seconds": seconds, "rows": rows})
+        with (self._folder / DONE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self._done[-1]) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def finished(self, ids: Sequence[Ids]) -> "Shards":
+        """Forget the shards beyond those of these ids, and write what makes the folder complete.
+
+        Raises:
+            UserError: there are no passages.
+        """
+        if not ids:
+            raise UserError("there are no passages to encode")
+        key = hashlib.sha256("".join(self.keys()[: len(ids)]).encode()).hexdigest()
+        if _read(self._folder / MANIFEST).get("key") != key:
+            self._cut(len(ids))
+            written = {"ids": np.concatenate(ids)}
+            names = list(self._done[0]["rows"])
+            if "lengths" in names:
+                lengths = np.load(self._folder / "lengths.npy", mmap_mode="r")
+                written["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            for name, array in written.items():
+                with atomic.whole(self._folder / f"{name}.npy") as part:
+                    write_array(part, array)
+            passages, seconds = (sum(shard[name] for shard in self._done) for name in ("passages", "seconds"))
+            manifest = {"key": key, "passages": passages, "seconds": seconds, "arrays": names}
+            atomic.write_text(self._folder / MANIFEST, json.dumps(manifest) + "\n")
+        return read(self._folder)
+
+    def _cut(self, count: int) -> None:
+        """Forget all but the first ``count`` shards, and remove the rows that do not belong to these."""
+        self._is_cut = True
+        (self._folder / MANIFEST).unlink(missing_ok=True)
+        del self._done[count:]
+        atomic.write_text(self._folder / DONE, "".join(json.dumps(shard) + "\n" for shard in self._done))
+        rows = self._done[-1]["rows"] if self._done else {}
+        for path in self._folder.glob("*.npy"):
+            if path.stem not in rows:
+                path.unlink()
+        for name in rows:
+            path = self._folder / f"{name}.npy"
+            if not path.is_file():
+                raise UserError(f"{path}: is missing, and passages have changed; index them in another folder")
+            cut_rows(path, rows[name])
+
+
+def read(folder: Path) -> "Shards":
+    """Open encoded passages.
+
+    Raises:
+        UserError: there are none, or not all of them are encoded.
+    """
+    manifest = _read(folder / MANIFEST)
+    if "passages" not in manifest:
+        raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first")
+    return Shards(folder, manifest["key"], manifest["passages"], manifest["seconds"], tuple(manifest["arrays"]))
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Encoded passages on the disk.
+
+    Attributes:
+        folder: of the arrays.
+        key: sha256 of everything that decides their content.
+        count: of the passages.
+        seconds: that the encoding took, over all attempts.
+        arrays: names of the arrays of a shard.
+    """
+
+    folder: Path
+    key: str
+    count: int
+    seconds: float
+    arrays: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Passages in all."""
+        return self.count
+
+    def __iter__(self) -> Iterator[tuple[int, Arrays]]:
+        """The passages in blocks of the size that they were encoded in."""
+        return self.blocks(SHARD)
+
+    def blocks(self, passages: int) -> Iterator[tuple[int, Arrays]]:
+        """The passages in blocks: the row of the first, and their arrays: read-only memory maps, and ``lengths``."""
+        for start in range(0, len(self), passages):
+            end = min(start + passages, len(self))
+            if "lengths" not in self.arrays:
+                yield start, {name: self.array(name)[start:end] for name in self.arrays}
+                continue
+            offsets = self.offsets[start : end + 1]
+            rows = slice(offsets[0], offsets[-1])
+            ragged = {name: self.array(name)[rows] for name in self.arrays if name != "lengths"}
+            yield start, {**ragged, "lengths": np.diff(offsets)}
+
+    def array(self, name: str) -> NDArray[Any]:
+        """All rows of one array, a read-only memory map.
+
+        Raises:
+            UserError: it was removed.
+        """
+        if name not in self._maps:
+            try:
+                self._maps[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
+            except FileNotFoundError as error:
+                raise UserError(
+                    f"{self.folder}: {name}.npy is missing: making an index of it removes it; index the passages again "
+                    "in another folder"
+                ) from error
+        return self._maps[name]
+
+    def remove(self, name: str) -> None:
+        """Remove an array that the index made from it no longer needs."""
+        (self.folder / f"{name}.npy").unlink(missing_ok=True)
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """(passages + 1,): where each passage's rows begin, and where the last one's end."""
+        return self.array("offsets")
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """The position of each row's passage id among all ids in ascending order."""
+        return rank_of(self.ids)
+
+    @property
+    def ids(self) -> NDArray[np.bytes_]:
+        """The passage ids, UTF-8, in the order of the rows."""
+        return self.array("ids")
+
+    @cached_property
+    def resident(self) -> dict[str, Any]:
+        """The blocks that a device keeps in its memory; see :mod:`eval_kit.search.resident`."""
+        return {}
+
+    @cached_property
+    def _maps(self) -> dict[str, NDArray[Any]]:
+        """Kept, as a new map is read page by page again."""
+        return {}
+
+
+@contextmanager
+def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
+    """Make an index of shards once, even if two processes want it.
+
+    Args:
+        folder: of the shards and the index.
+        name: of the index; ``<name>.json`` says what it was made of, once it is complete.
+        state: of everything that decides the index.
+
+    Yields:
+        Whether it has to be made.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    done = folder / f"{name}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".build.lock"):
+            if is_built(folder, name, state):
+                yield False
+                return
+            done.unlink(missing_ok=True)
+            yield True
+            atomic.write_text(done, json.dumps(state) + "\n")
+    except OSError as error:
+        raise UserError(f"{folder}: the index cannot be kept: {error.strerror or error}") from error
+
+
+def is_built(folder: Path, name: str, state: Any) -> bool:
+    """Whether the index of that name is complete, and was made of ``state``."""
+    return bool(state_of(folder, name) == state)
+
+
+def state_of(folder: Path, name: str) -> Any:
+    """What the index of that name was made of; empty if there is none, or an incomplete one."""
+    return _read(folder / f"{name}.json")
+
+
+def _check_space(folder: Path, passages: int, total: int, index_share: float) -> None:
+    """Refuse a disk that is too small, judging by the first shard, which has ``passages`` of ``total``."""
+    first = sum(file.stat().st_size for file in folder.glob("*.npy"))
+    need, free = first * (1 + index_share) * total / passages, first + shutil.disk_usage(folder).free
+    expected = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
+    LOG.info("%s: %s", folder, expected)
+    if need > free:
+        raise UserError(f"{folder}: {expected}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
+
+
+def _key(identity: str, batch: Sequence[tuple[str, Content]]) -> str:
+    digest = hashlib.sha256(identity.encode())
+    for passage in batch:
+        for part in passage:
+            encoded = part.encode() if isinstance(part, str) else part.tobytes()
+            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
+def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            between = f"a passage between {ids[0].decode()} and {ids[-1].decode()}"
+            raise UserError(f"the model gives NaN or infinity ({name}) for {between}")
+
+
+def index_bytes(folder: Path) -> int:
+    """Bytes of all files that a search of an index reads."""
+    derived = [folder / name for name in MADE_OF_SHARDS if (folder / name).exists()]
+    return sum(map(bytes_below, derived or [folder]))
+
+
+def bytes_below(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder."""
+    return sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())

@@ -1,0 +1,80 @@
+"""Search of sparse vectors by inner product, exact.
+
+The shards hold the terms of each passage as a CSR matrix (passages, terms): ``indices`` and ``values``, one row per
+weight, and ``lengths`` (weights of each passage). On a CPU scipy walks the postings of a query's terms, made for one
+block of passages at a time; on a GPU each block is one sparse product in torch, from its memory where all fit there.
+"""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from eval_kit.search import resident
+from eval_kit.search.shards import Arrays, Shards
+from eval_kit.search.topk import TopK, device_of
+
+BLOCK = 131_072
+"""Passages searched at once: 130 MB of 130 weights each."""
+GROUP = 256
+"""Queries whose scores are in memory at once."""
+
+
+def arrays_of(matrix: Any) -> Arrays:
+    """A shard's arrays from a scipy CSR matrix (passages, terms) of float32."""
+    return {
+        "indices": matrix.indices.astype(np.int32, copy=False),
+        "values": matrix.data.astype(np.float32, copy=False),
+        "lengths": np.diff(matrix.indptr).astype(np.int32),
+    }
+
+
+def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -> Iterator[list[tuple[str, float]]]:
+    """The ``depth`` passages of greatest inner product with each of the queries, among those that share a term with it.
+
+    Args:
+        queries: scipy CSR matrix (q, terms) of float32, without negative weights.
+        shards: of such passages.
+        depth: passages per query.
+        device: for torch; None takes the GPU where there is one, else scipy.
+    """
+    import torch
+
+    chosen = device_of(device)
+    by_scipy = device is None and chosen.type == "cpu"
+    top = TopK(depth, torch.from_numpy(shards.rank).to(chosen), above=0.0)
+    groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
+    if by_scipy:
+        for start, arrays in shards.blocks(BLOCK):
+            postings = _matrix(arrays, queries.shape[1]).T.tocsr()
+            rows = torch.arange(start, start + len(arrays["lengths"]))
+            for number, group in enumerate(groups):
+                top.add(number, torch.from_numpy((group @ postings).toarray()), rows)
+        return top.hits(shards.ids)
+    columns = [torch.from_numpy(group.toarray().T.copy()).to(chosen) for group in groups]
+    on_device = resident.blocks(
+        shards, BLOCK, chosen, lambda arrays: _to_torch(_matrix(arrays, queries.shape[1])).to(chosen)
+    )
+    for start, block in on_device:
+        rows = torch.arange(start, start + len(block), device=chosen)
+        for number, column in enumerate(columns):
+            top.add(number, (block @ column).T, rows)
+    return top.hits(shards.ids)
+
+
+def _matrix(arrays: Arrays, terms: int) -> Any:
+    """The scipy CSR matrix (passages, terms) of a block."""
+    from scipy.sparse import csr_matrix
+
+    starts = np.concatenate([[0], np.cumsum(arrays["lengths"])]).astype(np.int32)
+    return csr_matrix((arrays["values"], arrays["indices"], starts), shape=(len(arrays["lengths"]), terms))
+
+
+def _to_torch(matrix: Any) -> Any:
+    import torch
+
+    starts, terms, values = (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # torch calls its CSR tensors a beta
+        return torch.sparse_csr_tensor(starts, terms, values, size=matrix.shape, check_invariants=False)

@@ -1,0 +1,122 @@
+"""The registry of published checkpoints: every entry can be searched with, and names rows that exist."""
+
+import json
+
+import httpx2
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import OfflineModeIsEnabled
+from tiny_checkpoints import tiny
+
+from eval_kit import models
+from eval_kit.errors import UserError
+from eval_kit.models import checkpoints
+from eval_kit.release import reference
+from eval_kit.search import checkpoint
+
+COMMIT = "a" * 40
+ENTRIES = list(checkpoints.load().values())
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_rows_it_belongs_to_are_rows_of_those_tables(entry):
+    for row in entry.rows:
+        systems = {cell["system"] for cell in reference.load(row["table"])["cells"]}
+        assert row["system"] in systems, row
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_its_options_are_those_of_its_architecture(entry):
+    local = {"query_model": str(tiny("dense")), "tokenizer": str(tiny("bert"))}
+    options = {key: local.get(key, value) for key, value in entry.options.items()}
+    assert set(options) <= set(models.options_of(entry.architecture))
+    model = {"prebuilt": "msmarco-v1-passage", "dense": tiny("bert" if "pooling" in options else "dense")}
+    made = models.retriever(entry.architecture, model.get(entry.architecture) or tiny(entry.architecture), options)
+    if entry.architecture == "dense":
+        assert made.encode_queries(["alpha beta"]).shape == (1, 32)
+
+
+def test_the_systems_that_the_issue_names_are_there():
+    wanted = "dpr ance tas-b tct-colbert repbert splade++ colbert-v2 minilm-cross-encoder doct5query deepimpact unicoil"
+    assert {*wanted.split(), "sparta"} <= {entry.name for entry in ENTRIES}
+    assert len({entry.name for entry in ENTRIES}) == len(json.loads(checkpoints.FILE.read_text()))
+
+
+def test_prebuilt_indexes_are_pyserinis():
+    from eval_kit.search import lucene
+
+    lucene.start()
+    from pyserini.prebuilt_index_info import IMPACT_INDEX_INFO, TF_INDEX_INFO
+
+    for entry in ENTRIES:
+        if entry.architecture == "prebuilt":
+            known = IMPACT_INDEX_INFO if "query_encoder" in entry.options else TF_INDEX_INFO
+            assert entry.model in known
+
+
+def test_mistakes_are_one_sentence():
+    with pytest.raises(UserError, match="there is no checkpoint 'tasb'; there are dpr, ance, tas-b"):
+        checkpoints.named("tasb")
+    with pytest.raises(UserError, match="there is no architecture 'densse'; there are dense, sparse"):
+        models.retriever("densse", "model", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("dense", "dense"),
+        ("sparse", "sparse"),
+        ("multivector", "multivector"),
+        ("cross", "cross"),
+        ("classes", "cross"),
+        ("masked", "masked"),
+        ("bert", "transformer"),
+    ],
+)
+def test_what_a_checkpoint_is_stands_in_its_files(name, kind):
+    assert checkpoint.kind(str(tiny(name))) == kind
+
+
+def test_a_digest_is_of_the_weights_and_not_of_the_card(tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny("dense"), copy)
+    (copy / "README.md").write_text("another card")
+    assert checkpoint.digest(str(copy)) == checkpoint.digest(str(tiny("dense")))
+    weights = next(copy.rglob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    assert checkpoint.digest(str(copy)) != checkpoint.digest(str(tiny("dense")))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A Hub that answers with an error; the local cache has the commit ``aaaa…`` of ``somebody/bert``."""
+
+    def of(error: Exception) -> None:
+        def model_info(api, model, revision):
+            raise error
+
+        cached = tmp_path / "models--somebody--bert"
+        (cached / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
+        (cached / "snapshots" / COMMIT / "config.json").write_text("{}")
+        (cached / "refs").mkdir(exist_ok=True)
+        (cached / "refs" / "main").write_text(COMMIT)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+        checkpoint.pinned.cache_clear()
+
+    yield of
+    checkpoint.pinned.cache_clear()
+
+
+def test_a_cached_model_that_the_hub_says_nothing_of_is_taken_and_named(hub):
+    taken = {"revision": None, "local_files_only": True}
+    hub(httpx2.ConnectError("no route"))
+    with pytest.warns(UserWarning, match=f"somebody/bert: taken from the local cache, commit {COMMIT}: the Hub cannot"):
+        assert checkpoint.pinned("somebody/bert") == taken
+    hub(OfflineModeIsEnabled("as asked"))
+    assert checkpoint.pinned("somebody/bert") == taken
+    hub(ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError):
+        checkpoint.pinned("somebody/bert")
