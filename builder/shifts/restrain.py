@@ -28,11 +28,13 @@ from eval_kit.stats.vectors import Vectors
 RULE = (
     "interpolate: in the top-I of a test query, I such that the set comes nearest to the size (the smaller I of two); "
     "extrapolate: in no test query's top-E, E the greatest that leaves enough, sampled (seeded) to the same number "
-    "among the queries of depth E + 1; similarity is the inner product, equals ranked by training query id"
+    "among the queries of depth E + 1; similarity is the cosine, equals ranked by training query id"
 )
 SOURCE = "CIKM 2022 §4.1.2"
 LIMITS = (
-    "The encoder of the queries is an 'embedding model' by citation alone (CIKM 2022 §4.1.1).",
+    "The authors rank by 'the cosine-distance of the embeddings' of 'the query encoder of a Dense Retrieval model' "
+    "(README of their repository; STAR and ADORE's by citation, CIKM 2022 §4.1.1). They release neither the model nor "
+    "the vectors; any can be given as the encoder, and the rule names the one that was used.",
     "I and E are not given ('we can tune I and E'); here they are solved for from the sizes.",
     "How the extrapolation set was reduced to its size is not given. The released sets are nested, and no query is "
     "in both regimes at any two sizes, as here: the queries that are farthest, drawn at random among equals.",
@@ -143,7 +145,10 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
 
 
 def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
-    """(n,) the best rank, from 1, that any test query gives each training query by inner product (exact)."""
+    """(n,) the best rank, from 1, that any test query gives each training query by cosine (exact).
+
+    A vector of zeros has a cosine of 0 with all others.
+    """
     import faiss
     from threadpoolctl import threadpool_limits
 
@@ -223,11 +228,16 @@ def _solved_where_possible(depth: Ints, sizes: Mapping[str, int]) -> tuple[list[
 
 
 def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Matrix:
-    """(tests, n) inner products in blocks of a fixed size, one thread each: the same bits for any number of threads."""
+    """(tests, n) cosines times the tests' lengths: the same order.
+
+    In blocks of a fixed size, one thread each: the same bits for any number of threads.
+    """
+    from sklearn.preprocessing import normalize
+
     scores = np.empty((len(tests), len(train)), np.float32)
 
     def fill(rows: slice) -> None:
-        scores[:, rows] = np.asarray(tests) @ np.asarray(train[rows]).T
+        scores[:, rows] = np.asarray(tests) @ normalize(train[rows]).T
 
     list(pool.map(fill, blocks(len(train))))
     return scores
