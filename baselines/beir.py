@@ -16,10 +16,11 @@ from eval_kit import models
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
-from eval_kit.files.beir import judged_queries, read_corpus, read_documents
+from eval_kit.files.beir import judged_queries, read_corpus, read_fields
 from eval_kit.measures.beir import MS_MARCO, dataset_name, split_of
 from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
+from eval_kit.models.cross import Cross
 from eval_kit.models.runs import latency_ms, make_run
 from eval_kit.release import beir_suite
 from eval_kit.runs import contamination
@@ -31,7 +32,7 @@ from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 BM25 = "bm25"
 MULTIFIELD = "bm25-multifield"
 LEXICAL = (BM25, MULTIFIELD)
-_INSTEAD = {"doct5query": "; python -m baselines generate --config doct5query writes queries into a copy, for bm25"}
+_INSTEAD = {"doct5query": "; bm25-multifield searches what python -m baselines generate --config doct5query writes"}
 
 
 def folders(parent: Path, names: Sequence[str]) -> list[Path]:
@@ -133,7 +134,14 @@ def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:
     if system == MULTIFIELD:
         return MultifieldBm25(folder / "corpus.jsonl", most)
     entry = checkpoints.named(system)
-    return models.retriever(entry.architecture, entry.model, entry.options)
+    return over_fields(models.retriever(entry.architecture, entry.model, entry.options), folder, most)
+
+
+def over_fields(searcher: Retriever, folder: Path, most: int | None = None) -> Retriever:
+    """The same retriever; a cross-encoder's candidates come from BM25 over title and text as two fields, as in §4."""
+    if isinstance(searcher, Cross):
+        searcher.first = MultifieldBm25(folder / "corpus.jsonl", most, searcher.k1, searcher.b)
+    return searcher
 
 
 def passages(folder: Path, most: int | None = None) -> Counted:
@@ -165,18 +173,21 @@ def _search(system: str, folder: Path, run: Path, depth: int, progress: Console,
 
 @dataclass(frozen=True)
 class MultifieldBm25:
-    """BM25 over title and text as two fields, as in Anserini's multifield runs and BEIR's own BM25."""
+    """BM25 over title and text as two fields, as BEIR's own, and over the queries that docT5query wrote, if any."""
 
     corpus: Path
     most: int | None = None
+    k1: float = bm25.K1
+    b: float = bm25.B
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Index the corpus (its first ``most`` documents), as titles and texts are already joined in ``passages``."""
-        documents = counted(islice(read_documents(self.corpus), self.most), "indexing passages", "passages")
+        rows = islice(read_fields(self.corpus, ("text", "title", "queries")), self.most)
+        documents = counted(rows, "indexing passages", "passages")
         bm25.index_fields(documents, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages with the greatest sum of both fields' scores."""
         pairs = queries.select("query_id", "text").iter_rows()
-        for query, hits in bm25.search(pairs, folder, depth, fields=bm25.FIELDS):
+        for query, hits in bm25.search(pairs, folder, depth, k1=self.k1, b=self.b, fields=bm25.FIELDS):
             yield query, best_first(hits)

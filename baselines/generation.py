@@ -50,7 +50,7 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
     """Write a folder in BEIR's format: the passages, drawn at random if there are too many, with their queries.
 
     ``train`` has the queries with their passages, ``dev`` those of a hundredth of the passages. With ``expand`` queries
-    are instead appended to the texts of their passages, and the dataset's own queries and judgements are kept.
+    are instead a field of their passages, as in BEIR's code, and the dataset's own queries and judgements are kept.
 
     Args:
         source: a dataset in BEIR's format.
@@ -182,7 +182,7 @@ def _write_expanded(pairs: Iterable[tuple[Document, list[str]]], folder: Path, s
     count = 0
     with (folder / "corpus.jsonl").open("w", encoding="utf-8") as file:
         for (passage, title, text), queries in pairs:
-            file.write(_line(_id=passage, title=title, text=" ".join([text, *queries])))
+            file.write(_line(_id=passage, title=title, text=text, queries=" ".join(queries)))
             count += len(queries)
     shutil.copy(source / "queries.jsonl", folder)
     for judgements in (source / "qrels").glob("*.tsv"):

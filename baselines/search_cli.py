@@ -170,7 +170,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
 
 def _retriever(model: Model, beir_folder: Path | None) -> Any:
-    from baselines.beir import MultifieldBm25
+    from baselines.beir import MultifieldBm25, over_fields
     from eval_kit import models
     from eval_kit.models import checkpoints
     from eval_kit.models.bm25 import Bm25
@@ -188,7 +188,8 @@ def _retriever(model: Model, beir_folder: Path | None) -> Any:
         architecture, name, options = checkpoint.architecture, checkpoint.model, checkpoint.options | options
     if architecture in models.ARCHITECTURES:
         _refuse_unfit(options, models.options_of(architecture), architecture)
-    return models.retriever(architecture, name, options)
+    retriever = models.retriever(architecture, name, options)
+    return over_fields(retriever, beir_folder) if beir_folder else retriever
 
 
 def _training_data(model: Model) -> list[str] | None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from eval_kit.files.text import read_lines, whole_number
 from eval_kit.runs.reader import Faults
 
 HEADER = "query-id\tcorpus-id\tscore"
+TITLE_AND_TEXT = ("title", "text")
 HINT = "; a BEIR dataset has this file"
 
 _ID = re.compile(r"\S+", re.ASCII)
@@ -41,7 +42,12 @@ def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
-    """``(passage id, title, text)`` of a ``corpus.jsonl``, line by line.
+    """``(passage id, title, text)`` of a ``corpus.jsonl``, line by line; see :func:`read_fields`."""
+    return ((passage_id, title, text) for passage_id, (title, text) in read_fields(path, TITLE_AND_TEXT))
+
+
+def read_fields(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """``(passage id, values of the fields)`` of a ``corpus.jsonl``, line by line; a field that is missing is empty.
 
     Passages without any text are kept, as some of BEIR's own datasets have them. Only the ids stay in memory.
 
@@ -53,11 +59,11 @@ def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
     ids: set[str] = set()
     for number, line in read_lines(path, HINT):
         entry, why = _object(line)
-        passage_id, title, text = (entry.get(key, "") for key in ("_id", "title", "text"))
+        passage_id, *values = (entry.get(key, "") for key in ("_id", *fields))
         if not isinstance(passage_id, str) or not passage_id:
             faults.add(number, f'expected a JSON object with "_id", a string{why}')
-        elif not isinstance(title, str) or not isinstance(text, str):
-            faults.add(number, '"title" and "text" must be strings')
+        elif not all(isinstance(value, str) for value in values):
+            faults.add(number, f"{' and '.join(map(json.dumps, fields))} must be strings")
         elif not _ID.fullmatch(passage_id):
             faults.add(number, f"passage id {passage_id[:40]!r} {_BLANK}")
         elif passage_id in ids:
@@ -65,7 +71,7 @@ def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
         else:
             ids.add(passage_id)
             if not faults.count:
-                yield passage_id, title, text
+                yield passage_id, values
     if not ids and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import batched, chain, repeat
 from pathlib import Path
@@ -22,11 +22,13 @@ from eval_kit.models.encoder import Pretrained
 from eval_kit.search import bm25, candidates, checkpoint
 from eval_kit.search.candidates import Settings
 from eval_kit.search.encoders import batches, to_precision
-from eval_kit.search.retriever import Hits, Passages, best_first
+from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 from eval_kit.search.shards import Content
 from eval_kit.search.texts import PassageTexts, write
 from eval_kit.search.tokens import PassageTokens
 
+FIRST = "first"
+"""Folder of the index of a :class:`Cross`'s ``first``, below its own."""
 QUERIES_AT_ONCE = 32
 """Queries whose pairs are scored together, ordered by length."""
 
@@ -42,12 +44,14 @@ class Cross(Pretrained):
         k1: of BM25.
         b: of BM25.
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
+        first: what finds the passages instead of BM25 over their texts, if anything.
     """
 
     candidates: int = Settings.depth
     k1: float = Settings.k1
     b: float = Settings.b
     pair_length: int | None = None
+    first: Retriever | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Refuse options out of range and a checkpoint of another architecture."""
@@ -64,13 +68,19 @@ class Cross(Pretrained):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             texts = _kept(passages, folder / "texts")
+        if self.first:
+            self.first.index(texts, folder / FIRST)
+            return
         bm25.index_once(counted(texts, "indexing passages", "passages"), folder / candidates.BM25, key=texts.key)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates, ranked by the model's raw scores."""
         texts = dict(queries.select("query_id", "text").iter_rows())
-        settings = Settings(self.candidates, self.k1, self.b)
-        ranked = candidates.of(queries, folder / candidates.BM25, settings)
+        if self.first:
+            ranked: Hits = self.first.search(queries, folder / FIRST, self.candidates)
+        else:
+            settings = Settings(self.candidates, self.k1, self.b)
+            ranked = candidates.of(queries, folder / candidates.BM25, settings)
         pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in ranked)
         groups = ((batch, folder, depth) for batch in batched(pairs, QUERIES_AT_ONCE))
         crew = self._workers

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tiny_checkpoints import tiny
 
-from baselines.beir import folders, search
+from baselines.beir import folders, over_fields, passages, search
 from baselines.efficiency import efficiency
 from eval_kit.errors import UserError
+from eval_kit.files.beir import judged_queries
+from eval_kit.models.cross import Cross
 
 PASSAGES = {"p1": "a red apple", "p2": "a green pear", "p3": "blue plums and apples", "p4": "nothing at all"}
 QUERIES = {"q1": "red apple", "q2": "green pear", "q3": "zebra"}
@@ -73,7 +76,7 @@ def test_two_suites_at_once_search_each_run_once(beir: Path, tmp_path: Path) -> 
 
 
 def test_an_index_of_ms_marcos_passages_is_refused_for_another_dataset(beir: Path, tmp_path: Path) -> None:
-    sentence = "doct5query is an index of MS MARCO's passages, but .*nfcorpus has others; python -m baselines generate"
+    sentence = "doct5query is an index of MS MARCO's passages, but .*nfcorpus has others; bm25-multifield searches what"
     with pytest.raises(UserError, match=sentence):
         search(["doct5query"], [beir / "nfcorpus"], tmp_path / "runs", 1000, Console())
     with pytest.raises(UserError, match=sentence):
@@ -95,6 +98,39 @@ def test_latency_and_index_size_stand_beside_table_3(beir: Path, command, tmp_pa
     figures = json.loads((tmp_path / "figures.json").read_text())["measured"]["bm25"]
     assert figures == json.loads(before) and (figures["passages"], figures["device"]) == (3, "cpu")
     assert sorted(path.suffix for path in (tmp_path / "out").glob("[!.]*")) == [".json", ".json"]
+
+
+@pytest.fixture
+def fields(tmp_path: Path) -> Path:
+    """Passages of three fields; BM25 over them as one ranks "zebra" otherwise than over each apart."""
+    rows = [
+        {"_id": "title", "title": "zebra", "text": "noise " * 200},
+        {"_id": "text", "title": "noise", "text": "zebra " + "noise " * 100},
+        {"_id": "written", "title": "noise", "text": "noise " * 5, "queries": "what is a zebra"},
+        {"_id": "none", "title": "noise", "text": "noise " * 5},
+    ]
+    folder = tmp_path / "fields"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "zebra"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ttext\t1\n")
+    return folder
+
+
+def passages_of(run: Path) -> list[str]:
+    return [line.split()[2] for line in run.read_text().splitlines()]
+
+
+def test_titles_and_written_queries_are_fields_of_their_own(fields: Path, tmp_path: Path) -> None:
+    runs = search(["bm25", "bm25-multifield"], [fields], tmp_path / "runs", 10, Console())
+    assert [passages_of(run) for [run] in runs.values()] == [["text", "title"], ["title", "text", "written"]]
+
+
+def test_a_cross_encoder_re_ranks_what_bm25_over_the_fields_finds(fields: Path, tmp_path: Path) -> None:
+    cross = over_fields(Cross(str(tiny("cross")), candidates=1), fields)
+    cross.index(passages(fields), tmp_path / "index")
+    [(query, hits)] = cross.search(judged_queries(fields), tmp_path / "index")
+    assert (query, [passage for passage, _ in hits]) == ("q", ["title"])
 
 
 def test_folders_are_those_at_hand_and_cqadupstacks_are_twelve(beir: Path, tmp_path: Path) -> None:
