@@ -216,9 +216,14 @@ class WordClusters(Clusters):
     """Clusters of the queries that contain certain terms (ECIR 2023 §3.1, "WH-Words Queries")."""
 
     def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
-        """All queries that match the part's rule, drawn into its cluster or not."""
+        """The part's own queries where the list is the authors', who give a query one label; else all of its rule.
+
+        Where it was drawn here, a query that matches the rule may have been left out of the cluster by the draw.
+        """
         tables = (entry for entry in release.manifest["tables"] if entry["config"] == self.name)
         rule: dict[str, str] = next((entry["rule"]["parameters"] for entry in tables), {})
+        if not rule:
+            return super().in_part(release, table, part)
         language, own = (rule.get(name) or "" for name in ("language", "terms"))
         terms = question_words.parse(own) if own else question_words.TERMS[language or question_words.ENGLISH]
         whole_words = bool(own) or language not in ("", question_words.ENGLISH)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Matrix, Vectors, blocks
 from eval_kit.words import all_spaced
 
@@ -149,8 +150,8 @@ def cluster_splits(release: Release, shift: str) -> list[str]:
 def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) -> pl.DataFrame:
     """R(q, train) of every test query of a cluster, for the model that never saw the cluster (ECIR 2023 §5.2).
 
-    The training queries are the train queries of the shift's other clusters, each once. In the paper the vectors come
-    from the bi-encoder that was trained on just those: another model, and so another call, for every cluster.
+    The training queries are those of :meth:`eval_kit.shifts.Shift.training`. In the paper the vectors come from the
+    bi-encoder that was trained on just those: another model, and so another call, for every cluster.
 
     Args:
         release: from :func:`eval_kit.release.open_release`; it must hold the shift's train split.
@@ -166,20 +167,20 @@ def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) ->
     """
     test, training = test_and_training(release, shift, cluster)
     r = mean_dot(vectors.of(test["query_id"]), vectors.of(training["query_id"]))
-    return test.select("cluster", "query_id").with_columns(r=pl.Series(r), training=pl.lit(training.height))
+    return test.select(pl.lit(cluster).alias("cluster"), "query_id", r=pl.Series(r), training=pl.lit(training.height))
 
 
 def test_and_training(release: Release, shift: str, cluster: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The queries that :func:`to_training` compares: ``query_id``, ``text`` and ``cluster``, each query once.
+    """The queries that :func:`to_training` compares: ``query_id`` and ``text``, each query once.
 
     Raises:
         UserError: the release has no such tables or cluster.
     """
     test = _clusters(release, shift, ["test"]).get(cluster)
-    training = [queries for name, queries in _clusters(release, shift, ["train"]).items() if name != cluster]
-    if test is None or not training:
+    others = _clusters(release, shift, ["train"]).keys() - {cluster}
+    if test is None or not others:
         raise UserError(f"{shift}: has no cluster {cluster} with test queries and training queries outside it")
-    return test, pl.concat(training).unique("query_id", keep="first", maintain_order=True)
+    return test.select("query_id", "text"), SHIFTS[shift].training(release, cluster).queries
 
 
 def _clusters(release: Release, shift: str, splits: Sequence[str]) -> dict[str, pl.DataFrame]:

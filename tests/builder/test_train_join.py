@@ -18,6 +18,7 @@ from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import Release, open_release
+from eval_kit.shifts import SHIFTS
 
 MOJIBAKE = "what is a café".encode().decode("latin-1")
 CURLY = "what’s up".encode().decode("cp1252")  # read as Windows-1252: not repaired
@@ -114,7 +115,7 @@ def test_malformed_line(tmp_path: Path, line: str, fault: str) -> None:
 # --- a world in which nothing is missing
 
 WH_TEXTS = {"wha": "what is number {}", "how": "how big is {}", "who": "where is number {}"}
-TRAIN_TEXTS = ["what is {}", "how is {} in so many words", "who is {}", "plain {} in so many words"]
+TRAIN_TEXTS = ["what is {}", "how is {} in so many words, and who", "who is {}", "plain {} in so many words"]
 UNLISTED = {str(6_000 + i): f"in no list but ReSTTest's {i}" for i in range(30)}
 UNJUDGED = {"7000": "a training query without judgements"}
 TRAINING = {str(100 + i): TRAIN_TEXTS[i % 4].format(i) for i in range(40)}
@@ -217,6 +218,8 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
     }
     for config, rows in expected.items():
         assert Counter(release.table(config, "train").rows()) == Counter(rows), config
+    labelled_how = {query for query, _, cluster in expected["wh"] if cluster == "how"}
+    assert labelled_how == set(SHIFTS["wh"].training(release, "who").queries["query_id"]), "one label a query"
     assert release.table("restrain", "interpolate_45k")["text"].to_list() == list(TRAINING.values())[::2]
     assert release.qrels("train").height == len(TRAINING) + len(UNLISTED)
     assert "reports" not in {path.name for path in release.folder.iterdir()}, "every text was found once"
