@@ -274,17 +274,24 @@ def lite(
         int | None,
         typer.Option(min=1, show_default="all", help="Queries to keep of each test set, without training data."),
     ] = None,
+    collection: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR|TSV", help="Keep the test sets that can be searched in these passages, whole."),
+    ] = None,
     shift: Annotated[list[str] | None, typer.Option(help="Only test sets of this shift. Repeatable.")] = None,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
     """Write a release with part of the passages. Judged ones, rankers' best for the test queries, a random sample."""
-    from builder.lite import make
+    from builder.lite import make, of_passages
     from builder.release import summary
     from eval_kit.release import open_release
 
-    source = open_release(str(folder))
-    manifest = make(source, out, passages, depth, seed, cache, queries=queries, shifts=shift or (), rankers=pool or ())
+    source, shifts, rankers = open_release(str(folder)), shift or (), pool or ()
+    if collection is not None:
+        manifest = of_passages(source, collection, out, shifts)
+    else:
+        manifest = make(source, out, passages, depth, seed, cache, queries=queries, shifts=shifts, rankers=rankers)
     if as_json:
         typer.echo(json.dumps(manifest, ensure_ascii=False))
     else:

@@ -20,10 +20,11 @@ from builder import pool
 from builder.release import Draft, Rule, Table, TestSet, write
 from eval_kit.console import counted
 from eval_kit.errors import UserError
-from eval_kit.release import Release
+from eval_kit.files import beir
+from eval_kit.release import Release, Variation
 from eval_kit.search import bm25
 from eval_kit.search.cache import cache_folder
-from eval_kit.search.passages import passages
+from eval_kit.search.passages import of_file, passages
 
 PASSAGES, SEED = 1_000_000, 13
 LEFT_OUT = ("passages", "negatives")
@@ -43,7 +44,7 @@ def make(
     shifts: Collection[str] = (),
     rankers: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Write the lite release of ``release`` to the folder ``out``.
+    """Write the lite release of ``release``, with a pool of its passages, to the folder ``out``.
 
     Args:
         release: with its passages, or their ir_datasets id.
@@ -80,8 +81,77 @@ def make(
     drawn = heapq.nsmallest(max(0, size - len(kept)), others, key=lambda passage_id: _draw(seed, passage_id))
     parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": ["bm25", *systems]}
     parameters |= {} if queries is None else {"queries": queries}
-    cautions = pool.cautions(systems, release, depth)
-    return write(_draft(release, test_sets, tables, kept | set(drawn), parameters, cautions), out)
+    kept.update(drawn)
+    rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in kept]
+    rule = Rule(
+        "all judged passages, each ranker's best (depth) for the test queries, and others drawn at random (seed) up to "
+        "size",
+        SOURCE,
+        parameters=parameters | {"release": release.digest, "k1": bm25.K1, "b": bm25.B},
+    )
+    part = "" if queries is None else f" and {queries:,} queries of each test set"
+    remark = f"lite: {len(rows):,} passages of the collection{part}; not comparable with figures on all of them"
+    remarks = [*release.manifest["remarks"], *pool.cautions(systems, release, depth), remark]
+    variations = list(release.variations.values()) if queries is None else []
+    collection = _passages(rows, rule)
+    missing = release.manifest["missing"]
+    return write(_draft(release, test_sets, tables, collection, seed, variations, remarks, missing), out)
+
+
+def of_passages(release: Release, source: Path, out: Path, shifts: Collection[str] = ()) -> dict[str, Any]:
+    """Write the release of the test sets that can be searched in passages which somebody has, to the folder ``out``.
+
+    Kept are the test sets whose every query still has a relevant passage, without training data, and the judgements of
+    passages that are there; a BEIR folder's own judgements of the same queries are added.
+
+    Args:
+        release: without passages of its own, or whose passages are replaced.
+        source: a BEIR folder with ``corpus.jsonl``, or a file of passage ids, tabs and texts.
+        out: the new release folder.
+        shifts: only test sets of these.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: passages that cannot be read; no test set of the release can be searched in them.
+    """
+    read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
+    rows = list(counted(read, "reading passages", "passages"))
+    ids = pl.Series([passage_id for passage_id, _ in rows], dtype=pl.String)
+    judged = _judgements(source, ids)
+    qrels: dict[str, pl.DataFrame] = {}
+    test_sets, left_out = [], []
+    for entry in release.manifest["test_sets"]:
+        split, queries = entry["qrels"], release.test_sets[entry["name"]].queries
+        if split not in qrels:
+            table = release.table("qrels", split)
+            own = judged.filter(pl.col("query-id").is_in(table["query-id"].implode())).cast(dict(table.schema))
+            held = table.filter(pl.col("corpus-id").is_in(ids.implode()))
+            qrels[split] = pl.concat([held, own]).unique(["query-id", "corpus-id"], keep="first", maintain_order=True)
+        relevant = qrels[split].filter(pl.col("score") >= 1)["query-id"]
+        if not queries.is_in(relevant.implode()).all():
+            left_out.append(entry["name"])
+        elif not shifts or entry["shift"] in shifts:
+            test_sets.append(entry)
+    if not test_sets:
+        raise UserError(f"{source}: lacks a relevant passage of some query of every test set of {release.folder}")
+    names = {entry["name"] for entry in test_sets}
+    variations = [variation for variation in release.variations.values() if variation.base in names]
+    used = _test_tables(test_sets) | {("qrels", entry["qrels"]) for entry in test_sets}
+    used |= {("variations", variation.split) for variation in variations}
+    entries = [entry for entry in release.manifest["tables"] if (entry["config"], entry["split"]) in used]
+    tables = [_table(release, entry) for entry in entries]
+    text = f"the passages of {source.name}"
+    for number, table in enumerate(tables):
+        if table.config == "qrels":
+            rule = replace(table.rule, text=f"{table.rule.text}; of {text}")
+            tables[number] = replace(table, frame=qrels[table.split], rule=rule)
+    rule = Rule(text, SOURCE, parameters={"release": release.digest})
+    remarks = [f"lite: {len(rows):,} passages; not comparable with figures on all of them"]
+    if left_out:
+        remarks.append(f"left out, as they lack a relevant passage of some query: {', '.join(left_out)}")
+    return write(_draft(release, test_sets, tables, _passages(rows, rule), SEED, variations, remarks), out)
 
 
 def _tables(release: Release, test_sets: Sequence[Mapping[str, Any]], queries: int | None, seed: int) -> list[Table]:
@@ -117,38 +187,44 @@ def _candidates(tables: Sequence[Table], index: Path, depth: int) -> set[str]:
     return {passage_id for _, hits in ranked for passage_id, _ in hits}
 
 
+def _judgements(source: Path, ids: pl.Series) -> pl.DataFrame:
+    """``query-id``, ``corpus-id`` and ``score`` of all splits of a BEIR folder, of its passages."""
+    names = {"query_id": "query-id", "passage_id": "corpus-id", "relevance": "score"}
+    frames = [pl.DataFrame(schema={"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int64})]
+    if source.is_dir():
+        queries = set(beir.read_queries(source / "queries.jsonl")["query_id"])
+        for path in sorted((source / "qrels").glob("[!.]*.tsv")):
+            frames.append(beir.read_qrels(path, queries).rename(names))
+    return pl.concat(frames).filter(pl.col("corpus-id").is_in(ids.implode()))
+
+
+def _passages(rows: Sequence[tuple[str, str]], rule: Rule) -> Table:
+    frame = pl.DataFrame(rows, {"passage_id": pl.String, "text": pl.String}, orient="row")
+    return Table("passages", "passages", frame, rule)
+
+
 def _draft(
     release: Release,
     test_sets: Sequence[Mapping[str, Any]],
     tables: Sequence[Table],
-    kept: set[str],
-    parameters: dict[str, Any],
-    cautions: Sequence[str],
+    collection: Table,
+    seed: int,
+    variations: Sequence[Variation],
+    remarks: Sequence[str],
+    missing: Sequence[str] = (),
 ) -> Draft:
     manifest = release.manifest
-    rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in kept]
-    rule = Rule(
-        "all judged passages, each ranker's best (depth) for the test queries, and others drawn at random (seed) up to "
-        "size",
-        SOURCE,
-        parameters=parameters | {"release": release.digest, "k1": bm25.K1, "b": bm25.B},
-    )
-    collection = Table(
-        "passages", "passages", pl.DataFrame(rows, {"passage_id": pl.String, "text": pl.String}, orient="row"), rule
-    )
-    part = f" and {parameters['queries']:,} queries of each test set" if "queries" in parameters else ""
-    remark = f"lite: {len(rows):,} passages of the collection{part}; not comparable with figures on all of them"
     return Draft(
         kind="lite",
         version=release.version,
         collection=None,
-        seed=parameters["seed"],
+        seed=seed,
         tables=[*tables, collection],
         test_sets=[_test_set(entry) for entry in test_sets],
-        variations=list(release.variations.values()) if "queries" not in parameters else [],
+        variations=list(variations),
         inputs=manifest["inputs"],
-        missing=manifest["missing"],
-        remarks=[*manifest["remarks"], *cautions, remark],
+        missing=list(missing),
+        remarks=list(remarks),
         built_from=manifest.get("built_from") or release.collection,
     )
 

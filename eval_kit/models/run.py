@@ -14,6 +14,7 @@ from eval_kit.exchange.compare import Comparison
 from eval_kit.measures.score import Scores
 from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
+from eval_kit.models.own import Own
 from eval_kit.models.runs import make_runs, only, varied
 from eval_kit.protocols.variations import Variations
 from eval_kit.release import Release
@@ -134,6 +135,8 @@ def opened(model: str) -> tuple[Retriever, list[str] | None]:
     """
     if model == BM25:
         return Bm25(), []
+    if ":" in model and not Path(model).exists():
+        return Own(model), None
     refuse_unusable_gpus()
     kind = checkpoint.kind(model)
     if kind == "transformer":

@@ -27,6 +27,63 @@ def test_a_model_of_any_kind_is_searched_scored_and_compared(
     assert "mine" in page.read_text()
 
 
+OWN = """
+import hashlib, numpy
+class Words:
+    def encode(self, texts):
+        vectors = numpy.zeros((len(texts), 256), numpy.float32)
+        for row, text in enumerate(texts):
+            for word in text.split():
+                vectors[row, hashlib.md5(word.encode()).digest()[0]] += 1
+        return vectors
+model = Words()
+class Wrong:
+    def encode(self, texts):
+        return {answer}
+wrong = Wrong()
+"""
+
+
+def test_a_model_of_ones_own_is_searched(
+    trainable_release: Release, tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(OWN.replace("{answer}", "[[1.0]]"))
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--release", trainable_release.folder, "--test-set", "dl19", "--out", "runs"]
+    done = command("eval_kit", "run", "mine:model", *arguments, "--json", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    values = {row["system"]: row["value"] for row in document["comparison"] if row["measure"] == "nDCG@10"}
+    assert document["training_data"] is None
+    assert values["mine.model"] > 0.05
+    for name, sentence in (
+        ("mine:wrong", "mine:wrong: encode gave (1, 1), not a row for each of"),
+        ("mine:nothing", "mine:nothing: cannot be imported: AttributeError"),
+        ("nowhere:model", "nowhere:model: cannot be imported: ModuleNotFoundError"),
+    ):
+        done = command("eval_kit", "run", name, *arguments, cwd=tmp_path)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+        assert sentence in done.stderr.splitlines()[-1]
+
+
+def test_other_wordings_are_searched_and_their_cost_is_in_the_card(
+    published_release: Release, shared: Path, tmp_path: Path, command: Run
+) -> None:
+    """Of real MS MARCO queries, in passages that somebody has: the released typos of TREC DL 2019."""
+    held = shared / "beir" / "msmarco-pieces"
+    done = command("builder", "lite", published_release.folder, "--collection", held, "--out", tmp_path / "pieces")
+    assert done.returncode == 0, done.stderr
+    release = eval_kit.open_release(tmp_path / "pieces")
+    assert {"dev", "length.short", "resttest.b1", "dl19"} <= set(release.test_sets)
+    assert "topic.c0" not in release.test_sets
+    assert len(release.test_sets["dev"].queries) == 6_980
+    arguments = ["--test-set", "dl19", "--variation", "dl19.typo.1", "--out", tmp_path / "runs", "--json", "-"]
+    done = command("eval_kit", "run", "bm25", "--release", tmp_path / "pieces", *arguments)
+    assert done.returncode == 0, done.stderr
+    [row] = [row for row in json.loads(done.stdout)["variations"]["variations"] if row["measure"] == "nDCG@10"]
+    assert row["clean"] > row["varied"] + 0.1
+
+
 def test_what_cannot_be_searched_is_one_sentence(
     trainable_release: Release, published_release: Release, tmp_path: Path, command: Run
 ) -> None:
