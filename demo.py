@@ -16,16 +16,15 @@ from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
 from eval_kit.errors import UserError, reported
-from eval_kit.models.bm25 import Bm25
-from eval_kit.models.runs import make_runs, varied
+from eval_kit.models.run import run
 from eval_kit.pages.report import write_report
-from eval_kit.protocols.variations import variations
-from eval_kit.release import Release, open_release
-from eval_kit.search.passages import passages
+from eval_kit.release import open_release
 
 QUERIES = 2_500
 """A quarter of the mini release's usual size: small enough to train on a laptop in minutes."""
 SHIFT = "topic"
+MODEL = "biencoder"
+"""The system whose first model gets a card."""
 
 
 def demo(
@@ -35,7 +34,7 @@ def demo(
     shift: str = SHIFT,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Build a mini release, train systems without each part of a shift in turn, and compare them; then mistype queries.
+    """Build a mini release, train systems without each part of a shift in turn, and compare them; then one's card.
 
     A killed demo resumes where it stopped.
 
@@ -70,21 +69,13 @@ def demo(
     trained = results(folder / "grid" / "runs", release)
     trained.print(console)
 
-    console.rule("4. a typo in one word of each query: what BM25 loses; and the report")
-    changes = variations(_mistyped_runs(release, folder / "typos"), release, allow_missing=True)
-    console.print(changes.tables()[0])
+    console.rule("4. a model that is trained already: its card beside BM25, and what a typo in each query costs")
+    model = next(cell.model for cell in cells if cell.name.system == MODEL)
+    card = run(str(model), release, folder / "card", test_sets=["dl19"], variations=["dl19.typo"], name=MODEL)
+    card.show(console)
     report = folder / "report.html"
-    write_report(trained.protocols, release, report, changes=changes)
+    write_report(trained.protocols, release, report, changes=card.variations)
     console.print(f"{report}", highlight=False)
-
-
-def _mistyped_runs(release: Release, folder: Path) -> list[Path]:
-    """BM25's runs of DL19 and of its planted typos."""
-    wordings = varied(release, ["dl19.typo"], ["dl19"])
-    queries = {folder / f"bm25.{name}.trec": texts for name, texts in wordings.items()}
-    queries[folder / "bm25.trec"] = release.queries("dl19")
-    make_runs(Bm25(), passages(release), queries, folder / "index", Console(stderr=True))
-    return list(queries)
 
 
 if __name__ == "__main__":

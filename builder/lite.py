@@ -125,9 +125,9 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     for entry in release.manifest["test_sets"]:
         split, queries = entry["qrels"], release.test_sets[entry["name"]].queries
         if split not in qrels:
-            table = release.table("qrels", split)
-            own = judged.filter(pl.col("query-id").is_in(table["query-id"].implode())).cast(dict(table.schema))
-            held = table.filter(pl.col("corpus-id").is_in(ids.implode()))
+            whole = release.table("qrels", split)
+            own = judged.filter(pl.col("query-id").is_in(whole["query-id"].implode())).cast(whole.schema)
+            held = whole.filter(pl.col("corpus-id").is_in(ids.implode()))
             qrels[split] = pl.concat([held, own]).unique(["query-id", "corpus-id"], keep="first", maintain_order=True)
         relevant = qrels[split].filter(pl.col("score") >= 1)["query-id"]
         if not queries.is_in(relevant.implode()).all():
@@ -211,7 +211,7 @@ def _draft(
     seed: int,
     variations: Sequence[Variation],
     remarks: Sequence[str],
-    missing: Sequence[str] = (),
+    missing: Sequence[Mapping[str, str]] = (),
 ) -> Draft:
     manifest = release.manifest
     return Draft(
