@@ -121,7 +121,7 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     ids = pl.Series([passage_id for passage_id, _ in rows], dtype=pl.String)
     judged = _judgements(source, ids)
     qrels: dict[str, pl.DataFrame] = {}
-    test_sets, left_out = [], []
+    test_sets, left_out, used = [], [], set()
     for entry in release.manifest["test_sets"]:
         split, queries = entry["qrels"], release.test_sets[entry["name"]].queries
         if split not in qrels:
@@ -134,19 +134,22 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
             left_out.append(entry["name"])
         elif not shifts or entry["shift"] in shifts:
             test_sets.append(entry)
+            used.update([(entry["config"], entry["split"]), ("qrels", split)])
     if not test_sets:
         raise UserError(f"{source}: lacks a relevant passage of some query of every test set of {release.folder}")
-    names = {entry["name"] for entry in test_sets}
-    variations = [variation for variation in release.variations.values() if variation.base in names]
-    used = _test_tables(test_sets) | {("qrels", entry["qrels"]) for entry in test_sets}
-    used |= {("variations", variation.split) for variation in variations}
-    entries = [entry for entry in release.manifest["tables"] if (entry["config"], entry["split"]) in used]
-    tables = [_table(release, entry) for entry in entries]
     text = f"the passages of {source.name}"
-    for number, table in enumerate(tables):
-        if table.config == "qrels":
-            rule = replace(table.rule, text=f"{table.rule.text}; of {text}")
-            tables[number] = replace(table, frame=qrels[table.split], rule=rule)
+    variations, tables = [], []
+    for variation in release.variations.values():
+        if any(variation.base == entry["name"] for entry in test_sets):
+            variations.append(variation)
+            used.add(("variations", variation.split))
+    for entry in release.manifest["tables"]:
+        if (entry["config"], entry["split"]) in used:
+            table = _table(release, entry)
+            if table.config == "qrels":
+                rule = replace(table.rule, text=f"{table.rule.text}; of {text}")
+                table = replace(table, frame=qrels[table.split], rule=rule)
+            tables.append(table)
     rule = Rule(text, SOURCE, parameters={"release": release.digest})
     remarks = [f"lite: {len(rows):,} passages; not comparable with figures on all of them"]
     if left_out:
