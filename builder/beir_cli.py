@@ -1,10 +1,12 @@
 """``python -m builder beir``: the datasets of BEIR, listed and downloaded."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from eval_kit.errors import UserError
 from eval_kit.program import Program
 
 app = typer.Typer(
@@ -24,7 +26,8 @@ def show() -> None:
     rows = []
     for dataset in datasets().values():
         sizes = [f"{dataset.passages:,}", f"{dataset.queries:,}"]
-        rows.append([dataset.name, dataset.domain, *sizes, dataset.licence, "yes" if dataset.url else "no"])
+        how = ("yes" if dataset.md5 else "with --md5") if dataset.url else "no"
+        rows.append([dataset.name, dataset.domain, *sizes, dataset.licence, how])
     screen().print(Table(columns, [rows]))
 
 
@@ -35,6 +38,9 @@ def download(
         typer.Argument(metavar="NAME...", help="Names as in the list. Default: every dataset that BEIR distributes."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
+    md5: Annotated[
+        str | None, typer.Option(help="Of the zip of the one dataset that is named, if none is known.")
+    ] = None,
 ) -> None:
     """Download datasets, verified by md5. An interrupted download resumes; a folder appears whole or not at all.
 
@@ -44,9 +50,13 @@ def download(
     from eval_kit.console import counting
     from eval_kit.release.beir_suite import datasets, named
 
-    distributed = [dataset for dataset in datasets().values() if dataset.url]
+    distributed = [dataset for dataset in datasets().values() if dataset.md5]
     own = [name for name in names or [] if name not in datasets() and (out / name).is_dir()]
     chosen = [named(name) for name in names if name not in own] if names else distributed
+    if md5 is not None and (len(chosen) != 1 or chosen[0].md5):
+        raise UserError("--md5 is for one dataset whose md5 is not known: builder beir list shows which")
+    if md5 is not None:
+        chosen = [replace(chosen[0], md5=md5.lower())]
     for name in own:
         typer.echo(str(out / name))
     for dataset in chosen:

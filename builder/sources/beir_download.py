@@ -20,13 +20,15 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
 
     Raises:
         UnavailableError: BEIR does not distribute it; no connection, a refusal, or bytes with another md5.
-        UserError: the zip holds anything but the dataset's folder, or ``out`` cannot be written.
+        UserError: no md5 is known; the zip holds anything but the dataset's folder, or ``out`` cannot be written.
     """
     target = out / dataset.name
     if target.is_dir():
         return target
-    if dataset.url is None or dataset.md5 is None:
+    if dataset.url is None:
         raise UnavailableError(f"{dataset.name}: {dataset.remarks[0]}")
+    if dataset.md5 is None:
+        raise UserError(f"{dataset.name}: the md5 of {dataset.url} is not known here; give it with --md5")
     try:
         with atomic.lock(target):
             if target.exists():

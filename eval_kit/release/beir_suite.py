@@ -1,18 +1,22 @@
 """The datasets of BEIR (Thakur et al., NeurIPS Datasets and Benchmarks 2021, Table 1), one JSON file each.
 
-Checksums and addresses are those of BEIR's own list (README of the package ``beir`` 2.2.0).
+Checksums and addresses are those of BEIR's own list (README of the package ``beir`` 2.2.0), which lacks
+:data:`ANNOTATED`; Table 7 has its address.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from eval_kit.errors import UserError
 from eval_kit.release.reference import published
 
 CQADUPSTACK = "cqadupstack"
+ANNOTATED = "trec-covid-beir"
+"""TREC-COVID with more judgements (Table 4), which is not among the 19 of Table 1."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,12 @@ class BeirDataset:
         domain: as in Table 1.
         licence: as in Appendix E.
         url: of the zip; None where BEIR does not distribute it.
-        md5: of the zip; None without a download.
+        md5: of the zip; None without a download, or where it is not known.
         split: the one that Table 2 reports.
         folders: of datasets within the dataset, whose mean is its figure; empty for most.
         passages: number of passages (Table 1).
         queries: number of queries of the split (Table 1).
-        relevant_per_query: mean number of relevant passages per query (Table 1).
+        relevant_per_query: mean number of relevant passages per query (Table 1); None where it is not printed.
         remarks: oddities.
     """
 
@@ -46,7 +50,7 @@ class BeirDataset:
     folders: list[str]
     passages: int
     queries: int
-    relevant_per_query: float
+    relevant_per_query: float | None
     remarks: list[str]
 
 
@@ -76,10 +80,11 @@ def parts(folder: Path) -> list[Path]:
 
 @cache
 def published_values() -> Mapping[tuple[str, str], Mapping[str, float]]:
-    """(system, BEIR's name of a dataset) -> measure -> value, of Tables 2 and 9."""
+    """(system, BEIR's name of a dataset) -> measure -> value, of Tables 2, 4 and 9."""
     names = {f"beir.{dataset.published_as}": dataset.name for dataset in datasets().values()}
     values: dict[tuple[str, str], dict[str, float]] = {}
-    for cell in (*published("beir2021-table2"), *published("beir2021-table9")):
+    for cell in chain.from_iterable(published(f"beir2021-table{number}") for number in (2, 4, 9)):
         if cell["figure"] == "value":
-            values.setdefault((cell["system"], names[cell["test_set"]]), {})[cell["measure"]] = cell["value"]
+            measure = cell["measure"].replace("Hole", "hole")
+            values.setdefault((cell["system"], names[cell["test_set"]]), {})[measure] = cell["value"]
     return values

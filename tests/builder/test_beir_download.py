@@ -67,6 +67,17 @@ def test_every_dataset_in_its_own_layout(server: Server, tmp_path: Path, name: s
     assert install(dataset, tmp_path) == folder and len(server.requests) == 1, "not downloaded again"
 
 
+def test_the_annotated_trec_covid_has_no_known_md5(server: Server, tmp_path: Path, command) -> None:  # noqa: F811
+    annotated = named("trec-covid-beir")
+    with pytest.raises(UserError, match=r"the md5 of https://\S+/trec-covid-beir.zip is not known here; give it with"):
+        install(annotated, tmp_path)
+    for names in ([], ["nfcorpus"], ["nfcorpus", "trec-covid-beir"]):
+        done = command("builder", "beir", "download", *names, "--out", tmp_path, "--md5", "0" * 32)
+        assert done.returncode == 2 and "--md5 is for one dataset whose md5 is not known" in done.stderr
+    assert "with --md5" in command("builder", "beir", "list").stdout
+    assert visible(tmp_path) == []
+
+
 @pytest.mark.slow
 def test_the_whole_suite_from_download_to_table(server: Server, tmp_path: Path) -> None:  # noqa: F811
     """Every dataset of the registry; those that BEIR does not distribute are folders of the user's."""
@@ -80,7 +91,7 @@ def test_the_whole_suite_from_download_to_table(server: Server, tmp_path: Path) 
                 (tmp_path / "beir" / name / path).write_text(text)
             assert install(known, tmp_path / "beir") == tmp_path / "beir" / name
     parts = folders(tmp_path / "beir", [])
-    assert len(parts) == 18 + 12
+    assert len(parts) == 19 + 12
     runs = search(["bm25"], parts, tmp_path / "runs", 101, Console(stderr=True))
     results = suite(runs, parts)
     rows = {cells[0].text: cells for cells in results.table("R@100").rows()}
