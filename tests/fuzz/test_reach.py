@@ -1,0 +1,276 @@
+"""The contract where damaged bytes do not lead: files of many pieces, memory, outputs, tables that fit, growth.
+
+Everything here ends within :data:`SECONDS`, too.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eval_kit
+from builder.cli import app as builder
+from eval_kit.cli import app
+from eval_kit.errors import UserError
+from eval_kit.files.digests import release_digest
+from eval_kit.release import open_release
+from eval_kit.runs.names import named
+from eval_kit.runs.reader import RunError, read_pieces
+from tests.fuzz.contract import keeps_the_contract
+from tests.fuzz.strange import TOKENS, VALUES, texts
+from tests.fuzz.test_contract import RUN, Swapped, folder, fuzz, releases, small_draft  # noqa: F401
+
+SECONDS = 60
+bounded = settings(fuzz, deadline=timedelta(seconds=SECONDS))
+LONG_RUN = b"".join(b"%d Q0 p%d 1 %.3f t\n" % (query, rank, 1 / rank) for query in range(20) for rank in range(1, 30))
+FILES = ["release/manifest.json", "release/data/length/test-00000-of-00001.parquet", "run.trec", "scores.json"]
+NEIGHBOURS = [".{}.old", ".{}.part", "{}.lock", "{}.old", ".{}.1.part", "{}.bak"]
+
+
+def run_builder(folder: Path, *arguments: object, statuses: tuple[int, ...] = (0, 1, 2)) -> Any:  # noqa: F811
+    """A command of the builder that keeps the contract; ``verify`` and ``diff`` may also end with 1."""
+    return keeps_the_contract(partial(builder, [str(argument) for argument in arguments]), folder, statuses)
+
+
+@bounded
+@given(text=texts(LONG_RUN), pieces=st.integers(1, 3_000))
+def test_a_file_of_many_pieces_is_the_file_of_one(folder: Path, text: bytes, pieces: int):  # noqa: F811
+    """The same lines or a refusal, wherever the borders of the pieces fall."""
+
+    def lines(piece_bytes: int) -> list[tuple[Any, ...]] | None:
+        try:
+            return [row for piece in read_pieces(path, piece_bytes) for row in piece.rows()]
+        except RunError:
+            return None
+
+    path = folder.parent / "pieces.trec"
+    path.write_bytes(text)
+    assert lines(max(64, pieces)) == lines(1 << 20)
+
+
+ODD_IDS = ["", " ", "1\n2", "a\tb", "\ud800", "\u202e", (1,), True]
+IDS = st.sampled_from(["1", "2", 1, 2.0, np.int64(10), None, b"1", *ODD_IDS])
+SCORES = st.one_of(
+    st.floats(), st.integers(-(2**70), 2**70), st.sampled_from([np.float32(0.1), np.int64(0), None, "1", True, 1j, []])
+)
+RUNS = st.one_of(
+    st.dictionaries(IDS, st.dictionaries(IDS, SCORES, max_size=3) | st.sampled_from(VALUES[:12]), max_size=3),
+    st.lists(st.tuples(IDS, IDS, SCORES), max_size=4).map(
+        lambda rows: {name: [row[at] for row in rows] for at, name in enumerate(("query_id", "passage_id", "score"))}
+    ),
+    st.sampled_from([None, 0, "", b"", [], {}, pl.DataFrame(), object(), np.zeros((2, 3)), "run\0", Path("gone")]),
+)
+
+
+@bounded
+@given(run=RUNS, frame=st.booleans(), name=st.sampled_from(["run", "", "a/b", "x" * 300, "\n", 1]))
+def test_runs_in_memory(folder: Path, run: Any, frame: bool, name: Any):  # noqa: F811
+    if frame and isinstance(run, dict) and "score" in run:
+        with suppress(Exception):  # what polars itself refuses never reaches the kit
+            run = pl.DataFrame(run, strict=False)
+    for runs in (run, {name: run}, [run]):
+        with suppress(UserError):
+            eval_kit.score(runs, folder / "release", allow_missing=True)
+        with suppress(UserError):
+            eval_kit.compare([run, run], folder / "release", allow_missing=True)
+        with suppress(UserError):
+            eval_kit.write_run(run, folder.parent / "written.trec")
+            eval_kit.score(folder.parent / "written.trec", folder / "release", allow_missing=True)
+
+
+OUTPUTS = {"--json": [0, 1], "--page": [0, 1], "--per-query": [0]}
+
+
+@bounded
+@given(
+    option=st.sampled_from(sorted(OUTPUTS)),
+    target=st.sampled_from([*FILES, "release", ".", "beir/corpus.jsonl", "release/../run.trec", "link", "gone/x", ""]),
+)
+def test_no_output_replaces_an_input(folder: Path, option: str, target: str):  # noqa: F811
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    (folder / "link").symlink_to("run.trec")
+    try:
+        arguments = ["score", str(folder / "run.trec"), "--release", str(folder / "release")]
+        if target not in ("beir/corpus.jsonl", "scores.json"):  # no input of this command: it may be replaced
+            keeps_the_contract(partial(app, [*arguments, option, str(folder / target) if target else ""]), folder)
+    finally:
+        (folder / "link").unlink()
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@bounded
+@given(
+    name=st.sampled_from(NEIGHBOURS),
+    kind=st.sampled_from(["file", "folder", "link"]),
+    command=st.sampled_from(["build", "export", "pack"]),
+)
+def test_what_lies_beside_an_output_stays(folder: Path, name: str, kind: str, command: str):  # noqa: F811
+    work = folder.parent / "beside"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    neighbour = work / name.format("out")
+    if kind == "folder":
+        neighbour.mkdir()
+        (neighbour / "thesis.tex").write_text("years")
+    elif kind == "link":
+        neighbour.symlink_to(folder / "run.trec")
+    else:
+        neighbour.write_text("years")
+    lines = {
+        "build": ["build", "mini", "--queries", "300", "--out", work / "out"],
+        "export": ["export", folder / "release", "--format", "trec", "--out", work / "out"],
+        "pack": ["pack", folder / "release", "--out", work / "out"],
+    }
+    with suppress(SystemExit, UserError):
+        builder([str(part) for part in lines[command]], standalone_mode=False)
+    if kind == "folder":
+        assert (neighbour / "thesis.tex").read_text() == "years"
+    elif kind == "link":
+        assert neighbour.is_symlink() and (folder / "run.trec").read_bytes() == RUN
+    elif not name.endswith(".lock"):
+        assert neighbour.read_text() == "years"
+
+
+@contextmanager
+def replaced(path: Path, kind: str) -> Iterator[None]:
+    """Something that is no plain file, in the place of a file."""
+    kept = path.with_name("kept-aside")
+    path.rename(kept)
+    try:
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        elif kind != "gone":
+            path.symlink_to(path.name if kind == "loop" else kind)
+        yield
+    finally:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        elif path.is_symlink() or path.exists():
+            path.unlink()
+        kept.rename(path)
+
+
+@bounded
+@given(
+    file=st.sampled_from(FILES[:2]),
+    kind=st.sampled_from(["fifo", "folder", "gone", "loop", "/dev/zero", "/etc/passwd", "../../run.trec", "/"]),
+    command=st.sampled_from(["verify", "diff", "card", "pack", "export", "describe", "lite", "audit", "score"]),
+)
+def test_special_files_in_a_release(folder: Path, file: str, kind: str, command: str):  # noqa: F811
+    release, out = folder / "release", folder.parent / "special"
+    shutil.rmtree(out, ignore_errors=True)
+    with replaced(folder / file, kind):
+        if command == "score":
+            keeps_the_contract(partial(app, ["score", str(folder / "run.trec"), "--release", str(release)]), folder)
+            return
+        more = {"diff": [release], "pack": ["--out", out], "export": ["--out", out], "lite": ["--out", out]}
+        before = set(folder.rglob("*"))
+        with suppress(SystemExit, UserError):
+            builder([command, str(release), *map(str, more.get(command, []))], standalone_mode=False)
+        assert before == set(folder.rglob("*"))
+    assert not (out / "etc" / "passwd").exists()
+
+
+STRANGE = st.sampled_from(
+    [token.decode() for token in TOKENS if token.isascii()] + ["a b", "x\u2028y", "q\u200b", "", " ", "é" * 50]
+)
+
+
+@bounded
+@given(ids=st.lists(STRANGE, min_size=4, max_size=4, unique=True), wordings=st.lists(STRANGE, min_size=4, max_size=4))
+@pytest.mark.parametrize("where", ["queries", "passages"])
+def test_tables_that_satisfy_every_digest(folder: Path, where: str, ids: list[str], wordings: list[str]):  # noqa: F811
+    """Whatever ids and texts a release holds, an export has as many queries, or is refused."""
+    draft, work = small_draft(), folder.parent / "fits"
+    shutil.rmtree(work, ignore_errors=True)
+    for number, table in enumerate(draft.tables):
+        frame = table.frame
+        if where == "queries" and "query_id" in frame.columns:
+            frame = frame.with_columns(
+                query_id=pl.Series(ids[: frame.height]), text=pl.Series(wordings[: frame.height])
+            )
+        if where == "queries" and "query-id" in frame.columns:
+            frame = frame.with_columns(pl.Series("query-id", ids))
+        if where == "passages" and "passage_id" in frame.columns:
+            frame = frame.with_columns(passage_id=pl.Series(ids[:2]), text=pl.Series(wordings[:2]))
+        draft.tables[number] = releases.Table(table.config, table.split, frame, table.rule)
+    try:
+        releases.write(draft, work / "release")
+    except UserError:
+        return
+    run_builder(work, "verify", work / "release")
+    for kind in ("trec", "beir"):
+        out = work / kind
+        with suppress(SystemExit, UserError):
+            builder(["export", str(work / "release"), "--format", kind, "--out", str(out)], standalone_mode=False)
+            for file in out.rglob("*queries*"):
+                lines = file.read_bytes().split(b"\n")[:-1]
+                assert len(lines) <= 4, (kind, lines)
+
+
+@bounded
+@given(system=STRANGE, shift=STRANGE | st.just("topic"), part=STRANGE | st.just("c0"), seed=st.sampled_from(VALUES))
+def test_names_of_grids_and_seeds(folder: Path, system: str, shift: str, part: str, seed: Any):  # noqa: F811
+    name = ".".join(word.replace("/", "_").replace("\0", "_")[:60] for word in (system, shift, part))
+    path = folder.parent / f"{name}.trec"
+    with suppress(UserError):
+        named([path])
+    arguments = ["protocol", str(path), "--release", str(folder / "release"), "--seed", str(seed).replace("\0", "")]
+    keeps_the_contract(partial(app, arguments), folder)
+
+
+@bounded
+@given(what=st.sampled_from(["test_sets", "tables", "measures", "columns", "remarks"]), times=st.integers(50, 3_000))
+def test_documents_that_grow(folder: Path, what: str, times: int):  # noqa: F811
+    path = folder / "release" / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    if what == "measures":
+        manifest["test_sets"][0]["measures"] = [f"nDCG@{cutoff}" for cutoff in range(1, times)]
+    elif what == "columns":
+        manifest["tables"][0]["columns"] *= times
+    elif what == "remarks":
+        manifest["remarks"] = ["a remark"] * times
+    else:
+        manifest[what] *= times
+    with Swapped(path, json.dumps(manifest | {"digest": release_digest(manifest)}).encode()):
+        keeps_the_contract(
+            partial(app, ["score", str(folder / "run.trec"), "--release", str(folder / "release")]), folder
+        )
+        run_builder(folder, "verify", folder / "release")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-", "0<&-", "0<&- 1>&- 2>&-", "1>/dev/full"])
+@pytest.mark.parametrize("command", ["eval_kit score RUN --release R", "builder verify R", "eval_kit --help"])
+def test_closed_descriptors(folder: Path, command: str, closed: str):  # noqa: F811
+    line = command.replace("RUN", str(folder / "run.trec")).replace(" R", f" {folder / 'release'}")
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m {line} {closed}"], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode in (0, 2)
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+def test_two_releases_that_differ_beside_their_tables(folder: Path, tmp_path: Path):  # noqa: F811
+    """What other tools load is part of what verify checks, though it is in no table."""
+    release = shutil.copytree(folder / "release", tmp_path / "release")
+    assert open_release(release).digest == open_release(folder / "release").digest
+    for file in sorted(release.glob("benchmarks/**/*")):
+        if file.is_file():
+            with Swapped(file, file.read_bytes() + b"x"):
+                assert run_builder(tmp_path, "verify", release).status == 1
