@@ -26,7 +26,7 @@ from eval_kit.search import checkpoint
 SHARD = 256
 """Passages whose queries are written to disk before the next ones are generated."""
 BATCH = 32
-LONGEST_QUERY = 64
+LONGEST_QUERY, LONGEST_PASSAGE = 64, 512
 """Tokens, as in BEIR's generator."""
 HELD_OUT = 0.01
 """Share of the passages whose queries form the split ``dev`` instead of ``train``."""
@@ -115,7 +115,8 @@ class Generator:
         import torch
 
         tokenizer, model = self._loaded
-        inputs = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt").to(model.device)
+        cut = {"truncation": True, "max_length": LONGEST_PASSAGE}
+        inputs = tokenizer(texts, padding=True, return_tensors="pt", **cut).to(model.device)
         with torch.inference_mode():
             drawn = model.generate(
                 **{name: inputs[name] for name in ("input_ids", "attention_mask")},

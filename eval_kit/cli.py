@@ -450,12 +450,13 @@ def publish_result(
 @app.command()
 def align(
     scores: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="Results of protocol --json and of beir --json; or one CSV or JSON file of models' scores.",
+            help="Results of protocol --json and of beir --json; or one CSV or JSON file of models' scores. Of beir "
+            "--json alone, or none: figures on MS MARCO against those elsewhere, with BEIR's own.",
         ),
-    ],
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write Table 5 and Figure 2 to this HTML file.")] = None,
     json_file: JsonFile = None,
     seed: Seed = 0,
@@ -464,9 +465,14 @@ def align(
     from eval_kit.console import refuse_overwriting, screen, write_json
     from eval_kit.pages.alignment import write_page
     from eval_kit.protocols.align import align_files
+    from eval_kit.protocols.in_domain import in_domain, lack_protocol
 
-    refuse_overwriting(scores, [out, json_file])
-    results = align_files(scores, seed=seed)
+    files = scores or []
+    refuse_overwriting(files, [out, json_file])
+    if lack_protocol(files):
+        emit(in_domain(files, seed), json=json_file, page=out)
+        return
+    results = align_files(files, seed=seed)
     if out is not None:
         write_page(results, out)
     if not write_json(results.as_json(), json_file):

@@ -67,7 +67,7 @@ def test_every_dataset_in_its_own_layout(server: Server, tmp_path: Path, name: s
     assert install(dataset, tmp_path) == folder and len(server.requests) == 1, "not downloaded again"
 
 
-def test_the_annotated_trec_covid_has_no_known_md5(server: Server, tmp_path: Path, command) -> None:  # noqa: F811
+def test_the_annotated_trec_covid_has_no_known_md5(tmp_path: Path, command) -> None:
     annotated = named("trec-covid-beir")
     with pytest.raises(UserError, match=r"the md5 of https://\S+/trec-covid-beir.zip is not known here; give it with"):
         install(annotated, tmp_path)

@@ -8,9 +8,10 @@ import pytest
 from huggingface_hub.errors import OfflineModeIsEnabled
 from tiny_checkpoints import tiny
 
+from baselines import config, generation
 from eval_kit import models
 from eval_kit.errors import UserError
-from eval_kit.models import checkpoints
+from eval_kit.models import checkpoints, sparta
 from eval_kit.release import reference
 from eval_kit.search import checkpoint
 
@@ -40,6 +41,17 @@ def test_the_systems_that_the_issue_names_are_there():
     wanted = "dpr ance tas-b tct-colbert repbert splade++ colbert-v2 minilm-cross-encoder doct5query deepimpact unicoil"
     assert {*wanted.split(), "sparta"} <= {entry.name for entry in ENTRIES}
     assert len({entry.name for entry in ENTRIES}) == len(json.loads(checkpoints.FILE.read_text()))
+
+
+def test_systems_of_beir_read_512_word_pieces():
+    """BEIR §4: "the first 512 word pieces within all documents"; of its own SPARTA, its code reads 500."""
+    lengths = {}
+    for entry in ENTRIES:
+        if any(row["table"].startswith("beir2021") for row in entry.rows):
+            lengths[entry.name] = entry.options.get("passage_length", entry.options.get("pair_length"))
+    assert lengths.pop("sparta") is None and sparta.LENGTH == 500
+    assert lengths == dict.fromkeys(("dpr", "ance", "tas-b", "minilm-cross-encoder"), 512)
+    assert config.load("genq")["biencoder-genq"]["passage_length"] == generation.LONGEST_PASSAGE == 512
 
 
 def test_prebuilt_indexes_are_pyserinis():

@@ -12,6 +12,7 @@ from scipy import stats
 from eval_kit.errors import UserError
 from eval_kit.pages.alignment import write_page
 from eval_kit.protocols.align import DOMAINS, TRAININGS, align, align_files, layout, read
+from eval_kit.protocols.in_domain import in_domain
 from eval_kit.release.reference import load
 
 NAMES = ["dataset", "training", "kind", "n", "value", "low", "high", "p"]
@@ -264,3 +265,28 @@ def test_the_kits_own_results_are_read(tmp_path):
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
             align_files(paths)
+
+
+def test_in_domain_figures_of_own_systems_are_correlated_beside_the_papers(tmp_path, command):
+    rng = np.random.default_rng(3)
+    figures = {f"s{number}": dict(zip(("msmarco", "nq", "fiqa"), rng.random(3), strict=True)) for number in range(6)}
+    suite = tmp_path / "suite.json"
+    systems = {system: beir_report(system, values) for system, values in figures.items()}
+    suite.write_text(json.dumps({"systems": systems, "measured": {}}))
+    own = in_domain([suite]).to_polars().row(-1, named=True)
+    inside = [values["msmarco"] for values in figures.values()]
+    outside = [(values["nq"] + values["fiqa"]) / 2 for values in figures.values()]
+    expected = stats.spearmanr(inside, outside)
+    assert (own["systems"], own["n"], own["datasets"]) == ("the given results", 6, 2)
+    assert (own["spearman"], own["p"]) == pytest.approx((expected.statistic, expected.pvalue), abs=1e-12)
+    for page, given in (("own.html", [suite]), ("paper.html", [])):
+        done = command("eval_kit", "align", *given, "--out", tmp_path / page)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("BEIR, Table 2") == 3 and ("the given results" in done.stdout) == bool(given)
+        assert "trained on MS MARCO" in (tmp_path / page).read_text()
+    for values, sentence in (({"nq": 0.5, "msmarco": 0.1}, "fiqa"), ({"nq": 0.5, "fiqa": 0.1}, "msmarco")):
+        suite.write_text(json.dumps({"systems": {**systems, "s6": beir_report("s6", values)}, "measured": {}}))
+        with pytest.raises(UserError, match=f"s6 has no result on {sentence}"):
+            in_domain([suite])
+    suite.write_text(json.dumps(beir_report("s0", {"msmarco": 0.2})))
+    assert command("eval_kit", "align", suite).stderr.count("are on msmarco alone") == 1
