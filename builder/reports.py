@@ -18,7 +18,7 @@ AUDIT = "reports/audit.json"
 SIMILARITY = "reports/similarity.json"
 PICTURES = {
     "reports/similarity.png": "How alike the clusters are: weighted Jaccard of words, mean cosine of queries",
-    "reports/topics.png": "Topic test queries, projected to two dimensions",
+    "reports/topics.png": "Topic test queries, projected to two dimensions by t-SNE; the encoder is in the title",
 }
 """With their captions; their data are in ``similarity.json``."""
 

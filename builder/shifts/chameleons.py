@@ -27,7 +27,8 @@ RULE = (
 )
 SOURCE = "CIKM 2021 §2.3-3.1"
 LIMITS = (
-    "The rankers' runs are not released with the lists; other runs of the same rankers differ.",
+    "The rankers' runs are on Google Drive, linked from the repository's README, and were not fetched; other runs of "
+    "the same rankers differ.",
     "How equal values at the boundary were parted is not given (CIKM 2021 §2.3); here the lower mean over all "
     "rankers goes first, then the lower id.",
 )

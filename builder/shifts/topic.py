@@ -285,7 +285,7 @@ def picture(queries: Vectors, assigned: pl.DataFrame, path: Path) -> None:
     for name in labels.unique().sort():
         members = (labels == name).to_numpy()
         axes.scatter(points[members, 0], points[members, 1], s=3, linewidths=0, label=str(name))
-    axes.set(xticks=[], yticks=[], title="Query topics (t-SNE)")
+    axes.set(xticks=[], yticks=[], title=f"Query topics (t-SNE of {queries.source})")
     axes.legend(markerscale=4, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0), fontsize=8)
     try:
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
