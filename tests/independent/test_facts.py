@@ -6,13 +6,15 @@ docs/audit.md (TREC DL) and docs/beir.md (in-domain and out). What the kit compu
 
 import json
 import re
+import string
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from eval_kit.protocols.in_domain import in_domain
 
@@ -56,22 +58,58 @@ def words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
-def test_chameleons_have_fewer_unseen_words_than_other_dev_queries(shared: Path):
-    dev, veiled = dev_and_veiled(shared)
+def training_queries(shared: Path) -> dict[str, str]:
     training: dict[str, str] = {}
     for part in (*CLUSTERS["topic"], *CLUSTERS["wh"]):
         training |= shift_queries(shared, part)
-    seen = {word for text in training.values() for word in words(text)}
+    return training
+
+
+def edits(word: str) -> Iterator[str]:
+    """What one mistake makes of a word: a letter less, more or changed, or two that changed places."""
+    for i in range(len(word) + 1):
+        left, right = word[:i], word[i:]
+        yield from (left + right[1:], left + right[1:2] + right[:1] + right[2:])
+        for letter in string.ascii_lowercase:
+            yield from (left + letter + right, left + letter + right[1:])
+
+
+def test_chameleons_have_fewer_unseen_words_than_other_dev_queries(shared: Path):
+    dev, veiled = dev_and_veiled(shared)
+    training = training_queries(shared)
+    seen = Counter(word for text in training.values() for word in words(text))
     for path in (shared / "queries" / "web-100k.tsv", shared / "real-slice" / "collection.tsv"):
         with path.open(encoding="utf-8") as file:
             for line in file:
                 seen.update(words(line.partition("\t")[2]))
-    unseen = {query: not seen.issuperset(words(text)) for query, text in dev.items()}
-    inside, outside = ([unseen[query] for query in dev if (query in veiled) is among] for among in (True, False))
-    assert (len(training), len(inside), len(outside)) == (49_410, 3_119, 3_861)
-    assert (round(100 * np.mean(inside), 1), round(100 * np.mean(outside), 1)) == (9.0, 23.1)
-    counts = [[sum(part), len(part) - sum(part)] for part in (inside, outside)]
-    assert stats.fisher_exact(counts).pvalue < 1e-50
+    unseen = {query: [word for word in words(text) if word not in seen] for query, text in dev.items()}
+    misspelled = {
+        query: any(len(word) > 4 and word.isalpha() and max(seen[edit] for edit in edits(word)) >= 20 for word in rare)
+        for query, rare in unseen.items()
+    }
+    assert len(training) == 49_410
+    for of_query, shares, p in ((unseen, (9.0, 23.1), 1e-50), (misspelled, (1.4, 2.8), 1e-4)):
+        inside, outside = (
+            [bool(of_query[query]) for query in dev if (query in veiled) is own] for own in (True, False)
+        )
+        assert (len(inside), len(outside)) == (3_119, 3_861)
+        assert (round(100 * np.mean(inside), 1), round(100 * np.mean(outside), 1)) == shares
+        counts = [[sum(part), len(part) - sum(part)] for part in (inside, outside)]
+        assert stats.fisher_exact(counts).pvalue < p
+
+
+@pytest.mark.slow
+def test_chameleons_lie_nearer_to_training(shared: Path):
+    dev, veiled = dev_and_veiled(shared)
+    trigrams = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), sublinear_tf=True)
+    training = trigrams.fit_transform(training_queries(shared).values())
+    queries = trigrams.transform(dev.values())
+    parts = [queries[start : start + 200] @ training.T for start in range(0, len(dev), 200)]
+    nearest = np.concatenate([part.max(axis=1).toarray().ravel() for part in parts])
+    is_veiled = np.array([query in veiled for query in dev])
+    inside, outside = nearest[is_veiled], nearest[~is_veiled]
+    assert (round(inside.mean(), 3), round(outside.mean(), 3)) == (0.580, 0.542)
+    assert stats.ttest_ind(inside, outside).pvalue < 1e-30
 
 
 def test_chameleons_gather_in_two_buckets(shared: Path):

@@ -1,0 +1,131 @@
+"""Avg In, Out, Rel Loss, the paired t-test and Holm's correction of random grids, by numpy and plain Python.
+
+ECIR 2023 §3.2 and §4, CIKM 2022 §4.1.2 and §4.1.3; ties as in trec_eval. The kit reads the runs, and is compared.
+"""
+
+import math
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval_kit.protocols.grid_results import protocols
+from eval_kit.release import Release
+
+SYSTEMS = ("alpha", "beta")
+PARTS = {
+    "topic": ["c0", "c1", "c2", "c3", "c4"],
+    "wh": ["wha", "how", "who"],
+    "length": ["short", "long"],
+    "resttest": ["b1", "b2", "b3", "b4", "b5"],
+    "restrain": ["interpolate_small", "extrapolate_small"],
+}
+MEASURES = {"restrain": "nDCG@10"}
+
+type Ranking = list[str]
+type Values = dict[str, float]
+
+
+def queries_by_part(release: Release, shift: str) -> dict[str, list[str]]:
+    """Part -> its test queries; of ReSTrain all of TREC DL's."""
+    tables = {"resttest": [("resttest", "dev")], "restrain": [("resttest", "dl19"), ("resttest", "dl20")]}
+    parts = defaultdict(list)
+    for config, split in tables.get(shift, [(shift, "test")]):
+        table = release.table(config, split)
+        for query, part in zip(table["query_id"], table[table.columns[-1]], strict=True):
+            parts["small" if shift == "restrain" else part].append(query)
+    return parts
+
+
+def judged(release: Release) -> dict[str, dict[str, int]]:
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    for split in release.configs["qrels"]:
+        for query, passage, grade in release.table("qrels", split).iter_rows():
+            grades[query][passage] = max(grade, grades[query].get(passage, 0))
+    return grades
+
+
+def draw(path: Path, queries: list[str], grades: dict[str, dict[str, int]], seed: str) -> dict[str, Ranking]:
+    """Write a random run with many ties, its lines shuffled, and give the rankings that trec_eval would make of it."""
+    rng = random.Random(seed)
+    lines, rankings = [], {}
+    for query in queries:
+        passages = {*(f"x{number}" for number in range(11)), *rng.sample(sorted(grades[query]), 1)}
+        scores = {passage: rng.randrange(6) for passage in sorted(passages)}
+        lines += [f"{query} Q0 {passage} 1 {score} r\n" for passage, score in scores.items()]
+        rankings[query] = sorted(scores, key=lambda passage: (scores[passage], passage.encode()), reverse=True)
+    rng.shuffle(lines)
+    path.write_text("".join(lines))
+    return rankings
+
+
+def value(measure: str, ranking: Ranking, grades: dict[str, int]) -> float:
+    gains = [grades.get(passage, 0) for passage in ranking[:10]]
+    if measure == "RR@10":
+        return next((1 / rank for rank, gain in enumerate(gains, start=1) if gain > 0), 0.0)
+    best = sorted(grades.values(), reverse=True)[:10]
+    dcg = [sum(max(gain, 0) / math.log2(rank + 1) for rank, gain in enumerate(row, start=1)) for row in (gains, best)]
+    return dcg[0] / dcg[1] if dcg[1] else 0.0
+
+
+def two_sided(t: float, degrees: int) -> float:
+    """The p-value of Student's t, by the trapezoidal rule over its density."""
+    x = np.linspace(0, abs(t), 400_001)
+    scale = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(degrees * math.pi)
+    return 1 - 2 * float(np.trapezoid(scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2), x))
+
+
+def holm(p_values: dict[tuple, float]) -> dict[tuple, float]:
+    corrected, greatest = {}, 0.0
+    for number, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        greatest = max(greatest, min(1.0, p_values[name] * (len(p_values) - number)))
+        corrected[name] = greatest
+    return corrected
+
+
+def is_out(shift: str, held_out: str, part: str) -> bool:
+    return held_out.startswith("extrapolate") if shift == "restrain" else held_out == part
+
+
+@pytest.mark.parametrize("shift", PARTS)
+def test_a_random_grid(mini_release: Release, tmp_path: Path, shift: str) -> None:
+    grades, parts, measure = judged(mini_release), queries_by_part(mini_release, shift), MEASURES.get(shift, "RR@10")
+    queries = sorted({query for own in parts.values() for query in own})
+    runs = {
+        (system, held_out): draw(tmp_path / f"{system}.{shift}.{held_out}.trec", queries, grades, system + held_out)
+        for system in SYSTEMS
+        for held_out in PARTS[shift]
+    }
+    rows = [("all", parts)] if shift == "resttest" else [(part, {part: own}) for part, own in parts.items()]
+    expected, p_values = {}, {}
+    for system in SYSTEMS:
+        for name, of_row in rows:
+            inside, out = [], []
+            for part, own in of_row.items():
+                for query in own:
+                    values: dict[bool, list[float]] = {True: [], False: []}
+                    for held_out in PARTS[shift]:
+                        figure = value(measure, runs[system, held_out][query], grades[query])
+                        values[is_out(shift, held_out, part)].append(figure)
+                    inside.append(sum(values[False]) / len(values[False]))
+                    [only] = values[True]
+                    out.append(only)
+            n, differences = len(out), np.subtract(inside, out)
+            t = differences.mean() / (differences.std(ddof=1) / math.sqrt(n))
+            means = sum(inside) / n, sum(out) / n
+            expected[system, name] = [*means, 1 - means[1] / means[0], n]
+            p_values[system, name] = two_sided(t, n - 1)
+    corrected = holm(p_values)
+
+    results = protocols([tmp_path / f"{system}.{shift}.{held_out}.trec" for system, held_out in runs], mini_release)
+    by_name = {}
+    for row in results.results[shift].iter_rows(named=True):
+        if row["measure"] == measure:
+            by_name[row["system"], row.get("cluster") or row.get("size") or "all"] = row
+    assert by_name.keys() == expected.keys()
+    for name, figures in expected.items():
+        row = by_name[name]
+        assert [row["avg_in"], row["out"], row["rel_loss"], row["queries"]] == pytest.approx(figures, abs=1e-12)
+        assert (row["p"], row["p_holm"]) == pytest.approx((p_values[name], corrected[name]), abs=1e-7)
