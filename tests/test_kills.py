@@ -14,8 +14,10 @@ from pathlib import Path
 
 import clients
 import pytest
+from tiny_checkpoints import tiny
 
 from eval_kit.release import open_release
+from tests.baselines.grids import small_release
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +33,7 @@ COMMANDS = {
     name: line.split()
     for name, line in {
         "build": "builder build mini --queries 500 --out out/release",
+        "rebuilt": "builder build rebuilt --collection release --shift length --shift resttest --out out/rebuilt",
         "negatives": "builder negatives release --depth 50 --sample 10 --cache cache --threads 1",
         "lite": "builder lite release --passages 900 --depth 3 --out out/lite --cache cache",
         "pack": "builder pack release --out out",
@@ -38,6 +41,25 @@ COMMANDS = {
         "report": "eval_kit report s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --page out/report.html",
         "leaderboard": "eval_kit leaderboard board --release release --page out/board.html",
     }.items()
+}
+RESUMED = {
+    "run": "eval_kit run model --release release --test-set dl19 --out out",
+    "grid": "baselines grid run --config two.json --release trainable --shift length --out out",
+}
+"""They keep what was finished before a kill: it is the runs that have to be the same."""
+CONFIG = {
+    "description": "Two systems that train in seconds.",
+    "neural": {"negatives": 1, "checkpoint_every": 5, "query_length": 16, "passage_length": 24, "depth": 20},
+    "systems": {
+        "bm25": {"depth": 20},
+        "biencoder": {
+            "backbone": {"layers": 1, "width": 32, "heads": 2},
+            "steps": 30,
+            "batch_size": 4,
+            "learning_rate": 1e-3,
+            "warmup": 0.1,
+        },
+    },
 }
 KILLS = int(os.environ.get("KILLS", len(COMMANDS)))
 
@@ -75,6 +97,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (submission / "submission.json").write_text(json.dumps(document))
     return folder
+
+
+@pytest.fixture(scope="module")
+def trainable(prepared: Path) -> Path:
+    """The same folder, with a model, and what a grid of two systems reads."""
+    small_release(prepared / "trainable")
+    (prepared / "two.json").write_text(json.dumps(CONFIG))
+    shutil.copytree(tiny("dense"), prepared / "model")
+    return prepared
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +157,25 @@ def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
     found = left(folder)
     assert sorted(found) == sorted(expected)
     assert [path for path in expected if found[path] != expected[path]] == []
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_what_was_killed_three_times_ends_with_the_runs_of_what_was_not(name: str, trainable: Path, tmp_path: Path):
+    command = RESUMED[name].split()
+    begun = time.monotonic()
+    finish(command, shutil.copytree(trainable, tmp_path / "whole"))
+    seconds = time.monotonic() - begun
+    shutil.copytree(trainable, tmp_path / "killed")
+    killed = 0
+    for number in range(3 * KILLS // len(COMMANDS)):
+        process = begin(command, tmp_path / "killed")
+        time.sleep(random.Random(number).uniform(0.2, 0.8) * seconds)
+        killed += process.kill().returncode != 0
+    finish(command, tmp_path / "killed")
+    assert killed
+    runs = {run.name: run.read_bytes() for run in (tmp_path / "whole" / "out").rglob("*.trec")}
+    assert {run.name: run.read_bytes() for run in (tmp_path / "killed" / "out").rglob("*.trec")} == runs
+    assert len(runs) >= 2
 
 
 @pytest.mark.parametrize("name", ["build", "negatives", "pack", "export"])

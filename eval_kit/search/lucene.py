@@ -13,6 +13,7 @@ from eval_kit.errors import UserError
 
 JAVA_OPTIONS = (
     "-Xmx8g",
+    "-XX:+UseSerialGC",
     "-Xrs",
     "--enable-native-access=ALL-UNNAMED",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
