@@ -457,26 +457,20 @@ def align(
             "--json alone, or none: figures on MS MARCO against those elsewhere, with BEIR's own.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write Table 5 and Figure 2 to this HTML file.")] = None,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     seed: Seed = 0,
 ) -> None:
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
-    from eval_kit.console import refuse_overwriting, screen, write_json
-    from eval_kit.pages.alignment import write_page
+    from eval_kit.console import refuse_overwriting
     from eval_kit.protocols.align import align_files
     from eval_kit.protocols.in_domain import in_domain, lack_protocol
 
     files = scores or []
-    refuse_overwriting(files, [out, json_file])
-    if lack_protocol(files):
-        emit(in_domain(files, seed), json=json_file, page=out)
-        return
-    results = align_files(files, seed=seed)
-    if out is not None:
-        write_page(results, out)
-    if not write_json(results.as_json(), json_file):
-        results.print(screen())
+    refuse_overwriting(files, [json_file, page])
+    results = in_domain(files, seed) if lack_protocol(files) else align_files(files, seed=seed)
+    emit(results, format=format, json=json_file, page=page)
 
 
 @app.command()

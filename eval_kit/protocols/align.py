@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
-from eval_kit import __version__
+from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.text import read_utf8
+from eval_kit.plots import Point
 from eval_kit.protocols.align_results import read_results
+from eval_kit.results import Figure, Result
 from eval_kit.runs.reader import Faults
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.tables.table import Cell, Column, Table
@@ -64,9 +65,11 @@ _MODELS = {
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Alignment:
+@dataclass(frozen=True, repr=False)
+class Alignment(Result):
     """Correlations by dataset, training and kind, the models they are of (see :func:`align`), and their files."""
+
+    title = "Do interpolation and extrapolation tell how models do on BEIR?"
 
     models: pl.DataFrame
     correlations: pl.DataFrame
@@ -76,10 +79,31 @@ class Alignment:
         """Plain JSON values, one row per correlation."""
         return {"alignment": self.correlations.to_dicts(), "provenance": self.provenance}
 
-    def print(self, console: Console) -> None:
+    def to_polars(self) -> pl.DataFrame:
+        """One row per correlation."""
+        return self.correlations
+
+    def tables(self) -> list[Table]:
         """Table 5."""
-        console.print(layout(self.correlations))
-        console.print("n: models of interpolation / extrapolation; 95 % bootstrap intervals over models", style="dim")
+        return [layout(self.correlations)]
+
+    def notes(self) -> list[str]:
+        """What the table counts."""
+        return ["n: models of interpolation / extrapolation; 95 % bootstrap intervals over models."]
+
+    def figures(self) -> list[Figure]:
+        """Figure 2, which the paper draws for TREC-COVID, for each dataset and training."""
+        figures = []
+        for (dataset, training), models in self.models.group_by("dataset", "training", maintain_order=True):
+            title = DOMAINS.get(str(dataset), (str(dataset), ""))[0]
+            points = [
+                Point(score, value, f"{system}: {score:.3f}, {title} {value:.3f}")
+                for system, score, value in models.select("system", "score", "value").iter_rows()
+            ]
+            heading = f"CIKM 2022, Figure 2: {title} against {training}"
+            picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading, linked=False)
+            figures.append(Figure(picture))
+        return figures
 
 
 def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:

@@ -10,7 +10,7 @@ from rich.console import Console
 from scipy import stats
 
 from eval_kit.errors import UserError
-from eval_kit.pages.alignment import write_page
+from eval_kit.pages.page import result_page
 from eval_kit.protocols.align import DOMAINS, TRAININGS, align, align_files, layout, read
 from eval_kit.protocols.in_domain import in_domain
 from eval_kit.release.reference import load
@@ -241,8 +241,7 @@ def test_the_kits_own_results_are_read(tmp_path):
     ]
     values = {row["dataset"] + row["training"]: row["value"] for row in found.correlations.iter_rows(named=True)}
     assert values["fiqa-2018interpolation"] == pytest.approx(1)  # of Kendall, the last: three models in one order
-    write_page(found, tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+    page = result_page(found)
     assert page.count("<svg") == 4 and "a.45k: 0.500, FiQA 0.100" in page
 
     # ReSTTest: one model for both trainings; of several files
@@ -280,7 +279,7 @@ def test_in_domain_figures_of_own_systems_are_correlated_beside_the_papers(tmp_p
     assert (own["systems"], own["n"], own["datasets"]) == ("the given results", 6, 2)
     assert (own["spearman"], own["p"]) == pytest.approx((expected.statistic, expected.pvalue), abs=1e-12)
     for page, given in (("own.html", [suite]), ("paper.html", [])):
-        done = command("eval_kit", "align", *given, "--out", tmp_path / page)
+        done = command("eval_kit", "align", *given, "--page", tmp_path / page)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("BEIR, Table 2") == 3 and ("the given results" in done.stdout) == bool(given)
         assert "trained on MS MARCO" in (tmp_path / page).read_text()
