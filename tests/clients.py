@@ -40,8 +40,11 @@ type Done = subprocess.CompletedProcess[str]
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, neural: bool = False) -> Done:
-    """What ``python`` does with these arguments, in a fork where they are ``-m MODULE ...`` or ``-c CODE ...``."""
-    if arguments[0] not in ("-m", "-c"):
+    """What ``python`` does with these arguments, in a fork where they are ``-m MODULE ...`` or ``-c CODE ...``.
+
+    An environment with the evaluator alone ($BUILT_RELEASES) lacks what the server imports: each process is a new one.
+    """
+    if arguments[0] not in ("-m", "-c") or "BUILT_RELEASES" in os.environ:
         command = [sys.executable, *arguments]
         return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
     return Running(arguments, environment, folder, neural).wait()

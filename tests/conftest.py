@@ -134,8 +134,7 @@ def command() -> Run:
     def run(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
         line = ["-m", *map(str, arguments)]
         variables = {**os.environ, "COLUMNS": "200", **environment}
-        evaluator_alone = "BUILT_RELEASES" in os.environ
-        if evaluator_alone or any(name.startswith(READ_AT_THE_START) for name in environment):
+        if any(name.startswith(READ_AT_THE_START) for name in environment):
             whole = [sys.executable, *line]
             return subprocess.run(whole, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
         return clients.run(line, variables, cwd, neural=arguments[:2] in NEURAL)

@@ -14,7 +14,8 @@ type Floats = NDArray[np.float64]
 COMMON_SYNONYMS = 2
 ENTITIES_PER_TAIL = 8  # entities that may share the second word of their names
 CONSONANTS = "bcdfgjklmnprstvz"  # neither h nor w: no word can contain a wh term
-SYLLABLES = np.array(["".join(letters) for letters in product(CONSONANTS, "aeiou")])
+SYLLABLES = np.array(["".join(letters) for letters in product(CONSONANTS, "aeiou")], dtype=object)
+"""As objects they add in every version of numpy."""
 FUNCTION_WORDS = ("the", "of", "is", "and", "in", "to", "a", "for")
 FILLER_WORDS = 2_000
 TOPIC_WORDS = 300
@@ -58,7 +59,7 @@ def _words(rng: np.random.Generator, count: int, syllables: int) -> list[str]:
     words = SYLLABLES[codes % len(SYLLABLES)]
     for _ in range(syllables - 1):
         codes = codes // len(SYLLABLES)
-        words = np.strings.add(words, SYLLABLES[codes % len(SYLLABLES)])
+        words = words + SYLLABLES[codes % len(SYLLABLES)]
     return [str(word) for word in words]
 
 
