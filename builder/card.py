@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from builder import benchmarks, reports
+from builder import benchmarks, croissant, reports
 from builder.release import features
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -22,6 +22,7 @@ from eval_kit.tables.topics import about
 CARD = "README.md"
 LICENCES = "LICENSE.md"
 """The Hub links to a licence of no standard name only by this file name, or by a URL."""
+APACHE = "https://www.apache.org/licenses/LICENSE-2.0"
 DEFAULT_CONFIG = "topic"
 """What ``load_dataset`` gives whoever names no config; the first config where there is no such one."""
 AGAIN = "run 'python -m builder card {}' to write it again"
@@ -98,7 +99,12 @@ def texts(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
         UserError: a report is not readable.
     """
     heading = f"# Licences of {title(manifest)} {manifest['version']}\n\n"
-    return {CARD: render(folder, manifest), LICENCES: f"{heading}{licences(manifest)}\n"}
+    licence = APACHE if is_synthetic(manifest) else LICENCES
+    return {
+        CARD: render(folder, manifest),
+        LICENCES: f"{heading}{licences(manifest)}\n",
+        croissant.CROISSANT: croissant.render(manifest, licence),
+    }
 
 
 def write(folder: Path) -> None:

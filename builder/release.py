@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from builder import benchmarks
+from builder.croissant import CROISSANT
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.exchange.safety import leads_outside
@@ -208,7 +209,7 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     for written in (folder, folder / "reports"):
         atomic.clear_abandoned(written)
     tables = {table["path"] for table in manifest["tables"]}
-    own = {"README.md", "LICENSE.md", MANIFEST, *tables, *benchmarks.paths(manifest)}
+    own = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
     names = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
     )
