@@ -6,6 +6,7 @@
 import json
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 DATA = Path(__file__).parent / "published_tables.json"
@@ -13,7 +14,8 @@ HEAD = """# Published tables, and the commands that give them
 
 The tables and figures of the five papers. `python -m baselines table --paper ID` prints the figures of each one that
 has an id, and below them those of a grid's own runs (`--runs`) where a grid gives them. The last column names
-the command that computes the table from your own runs or release, or says what stands in the way.
+the command that computes the table from your own runs or release, or says what stands in the way: {without} of the
+{all} entries have none.
 
 This list is generated: `python -m baselines.published_tables > docs/published-tables.md`.
 """
@@ -59,7 +61,8 @@ def own_figures(id: str) -> str:
 
 def markdown() -> str:
     """The list as Markdown."""
-    lines = [HEAD]
+    tables = published_tables()
+    lines = [HEAD.format(without=list(map(attrgetter("own"), tables)).count(""), all=len(tables))]
     for paper in dict.fromkeys(table.paper for table in published_tables()):
         lines += [f"## {paper}", "", "| | shows | id | your own figures |", "| --- | --- | --- | --- |"]
         for table in published_tables():

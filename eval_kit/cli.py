@@ -505,21 +505,18 @@ def overlap(
             help="Training queries (id, tab, text). Default: those of the folder msmarco, if it is given.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the pictures to this HTML file.")] = None,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
     seed: Seed = 0,
 ) -> None:
     """Compare the words of datasets, as in BEIR's Figure 2. With training queries, also show each system's losses."""
-    from eval_kit.console import refuse_overwriting, screen, write_json
-    from eval_kit.pages.overlap import write_page
+    from eval_kit.console import refuse_overwriting
     from eval_kit.protocols.overlap import overlap as compare_datasets
 
-    refuse_overwriting([*(results or []), *([training] if training else [])], [out, json_file])
+    refuse_overwriting([*(results or []), *([training] if training else [])], [json_file, page])
     compared = compare_datasets(folders, results or [], training, seed)
-    if out is not None:
-        write_page(compared, out)
-    if not write_json(compared.as_json(), json_file):
-        compared.print(screen())
+    emit(compared, format=format, json=json_file, page=page)
 
 
 def main() -> None:

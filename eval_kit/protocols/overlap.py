@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
-from eval_kit import __version__
+from eval_kit import __version__, plots
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files.beir import judged_queries, read_corpus
@@ -23,6 +22,7 @@ from eval_kit.files.formats import read_queries
 from eval_kit.measures.beir import MS_MARCO, split_of
 from eval_kit.protocols.align_results import beir_scores
 from eval_kit.release import beir_suite
+from eval_kit.results import Figure, Result
 from eval_kit.stats import words_on_disk
 from eval_kit.stats.losses import KINDS, Correlation, Estimate, correlations
 from eval_kit.stats.similarity import weighted_jaccard
@@ -34,8 +34,8 @@ PUBLISHED = " (BEIR)"
 _LOSSES = {"system": pl.String, "dataset": pl.String, "jaccard": pl.Float64, "rel_loss": pl.Float64}
 
 
-@dataclass(frozen=True)
-class Overlap:
+@dataclass(frozen=True, repr=False)
+class Overlap(Result):
     """Similarities of datasets, and each system's losses beside them.
 
     Attributes:
@@ -46,6 +46,8 @@ class Overlap:
         correlations: system → kind → correlation of the two over the datasets.
         provenance: kit version, seed and results read.
     """
+
+    title = "How alike are the datasets?"
 
     datasets: pl.DataFrame
     passages: pl.DataFrame
@@ -98,13 +100,34 @@ class Overlap:
             columns, [rows], "Correlation of Jaccard and Rel Loss over datasets, with 95 % bootstrap intervals"
         )
 
-    def print(self, console: Console) -> None:
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each pair of datasets."""
+        return self.passages
+
+    def tables(self) -> list[Table]:
         """The similarities, the losses beside them, and their correlations."""
-        if len(self.passages):
-            console.print(self.matrix())
-        if self.correlations:
-            console.print(self.beside_losses())
-            console.print(self.correlated())
+        of_passages = [self.matrix()] if len(self.passages) else []
+        return of_passages + ([self.beside_losses(), self.correlated()] if self.correlations else [])
+
+    def figures(self) -> list[Figure]:
+        """The heatmap of passages; with training queries also the losses against the similarity of queries."""
+        names = self.datasets["dataset"].to_list()
+        pairs = {(left, right): value for left, right, value in self.passages.iter_rows()}
+        heatmap = plots.heatmap(names, pairs, "Figure 2: weighted Jaccard similarity of passages")
+        if not self.correlations:
+            return [Figure(heatmap)]
+        points = self.losses.with_columns(
+            cluster="dataset", shift=pl.lit("beir"), low=pl.lit(None, pl.Float64), high=pl.lit(None, pl.Float64)
+        )
+        systems = list(self.correlations)
+        losses = plots.loss_against_jaccard(
+            points,
+            systems,
+            "nDCG@10",
+            "weighted Jaccard similarity to MS MARCO's training queries",
+            "Rel Loss of nDCG@10 to MS MARCO against similarity of queries",
+        )
+        return [Figure(heatmap), Figure(losses, series=systems)]
 
 
 def _shown(estimate: Estimate) -> Cell:

@@ -74,3 +74,25 @@ def test_the_page_of_beir_has_the_measured_memory():
     text = page("docs/beir.md")
     for stage in measured("beir_memory"):
         assert f"{stage['peak_mb']:,.0f} MB" in text, stage
+
+
+def test_what_is_said_to_have_run_at_full_size_has_run():
+    """README and docs/full-size.md: the stages, and what stood in for the rest."""
+    stages = measured("rehearsal")["1"]["stages"]
+    numbers = {4: "four late-interaction queries", 10: "ten re-ranked ones"}
+    said = " ".join(page("README.md").split())
+    for name in ("search colbert", "re-ranking"):
+        assert numbers[stages[name]["count"]] in said, name
+    assert "SPLADE's weights drawn" in said and not {"encode splade", "search splade"} & stages.keys()
+    text = page("docs/full-size.md")
+    assert f"All {len(stages)} stages" in text
+    assert "**Not among the stages**: PLAID's index, the join of the authors' training file, the audit and" in text
+    assert not [name for name in stages if any(word in name for word in ("plaid", "join", "audit", "report"))]
+
+
+def test_the_readme_claims_no_published_table_that_has_no_command():
+    listed = json.loads((ROOT / "baselines" / "published_tables.json").read_text(encoding="utf-8"))
+    without = [entry for entry in listed if "own" not in entry]
+    said, of_tables = (" ".join(page(name).split()) for name in ("README.md", "docs/published-tables.md"))
+    assert without and "the command for each [published table](docs/published-tables.md) that has one" in said
+    assert f"{len(without)} of the {len(listed)} entries have none" in of_tables

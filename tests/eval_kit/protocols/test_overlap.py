@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.pages.overlap import write_page
+from eval_kit.pages.page import result_page
 from eval_kit.protocols.overlap import overlap
 from eval_kit.stats import words_on_disk
 from eval_kit.stats.losses import correlations
@@ -90,8 +90,7 @@ def test_losses_stand_beside_the_similarity_of_queries(suite: list[Path], tmp_pa
     assert tas_b["nfcorpus"] == pytest.approx(1 - 0.319 / 0.408), "the paper's Table 2"
     expected = correlations(results.datasets["jaccard"][:3], [0.2, 0.4, -0.2])["spearman"].estimate.value
     assert results.correlations["mine"]["spearman"].estimate.value == pytest.approx(expected)
-    write_page(results, tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+    page = result_page(results)
     assert page.count('class="heat"') == 12 and "nfcorpus and fiqa" in page and "mine on quora: -20.0%" in page
 
 
@@ -112,7 +111,7 @@ def test_by_the_command_line(suite: list[Path], command, tmp_path: Path) -> None
 def test_without_training_queries_passages_are_compared(suite: list[Path], tmp_path: Path) -> None:
     results = overlap(suite[:2])
     assert results.datasets["jaccard"].to_list() == [None, None] and results.losses.is_empty()
-    write_page(results, tmp_path / "page.html")
+    assert result_page(results).count("<figure>") == 1
     with pytest.raises(UserError, match="two datasets are called fiqa"):
         overlap([suite[1], suite[1]])
     (tmp_path / "empty.tsv").touch()
