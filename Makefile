@@ -31,7 +31,7 @@ SCALE ?= 0.01
 WORK ?= /tmp/ms-marco-shift-rehearsal
 REPO ?=
 TAG ?=
-SYSTEMS ?= bm25
+SYSTEMS ?= bm25-multifield
 DATASETS ?=
 BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
@@ -114,7 +114,7 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on
 	@$(GRID_RUN)
 	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
-beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25 tas-b" DATASETS="nfcorpus scifact"); resumes where it stopped
+beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25-multifield tas-b" DATASETS="nfcorpus scifact"); resumes where it stopped
 	@$(BIN)/python -m builder beir download $(DATASETS) --out "$(BEIR)"
 	@$(BIN)/python -m baselines beir $(SYSTEMS) $(DATASETS:%=--dataset %) --folder "$(BEIR)" --out beir-runs --json beir-runs/suite.json $(FLAGS)
 

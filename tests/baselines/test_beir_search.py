@@ -45,7 +45,7 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     lines = [line.split() for line in done.stdout.splitlines()]
     # bm25: two of three queries perfect, one without a hit; tas-b: 1, 1/log2(3) and 0
     assert ["nfcorpus", "0.667", "0.325", "0.544", "0.319"] in lines
-    assert ["Avg.", "vs.", "BM25", "-18.5%"] in lines
+    assert ["Avg.", "vs.", "bm25", "-18.5%"] in lines
     assert "bm25.nfcorpus: nothing was found for 1 queries of nfcorpus (scored 0; without them" in done.stdout
     document = json.loads((tmp_path / "suite.json").read_text())
     assert list(document["systems"]) == ["bm25", "tas-b"]
