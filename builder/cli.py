@@ -49,6 +49,7 @@ class Trainer(StrEnum):
     tevatron = "tevatron"
     pylate = "pylate"
     flag_embedding = "flag-embedding"
+    colbert = "colbert"
 
 
 app.add_typer(build_cli.app, name="build")

@@ -21,8 +21,8 @@ from eval_kit.search.passages import collection_key, passages
 
 LOOKED_UP_AT_ONCE = 1_000
 
-type Format = Callable[[Example, list[str]], dict[str, object]]
-"""Takes an example's ids and their texts, in the same order; returns the JSON object of its line."""
+type Format = Callable[[Example, list[str]], dict[str, object] | list[int]]
+"""Takes an example's ids and their texts, in the same order; returns the JSON value of its line."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,19 @@ def _flag_embedding(example: Example, texts: list[str]) -> dict[str, object]:
     return {"query": texts[0], "pos": texts[1:2], "neg": texts[2:]}
 
 
+def _colbert(example: Example, texts: list[str]) -> list[int]:
+    """Numbers only: ColBERT looks texts up in its own queries.tsv and collection.tsv."""
+    try:
+        return [int(id) for id in example]
+    except ValueError as error:
+        raise UserError("ColBERT reads numbers as ids, and this release has others") from error
+
+
 FORMATS: dict[str, Format] = {
     "sentence-transformers": _columns,
     "tevatron": _tevatron,
     "pylate": _columns,
     "flag-embedding": _flag_embedding,
+    "colbert": _colbert,
 }
 """PyLate trains through sentence-transformers and reads its columns."""

@@ -23,7 +23,7 @@ from eval_kit.protocols import grid_results
 from eval_kit.protocols import similarity as similarities
 from eval_kit.protocols import variations as variation_results
 from eval_kit.release import Release, open_release
-from eval_kit.runs import in_memory
+from eval_kit.runs import folders, in_memory
 from eval_kit.runs.in_memory import Run, Runs, as_files
 from eval_kit.runs.names import named, run_name
 from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
@@ -54,7 +54,7 @@ def score(
     """Score runs on every test set that they cover.
 
     Args:
-        runs: one run, a list, or names and runs (see :mod:`eval_kit.api`).
+        runs: one run, a list, or names and runs (see :mod:`eval_kit.api`); a path may be that of a folder of runs.
         release: what to score on.
         measures: such as ``["P@5", "Judged@10"]``, in place of the test sets' own; ``map`` and ``ndcg_cut_10``, and
             objects of ir_measures, mean what they mean elsewhere.
@@ -66,6 +66,8 @@ def score(
     """
     opened = open_release(release)
     measured = scoring.with_measures(opened.test_sets, measures)
+    if isinstance(runs, str | PathLike | list | tuple):
+        runs = folders.opened([runs] if isinstance(runs, str | PathLike) else runs)
     with as_files(runs) as files:
         scores = scoring.score(list(files), opened, allow_missing, test_sets=measured, only=test_sets)
         return _shown(scores, files)

@@ -57,7 +57,8 @@ def _options(
 @app.command()
 def score(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Run files, in TREC or MS MARCO format; .gz and .zst too.")
+        list[Path],
+        typer.Argument(metavar="RUN", help="Run files (TREC or MS MARCO format, .gz, .zst) or folders of them."),
     ],
     release: Release = None,
     revision: Revision = None,
@@ -77,7 +78,9 @@ def score(
     from eval_kit.measures.score import score as score_runs
     from eval_kit.measures.score import with_measures
     from eval_kit.release import open_release
+    from eval_kit.runs import folders
 
+    runs = folders.opened(runs)
     refuse_overwriting(runs, [json_file, page, per_query])
     opened = open_release(release, revision)
     test_sets = with_measures(opened.test_sets, measure or [])

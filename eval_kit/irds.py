@@ -21,7 +21,9 @@ import polars as pl
 try:
     import ir_datasets
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}; run: pip install 'ms-marco-shift[irds]'", name=error.name) from None
+    if error.name != "ir_datasets":
+        raise
+    raise ModuleNotFoundError(f"{error}; run: pip install ir-datasets==0.6.3", name=error.name) from None
 from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload

@@ -5,6 +5,7 @@ Each table follows ``schemas/reference.schema.json``; its ``remarks`` name the p
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def ids() -> list[str]:
 
 
 def load(id: str) -> dict[str, Any]:
-    """The table of that id, such as ``ecir2023-table2``.
+    """The table of that id, such as ``ecir2023-table2``; a copy, for the caller to change.
 
     Raises:
         KeyError: there is no table of that id.
@@ -27,7 +28,7 @@ def load(id: str) -> dict[str, Any]:
     tables = {table["id"]: table for table in _tables()}
     if id not in tables:
         raise KeyError(f"no reference table {id!r}; there are {', '.join(sorted(tables))}")
-    return tables[id]
+    return deepcopy(tables[id])
 
 
 def published(id: str) -> list[dict[str, Any]]:

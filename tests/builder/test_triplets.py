@@ -75,6 +75,20 @@ def test_flag_embedding_reads_lists_of_texts(trainable_release: Release, tmp_pat
     ]
 
 
+def test_colbert_reads_numbers(trainable_release: Release, tmp_path: Path) -> None:
+    """The ids of the same examples: the text of each is that of the columns."""
+    for name in ("colbert", "pylate"):
+        triplets.write(trainable_release, "topic", "c0", tmp_path / name, name, negatives=2, cache=tmp_path / "cache")
+    ids = [json.loads(line) for line in (tmp_path / "colbert").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "pylate").read_text().splitlines()]
+    text = dict(trainable_release.table("passages", "passages").iter_rows())
+    queries = dict(trainable_release.table("topic", "train").select("query_id", "text").iter_rows())
+    assert all(type(id) is int for line in ids for id in line)
+    for line, row in zip(ids, rows, strict=True):
+        query, *passages = map(str, line)
+        assert [queries[query], *(text[passage] for passage in passages)] == list(row.values())
+
+
 @pytest.mark.slow
 def test_sentence_transformers_trains_on_the_file(trainable_release: Release, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer

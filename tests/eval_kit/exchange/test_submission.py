@@ -56,6 +56,13 @@ def changed(folder: Path, **changes) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+@pytest.mark.parametrize("nothing", [[], ["none"]])
+def test_a_system_without_training_says_so_in_either_way(whole, mini_release, nothing):
+    changed(whole, training_data=nothing)
+    assert validate(whole, mini_release) == []
+    assert open_submission(whole, mini_release).training_data == nothing
+
+
 def test_a_good_submission_has_no_fault(whole, mini_release):
     declare(whole / "runs" / "s.wh.wha.trec", ["beside each run, as the grid writes it"])
     assert validate(whole, mini_release) == []

@@ -164,6 +164,7 @@ def test_the_schema_refuses_an_unknown_figure() -> None:
     table["cells"][0]["figure"] = "avg"
     with pytest.raises(SchemaError, match=r"cells\[0\]\.figure"):
         validate("reference", table)
+    assert reference.load("ecir2023-table2") != table, "a caller's changes are its own"
 
 
 @pytest.mark.parametrize("id", ["ecir2023-table9", "../reference/ecir2023-table2", ""])
