@@ -52,12 +52,10 @@ class InDomain(Result):
         """A line for each group."""
         columns = [Column("systems"), *(Column(name, "number") for name in ("n", "datasets", "Spearman", "95 %", "p"))]
         lines = []
-        for row in self.rows.iter_rows(named=True):
-            figures = ["-", "", ""]
-            if row["spearman"] is not None:
-                interval = f"{row['low']:.2f} to {row['high']:.2f}" if row["low"] is not None else ""
-                figures = [f"{row['spearman']:.2f}", interval, f"{row['p']:.3f}"]
-            lines.append([row["systems"], str(row["n"]), str(row["datasets"]), *figures])
+        for name, n, datasets, value, low, high, p in self.rows.iter_rows():
+            interval = "" if low is None else f"{low:.2f} to {high:.2f}"
+            figures = ["-", "", ""] if value is None else [f"{value:.2f}", interval, f"{p:.3f}"]
+            lines.append([name, str(n), str(datasets), *figures])
         return [Table(columns, [lines])]
 
     def notes(self) -> list[str]:
