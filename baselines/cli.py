@@ -150,7 +150,7 @@ def table(
 ) -> None:
     """Print In, Out and Rel Loss of every system of a grid, beside the papers' figures."""
     from baselines.table import results
-    from eval_kit.console import refuse_overwriting, screen, status, write_json
+    from eval_kit.console import screen, status, write_json
     from eval_kit.pages.report import write_report
     from eval_kit.release import open_release
     from eval_kit.release.reference import ids
@@ -160,7 +160,6 @@ def table(
     ours = None
     if paper is None or runs is not None:
         folder = runs or Path("runs")
-        refuse_overwriting(list(folder.glob("*.trec*")), [json_file, report])
         opened = open_release(release)
         with status("reading runs"):
             ours = results(folder, opened, seed, allow_missing)

@@ -73,7 +73,7 @@ def score(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Score runs on every test set they cover."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.files import atomic
     from eval_kit.measures.score import score as score_runs
     from eval_kit.measures.score import with_measures
@@ -81,7 +81,6 @@ def score(
     from eval_kit.runs import folders
 
     runs = folders.opened(runs)
-    refuse_overwriting(runs, [json_file, page, per_query])
     opened = open_release(release, revision)
     test_sets = with_measures(opened.test_sets, measure or [])
     with status("reading runs") as on_run:
@@ -139,12 +138,11 @@ def protocol(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.protocols.grid_results import protocols
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
 
-    refuse_overwriting([*runs, *(untrained or [])], [json_file, page])
     cells = named(runs, system or [], shift or [], held_out or [])
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
@@ -172,12 +170,11 @@ def report(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Write one HTML page about a grid. It has tables, figures, a per-query explorer and provenance."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.pages.report import encoded, results_of, write_report
     from eval_kit.release import open_release
     from eval_kit.runs.names import named
 
-    refuse_overwriting([*runs, *(untrained or [])], [page])
     named_runs = named(runs, system or [], shift or [], held_out or []) if system or shift or held_out else runs
     opened = open_release(release)
     with status("reading runs") as on_run:
@@ -206,11 +203,9 @@ def similarity(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
-    from eval_kit.console import refuse_overwriting
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
-    refuse_overwriting(runs or [], [json_file, page])
     results = similarities(open_release(release), vectors, runs or [], allow_missing)
     emit(results, format=format, json=json_file, page=page)
 
@@ -243,13 +238,11 @@ def generalise(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.files.formats import read_queries
     from eval_kit.protocols.generalise import generalise as compare_gains
     from eval_kit.release import open_release
 
-    inputs = [path for path in (trained_on, parts) if path is not None]
-    refuse_overwriting([*runs, *pivot, *inputs], [json_file, page])
     training = None if trained_on is None else read_queries(trained_on)["text"].to_list()
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
     opened = open_release(release)
@@ -277,11 +270,10 @@ def slices(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Slice dev-small and DL-HARD by query property. Several --by give a cross-table."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.protocols.slices import slices as slices_of
     from eval_kit.release import open_release
 
-    refuse_overwriting(runs, [json_file, page])
     with status("reading runs") as on_run:
         results = slices_of(runs, open_release(release), by or ["length"], allow_missing, on_run)
     emit(results, format=format, json=json_file, page=page)
@@ -297,11 +289,10 @@ def chameleons(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Analyse obstinate queries as CIKM 2021 does. Tables 1 to 6 and Figures 1 to 4 of the runs and the paper."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.protocols.chameleons import results
     from eval_kit.release import open_release
 
-    refuse_overwriting(runs, [json_file, page])
     with status("reading runs") as on_run:
         figures = results(runs, open_release(release), allow_missing, on_run)
     emit(figures, format=format, json=json_file, page=page)
@@ -338,11 +329,10 @@ def variations(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Measure what other wordings of the queries cost. Each query is paired with its original wording."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.protocols.variations import variations as variations_of
     from eval_kit.release import open_release
 
-    refuse_overwriting(runs, [json_file, page])
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
         named = (pair.partition("=") for pair in ranker or [])
@@ -393,12 +383,11 @@ def compare(
     allow_missing: AllowMissing = False,
 ) -> None:
     """Compare systems on the same test sets, with paired tests. Scores on different releases are refused."""
-    from eval_kit.console import refuse_overwriting, status
+    from eval_kit.console import status
     from eval_kit.exchange.compare import compare as compare_systems
     from eval_kit.exchange.sources import load
     from eval_kit.release import open_release
 
-    refuse_overwriting(systems, [json_file, page])
     with status("reading runs") as on_run:
         sources = load(systems, lambda: open_release(release), allow_missing, on_run, measure or [])
         comparison = compare_systems(sources, baseline=baseline, seed=seed)
@@ -466,12 +455,10 @@ def align(
     seed: Seed = 0,
 ) -> None:
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
-    from eval_kit.console import refuse_overwriting
     from eval_kit.protocols.align import align_files
     from eval_kit.protocols.in_domain import in_domain, lack_protocol
 
     files = scores or []
-    refuse_overwriting(files, [json_file, page])
     results = in_domain(files, seed) if lack_protocol(files) else align_files(files, seed=seed)
     emit(results, format=format, json=json_file, page=page)
 
@@ -514,10 +501,8 @@ def overlap(
     seed: Seed = 0,
 ) -> None:
     """Compare the words of datasets, as in BEIR's Figure 2. With training queries, also show each system's losses."""
-    from eval_kit.console import refuse_overwriting
     from eval_kit.protocols.overlap import overlap as compare_datasets
 
-    refuse_overwriting([*(results or []), *([training] if training else [])], [json_file, page])
     compared = compare_datasets(folders, results or [], training, seed)
     emit(compared, format=format, json=json_file, page=page)
 

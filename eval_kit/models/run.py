@@ -52,8 +52,9 @@ class Card(Result):
         return self.figures_of.to_polars()
 
     def tables(self) -> list[Table]:
-        """The figures; then what other wordings cost."""
-        return [*self.figures_of.tables(), *(self.variations.tables() if self.variations else [])]
+        """The figures; then what other wordings cost in each test set's first measure."""
+        changes = self.variations.by_test_set() if self.variations else []
+        return [*self.figures_of.tables(), *(tables[0] for tables in changes)]
 
     def figures(self) -> list[Figure]:
         """The pictures of both."""

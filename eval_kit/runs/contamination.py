@@ -25,6 +25,7 @@ from eval_kit.shifts import CONTROL, SHIFTS
 
 MARK = "†"
 TRAINING_QUERIES = "train"
+MS_MARCO = "msmarco-passage"
 NAMES_OF_SPLITS = {"dev": r"dev", "dl19": r"dl(20)?19(?!\d)", "dl20": r"dl(20)?20(?!\d)"}
 """Patterns, without punctuation, of names of sources that mean these queries and not the training queries."""
 
@@ -148,12 +149,14 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
     if name.startswith(training_sets):
         return _in_training_set(name.removeprefix(training_sets), test_set, release) if held_back else TrainedOn.NO
     letters = re.sub(r"[^a-z0-9]", "", name)
-    if re.sub(r"[^a-z0-9]", "", release.collection).removesuffix("passage") in letters:
+    whole = release.manifest.get("built_from") or release.collection  # a lite release's queries are the whole one's
+    if re.sub(r"[^a-z0-9]", "", whole).removesuffix("passage") in letters:
         splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
         if "train" in letters or not splits:
             splits.add(TRAINING_QUERIES)
         return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
-    return TrainedOn.NO if release.manifest["kind"] == "published" else TrainedOn.UNKNOWN
+    is_ms_marco = release.manifest["kind"] == "published" or whole == MS_MARCO
+    return TrainedOn.NO if is_ms_marco else TrainedOn.UNKNOWN
 
 
 def _in_training_set(name: str, test_set: TestSet, release: Release) -> TrainedOn:

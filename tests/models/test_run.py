@@ -7,6 +7,7 @@ import pytest
 
 import eval_kit
 from eval_kit.release import Release
+from eval_kit.runs import contamination
 from tests.conftest import Run
 from tests.tiny_checkpoints import tiny
 
@@ -77,6 +78,9 @@ def test_other_wordings_are_searched_and_their_cost_is_in_the_card(
     assert {"dev", "length.short", "resttest.b1", "dl19"} <= set(release.test_sets)
     assert "topic.c0" not in release.test_sets
     assert len(release.test_sets["dev"].queries) == 6_980
+    dev = release.test_sets["dev"]
+    assert contamination.trained_on(["s2orc", "ms_marco"], dev, release) == "no"
+    assert contamination.trained_on(["ms_marco dev"], dev, release) == "yes"
     arguments = ["--test-set", "dl19", "--variation", "dl19.typo.1", "--out", tmp_path / "runs", "--json", "-"]
     done = command("eval_kit", "run", "bm25", "--release", tmp_path / "pieces", *arguments)
     assert done.returncode == 0, done.stderr
