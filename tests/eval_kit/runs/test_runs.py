@@ -232,7 +232,7 @@ def test_what_is_no_file_is_refused(tmp_path, refusal, lines):
     (tmp_path / "loop").symlink_to("loop")
     for path, what in (
         (tmp_path / "absent.trec", "cannot be read: No such file or directory"),
-        (tmp_path, "is a folder, expected a file"),
+        (tmp_path, "is a folder without runs; their names end in .trec or .trec.gz or .trec.zst"),
         (pipe, "is a pipe or device, expected a file"),
         (Path("/dev/zero"), "is a pipe or device, expected a file"),
         (tmp_path / "loop", "cannot be read: Too many levels of symbolic links"),
