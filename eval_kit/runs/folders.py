@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
+from eval_kit.files.opening import is_folder
 
 ENDINGS = (".trec", ".trec.gz", ".trec.zst")
 
@@ -18,7 +19,7 @@ def opened(runs: Iterable[Any]) -> list[Any]:
     """
     listed: list[Any] = []
     for run in runs:
-        if not isinstance(run, str | PathLike) or not Path(run).is_dir():
+        if not isinstance(run, str | PathLike) or not is_folder(Path(run)):
             listed.append(run)
             continue
         files = sorted(file for file in Path(run).iterdir() if file.name.endswith(ENDINGS))
