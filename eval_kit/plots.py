@@ -137,8 +137,7 @@ def loss_against_jaccard(
     jaccard = points["jaccard"].to_list()
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
-    at = _ticks(*frame.x_range)
-    x_ticks = [(tick, format(tick, f".{_digits(at)}f")) for tick in at]
+    x_ticks = _labelled(_ticks(*frame.x_range))
     parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), frame.x_axis(x_ticks, x_title)]
     clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
     row_ends = [-math.inf] * 3
@@ -171,7 +170,7 @@ def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
         cuts = np.linspace(cuts[0] - 0.5, cuts[0] + 0.5, _BINS + 1)
     row_height = 40
     frame = Frame(420, 48 + row_height * len(r), (float(cuts[0]), float(cuts[-1])), (0, 1), left=58, top=4)
-    parts = [frame.x_axis([(at, _short(at)) for at in _ticks(*frame.x_range)], "R(q, train)")]
+    parts = [frame.x_axis(_labelled(_ticks(*frame.x_range)), "R(q, train)")]
     shares = {name: np.histogram(values, cuts)[0] / len(values) for name, values in r.items()}
     tallest = max(float(share.max()) for share in shares.values())
     for row, (name, share) in enumerate(shares.items(), start=1):
@@ -265,7 +264,7 @@ def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str)
     x_range = (ticks[0], ticks[-1]) if len(ticks) > 1 else (-1.0, 1.0)
     left = 20 + 6.4 * max(map(len, methods))
     frame = Frame(640, 52 + group_height * len(methods), x_range, (0, 1), left=left, top=4)
-    parts = [frame.x_axis([(at, _short(at)) for at in _ticks(*x_range)], f"change of {measure}, query by query")]
+    parts = [frame.x_axis(_labelled(_ticks(*x_range)), f"change of {measure}, query by query")]
     parts.append(_line(frame.x(0), frame.top, frame.x(0), frame.height - frame.bottom, "zero"))
     for number, method in enumerate(methods):
         middle = frame.top + group_height * (number + 0.5)
@@ -353,7 +352,7 @@ def _interval_axis(frame: Frame, table: pl.DataFrame) -> Markup:
     """The edges of the intervals of R, as many as fit, evenly spaced."""
     edges = [*table["low"], table["high"][-1]]
     step = math.ceil(len(edges) / 6)
-    ticks = [(number, _short(edge)) for number, edge in enumerate(edges) if number % step == 0]
+    ticks = list(zip(range(0, len(edges), step), _told_apart(edges[::step]), strict=True))
     sizes = sorted(set(table["n"]))
     each = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     return frame.x_axis(ticks, f"intervals of R(q, train), {each} queries each")
@@ -417,8 +416,17 @@ def _digits(ticks: Sequence[float]) -> int:
     return next(digits for digits in range(2, 12) if all(abs(round(at, digits) - at) < 1e-9 for at in ticks))
 
 
-def _short(value: float) -> str:
-    return f"{value:.2g}".replace("-", "\u2212")
+def _labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
+    return [(at, format(at, f".{_digits(ticks)}f").replace("-", "\u2212")) for at in ticks]
+
+
+def _told_apart(values: Sequence[float]) -> list[str]:
+    """With the fewest significant digits, two to six, in which values that differ have different labels."""
+    for digits in range(2, 7):
+        labels = [format(value, f".{digits}g").replace("-", "\u2212") for value in values]
+        if len(set(labels)) == len(set(values)):
+            break
+    return labels
 
 
 def _scaled(value: float, span: tuple[float, float], start: float, end: float) -> float:
