@@ -11,7 +11,7 @@ import polars as pl
 from rich.console import Console
 
 from baselines import benchmarks, crossing, printed_table
-from baselines.systems import is_trained
+from baselines.systems import base, is_trained
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
 from eval_kit.measures.score import score
@@ -143,13 +143,15 @@ class Results:
 
     @property
     def comparable(self) -> str:
-        """One sentence on whether the figures can be compared with the papers'."""
+        """One sentence on whether the figures can be compared with the papers', and which system is in none."""
+        static = {base(system) for system in self.protocols.to_polars()["system"]} & {"static"}
+        ours = "; static is no paper's system" if static else ""
         if self.kind == "published":
-            return "✓ the paper's figure lies inside our 95 % interval, ✗ outside it"
+            return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
         what = {"mini": "synthetic", "lite": "lite, a part of the collection"}.get(
             self.kind, "other queries than the papers'"
         )
-        return f"{what}: not comparable with the published figures"
+        return f"{what}: not comparable with the published figures{ours}"
 
     def compared(self, id: str) -> dict[printed_table.Key, Comparison]:
         """Our figures that a published table also prints, in its order; none if they are not comparable."""

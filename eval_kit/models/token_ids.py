@@ -41,6 +41,10 @@ def stored[Source: Passages](model: Any, passages: Source, prompt: str | None = 
     """
     if not isinstance(passages, PassageTexts):
         return passages
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    if isinstance(model[0], StaticEmbedding):  # reads texts as fast as ids
+        return passages
     if (reader := _reader(model, passages, prompt)) is None:
         name = getattr(getattr(model, "tokenizer", None), "name_or_path", None) or type(model[0]).__name__
         warnings.warn(f"{name}: is given passages as texts, which is slower: it cannot read token ids", stacklevel=2)

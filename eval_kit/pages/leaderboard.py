@@ -35,6 +35,7 @@ _ARCHITECTURES = {
     "splade": "sparse",
     "colbert": "late-interaction",
     "monobert": "cross-encoder",
+    "static": "dense",
 }
 
 

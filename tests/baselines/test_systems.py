@@ -1,4 +1,4 @@
-"""The five systems on a small mini release: they learn, they are searched, and every training option does something."""
+"""Every system on a small mini release: they learn, they are searched, and every training option does something."""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
-from sentence_transformers import MultiVectorEncoder
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from tiny_checkpoints import tiny
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
@@ -23,7 +23,7 @@ from eval_kit.search.passages import passages
 from tests.baselines.tiny_cells import NEURAL, tiny_cell
 
 LEARNING = {"backbone": {"layers": 2, "width": 32, "heads": 2}, "steps": 60, "batch_size": 16}
-LEARNERS = [pytest.param(name, marks=[] if name == "splade" else pytest.mark.slow) for name in NEURAL]
+LEARNERS = [pytest.param(name, marks=[] if name in ("splade", "static") else pytest.mark.slow) for name in NEURAL]
 
 
 type Trained = Callable[[str], tuple[Cell, Any]]
@@ -74,6 +74,20 @@ def test_it_finds_far_more_than_chance(trained: Trained, system: str) -> None:
     assert set(ranks) == set(cell.release.qrels("topic_test")["query_id"])
     chance = sum(1 / rank for rank in range(1, 11)) / cell.release.table("passages", "passages").height
     assert sum(ranks.values()) / len(ranks) > 10 * chance
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_text_of_static_is_the_mean_of_its_words(trained: Trained) -> None:
+    from safetensors.torch import load_file
+
+    cell, _ = trained("static")
+    model: Any = SentenceTransformer(str(cell.model))
+    text = cell.release.table("passages", "passages")["text"][0]
+    words = model.tokenizer.encode(text, add_special_tokens=False).ids
+    mean = load_file(cell.model / "model.safetensors")["embedding.weight"][words].mean(0)
+    retriever: Any = systems.system("static").retriever(cell.model, {})
+    [vector] = retriever.encode_queries([text])
+    assert vector.tolist() == pytest.approx((mean / mean.norm()).tolist(), abs=1e-5)
 
 
 OPTIONS = [

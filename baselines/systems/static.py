@@ -1,0 +1,55 @@
+"""Static bi-encoder: the mean of a text's learnt word vectors, compared by cosine; no paper's system.
+
+It is sentence-transformers' StaticEmbedding. A text costs one look-up a word, so that a processor trains and searches
+in minutes what takes a transformer hours.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from baselines.grid.cell import Cell
+from baselines.grid.journal import Report
+from baselines.training.backbone import loading, transformer
+from baselines.training.session import Session
+from baselines.training.trainer import Parts, processes
+from eval_kit import models
+from eval_kit.errors import UserError
+from eval_kit.search.retriever import Retriever
+
+TITLE = "static bi-encoder, means of word vectors compared by cosine"
+IS_TRAINED = True
+SHARES_INDEX = False
+
+
+def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
+    """Train on in-batch and hard negatives, from the backbone's words and their vectors without its layers."""
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    session = Session(cell, retriever)
+
+    def build(mini_batch: int | None) -> Parts:
+        if mini_batch is not None:  # GradCache cuts batches by rows, and an EmbeddingBag's batch has no row a text
+            raise UserError(f"{cell.name.file}: a batch does not fit into the GPU's memory; lower batch_size")
+        with loading(cell):
+            backbone = transformer(cell, session.judged.texts.values())
+        vectors = backbone.model.get_input_embeddings().weight.detach().clone()
+        words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
+        model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
+        loss = MultipleNegativesRankingLoss(
+            model, scale=cell.options.get("scale", 20.0), gather_across_devices=processes() > 1
+        )
+        return session.parts(model, loss, SentenceTransformerTrainer, SentenceTransformerTrainingArguments)
+
+    return session.train(build, progress)
+
+
+def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
+    """Exact search by cosine."""
+    return models.retriever("dense", model, options)
