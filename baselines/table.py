@@ -144,8 +144,8 @@ class Results:
     @property
     def comparable(self) -> str:
         """One sentence on whether the figures can be compared with the papers', and which system is in none."""
-        static = {base(system) for system in self.protocols.to_polars()["system"]} & {"static"}
-        ours = "; static is no paper's system" if static else ""
+        systems = [base(system) for rows in self.protocols.results.values() for system in rows["system"].unique()]
+        ours = "; static is no paper's system" if "static" in systems else ""
         if self.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
         what = {"mini": "synthetic", "lite": "lite, a part of the collection"}.get(

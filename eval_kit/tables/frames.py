@@ -14,7 +14,7 @@ def to_pandas(frame: pl.DataFrame) -> Any:
         UserError: pandas is not installed.
     """
     try:
-        import pandas  # type: ignore[import-untyped]
+        import pandas
     except ImportError as error:
         raise UserError("pandas is not installed; to_polars() gives the same table without it") from error
     return pandas.DataFrame(frame.to_dict(as_series=False))
