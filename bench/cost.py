@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from baselines import config
+from baselines.systems import base
 from bench.rehearsal.sizes import PASSAGES
 
 REHEARSED = Path(__file__).parent / "results" / "rehearsal.json"
 CELLS = {"topic": 5, "wh": 3, "length": 2}
 TEST_QUERIES = {"topic": 31_244, "wh": 19_487, "length": 6_980}
 """By shift of ECIR 2023: how many models there are, and how many queries each searches."""
+TRAINING_QUERIES = 200_000
+"""Of ReSTrain's largest training set."""
 SEARCHES = {"biencoder": "dense search", "splade": "sparse search", "colbert": "plaid"}
 ASSUMED: dict[str, Any] = {
     "card": "H100, assumed at 30 % of its peak",
@@ -36,18 +39,28 @@ STAGES = ("texts", "tokens", "bm25 index", "negatives", "candidates")
 """Stages that run once for a grid, on CPUs."""
 
 
-def projected(rates: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]], passages: int) -> dict[str, float]:
+def projected(
+    rates: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, Any]],
+    passages: int,
+    training_queries: int = TRAINING_QUERIES,
+) -> dict[str, float]:
     """The hours of each part of each neural system on ECIR 2023's three shifts, by rates of :mod:`bench.gpu_check`.
 
-    Exact search is assumed to grow with the number of passages, PLAID's search not. ``options`` need steps.
+    Exact search is assumed to grow with the number of passages, PLAID's search not. Systems that train for epochs
+    see ``training_queries`` in each. BM25 and the static vectors need no GPU.
     """
     cells = sum(CELLS.values())
     queries = sum(CELLS[shift] * TEST_QUERIES[shift] for shift in CELLS)
     hours = {}
-    for system in (*SEARCHES, "monobert"):
-        system_options = options[system]
-        samples = cells * system_options["steps"] * system_options["batch_size"]
-        train = samples / rates[f"train {system}"]["samples_per_second"]
+    for name, system_options in options.items():
+        system = base(name)
+        if system not in (*SEARCHES, "monobert"):
+            continue
+        samples = system_options.get("epochs", 0) * training_queries
+        if "steps" in system_options:
+            samples = system_options["steps"] * system_options["batch_size"]
+        train = cells * samples / rates[f"train {system}"]["samples_per_second"]
         if system == "monobert":
             encode, search = 0.0, queries * system_options["candidates"] / rates["re-rank"]["pairs_per_second"]
         else:
@@ -57,7 +70,7 @@ def projected(rates: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
         if system == "colbert":
             encode += cells * rates["plaid"]["build_s"] * passages / rates["plaid"]["passages"]
         for part, seconds in (("train", train), ("encode", encode), ("search", search)):
-            hours[f"{system}: {part}"] = seconds / 3_600
+            hours[f"{name}: {part}"] = seconds / 3_600
     return hours
 
 
@@ -78,10 +91,13 @@ def main() -> None:
     parser.add_argument("rates", type=Path, nargs="?", help="JSON that bench.gpu_check wrote; assumed rates without it")
     parser.add_argument("--config", default="paper")
     parser.add_argument("--passages", type=int, default=PASSAGES)
+    parser.add_argument(
+        "--training-queries", type=int, default=TRAINING_QUERIES, help="of systems that train for epochs"
+    )
     given = parser.parse_args()
     rates = json.loads(given.rates.read_text(encoding="utf-8")) if given.rates else ASSUMED
     how = "projected from measured rates" if given.rates else "assumed"
-    gpu = projected(rates, config.load(given.config), given.passages)
+    gpu = projected(rates, config.load(given.config), given.passages, given.training_queries)
     parts = {part: (hours, how) for part, hours in gpu.items()}
     parts[f"all on the GPU ({rates['card']})"] = (sum(gpu.values()), how)
     parts |= {f"{stage} (one core)": cost for stage, cost in on_cpus(json.loads(REHEARSED.read_text())).items()}

@@ -70,3 +70,13 @@ def test_a_rehearsal_measures_each_stage_and_does_none_twice(tmp_path: Path, mon
     assert all(stage["cpu_s"] > 0 and stage["peak_gb"] > 0 for stage in stages.values())
     rehearsal.main()
     assert json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"] == stages
+
+
+@pytest.mark.parametrize("name", config.names())
+def test_every_config_is_projected(name: str):
+    """Each of its systems that needs a GPU has its training, encoding and search."""
+    options = config.load(name)
+    hours = cost.projected(cost.ASSUMED, options, 1_000_000)
+    neural = [system for system in options if system.partition("-")[0] not in ("bm25", "static")]
+    assert list(hours) == [f"{system}: {part}" for system in neural for part in ("train", "encode", "search")]
+    assert all(hours[f"{system}: train"] > 0 and hours[f"{system}: search"] > 0 for system in neural)
