@@ -12,7 +12,6 @@ import json
 import os
 import runpy
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -120,7 +119,7 @@ def _serve(address: str, modules: Sequence[str]) -> None:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(-1, os.WNOHANG)
                     continue  # a client is still at work
-                shutil.rmtree(Path(address).parent, ignore_errors=True)
+                Path(address).unlink(missing_ok=True)  # the folder may be another server's by now
                 return
             connection, _ = server.accept()
             if os.fork() == 0:
