@@ -136,9 +136,10 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     from rich.console import Console
 
     from baselines.runners import ray
-    from eval_kit.console import refuse_overwriting, write_json
+    from eval_kit.console import write_json
     from eval_kit.measures.beir import dataset_name
     from eval_kit.models.runs import latency_ms, make_runs
+    from eval_kit.program import check_outputs
     from eval_kit.runs import contamination
     from eval_kit.search.gpus import refuse_unusable_gpus
 
@@ -151,8 +152,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
     runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
-    inputs = [path for path in (texts.passages, texts.queries) if path is not None]
-    refuse_overwriting(inputs, [*runs, output.json_file])
+    check_outputs({"inputs": [texts.passages, texts.queries], "out": [*runs, output.json_file]})
     index = output.out / f"{name}.{'lucene' if model.system else 'index'}"
     if model.system is not None:
         shutil.rmtree(index, ignore_errors=True)

@@ -57,9 +57,10 @@ def projected(
         system = base(name)
         if system not in (*SEARCHES, "monobert"):
             continue
-        samples = system_options.get("epochs", 0) * training_queries
         if "steps" in system_options:
             samples = system_options["steps"] * system_options["batch_size"]
+        else:
+            samples = system_options["epochs"] * training_queries
         train = cells * samples / rates[f"train {system}"]["samples_per_second"]
         if system == "monobert":
             encode, search = 0.0, queries * system_options["candidates"] / rates["re-rank"]["pairs_per_second"]

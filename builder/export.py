@@ -182,8 +182,11 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
             shutil.copyfile(first, path)
         return first
     rows = release.table("passages", "passages").iter_rows() if passages is None else of_file(passages)
-    named = ("_id", {"title": ""}) if format == "beir" else ("docid", {})
-    atomic.write_lines(path, (_json(**{named[0]: id}, **named[1], text=text) for id, text in rows))
+    if format == "beir":
+        lines = (_json(_id=id, title="", text=text) for id, text in rows)
+    else:
+        lines = (_json(docid=id, text=text) for id, text in rows)
+    atomic.write_lines(path, lines)
     return path
 
 

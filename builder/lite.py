@@ -138,9 +138,10 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     if not test_sets:
         raise UserError(f"{source}: lacks a relevant passage of some query of every test set of {release.folder}")
     text = f"the passages of {source.name}"
+    names = {entry["name"] for entry in test_sets}
     variations, tables = [], []
     for variation in release.variations.values():
-        if any(variation.base == entry["name"] for entry in test_sets):
+        if variation.base in names:
             variations.append(variation)
             used.add(("variations", variation.split))
     for entry in release.manifest["tables"]:

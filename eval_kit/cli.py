@@ -118,7 +118,8 @@ def run(
     from eval_kit.release import open_release
 
     opened = open_release(release, revision)
-    card = run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed)
+    outputs = [json_file, page]
+    card = run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs)
     emit(card, format=format, json=json_file, page=page)
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from eval_kit.errors import UserError, printable
+from eval_kit.errors import printable
 from eval_kit.files import atomic
 
 WIDTH_OF_A_FILE = 160
@@ -29,21 +29,6 @@ def screen() -> Console:
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         return Console()
     return Console(width=WIDTH_OF_A_FILE)
-
-
-def refuse_overwriting(inputs: Sequence[Path], outputs: Sequence[Path | None]) -> None:
-    """Refuse an output file that is one of the inputs, or that is named twice.
-
-    Raises:
-        UserError: naming the file; before anything is read or written.
-    """
-    taken = {os.path.realpath(path) for path in inputs}
-    for path in outputs:
-        if path is None or path == Path("-"):
-            continue
-        if os.path.realpath(path) in taken:
-            raise UserError(f"{path}: this command already reads or writes this file; name another one to write")
-        taken.add(os.path.realpath(path))
 
 
 def write_json(document: Any, path: Path | None) -> bool:

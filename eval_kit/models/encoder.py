@@ -1,5 +1,6 @@
 """What encoders have in common: passages are encoded once, queries as they come, and an index compares them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -45,7 +46,7 @@ class Pretrained:
 
 
 @dataclass(eq=False)
-class Encoder(Pretrained):
+class Encoder(Pretrained, ABC):
     """A model that encodes queries and passages apart.
 
     A subclass encodes them (``encode_passages``, ``encode_queries``) and searches (``hits``); if its search needs an
@@ -63,22 +64,22 @@ class Encoder(Pretrained):
     library_class: ClassVar[str]
     """Name of the class of sentence-transformers that loads the model."""
 
-    @cached_property
+    @property
+    @abstractmethod
     def identity(self) -> str:
         """Identifies everything that decides what a passage is encoded as."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
         """The arrays of a shard, in the order of the texts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode_queries(self, texts: list[str]) -> Any:
         """The queries in the form that :meth:`hits` takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hits(self, queries: Any, encoded: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
         """``(passage id, score)`` pairs of each query, best first."""
-        raise NotImplementedError
 
     def build(self, encoded: shards.Shards, folder: Path) -> None:
         """Make the index of encoded passages in their folder."""
@@ -136,8 +137,8 @@ class Encoder(Pretrained):
         """What the model makes of the texts, in their order, in batches that fit into memory."""
         return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role))
 
-    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> Any: ...
 
     @property
     def _precision(self) -> str:

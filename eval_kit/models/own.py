@@ -16,7 +16,6 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,11 @@ class Own:
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks."""
-        encode = partial(self._encoded, self._passages)
-        shards.write(passages, folder, lambda texts: {"vectors": encode(texts)}, self.identity, size=AT_ONCE)
+
+        def encode(texts: Sequence[Any]) -> shards.Arrays:
+            return {"vectors": self._encoded(self._passages, texts)}
+
+        shards.write(passages, folder, encode, self.identity, size=AT_ONCE)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest inner product for each query."""

@@ -17,6 +17,7 @@ from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.own import Own
 from eval_kit.models.runs import make_runs, only, varied
+from eval_kit.program import check_outputs
 from eval_kit.protocols.variations import Variations
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result
@@ -82,6 +83,7 @@ def run(
     variations: Sequence[str] = (),
     name: str | None = None,
     seed: int = 0,
+    outputs: Sequence[Path | None] = (),
 ) -> Card:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
@@ -97,9 +99,11 @@ def run(
         variations: names of variations to search as well, as :func:`eval_kit.models.runs.varied` takes them.
         name: of the run; by default the last part of ``model``.
         seed: of the bootstrap.
+        outputs: other files that the caller will write; no run may be one of them.
 
     Raises:
-        UserError: a model that cannot be used, a release without passages, an unknown test set or variation.
+        UserError: a model that cannot be used, a release without passages, an unknown test set or variation; a run that
+            would replace a pivot or one of the outputs.
     """
     if "passages" not in release.configs:
         raise UserError(
@@ -109,23 +113,27 @@ def run(
     called = name or Path(model.replace(":", ".")).resolve().name
     sources = {called: model} if pivots or model == BM25 else {BM25: BM25, called: model}
     queries = {"": only(release, test_sets)} | varied(release, variations, test_sets)
+    runs: dict[str, dict[Path, pl.DataFrame]] = {}
+    for system in sources:
+        names = {f"{system}.{variation}".rstrip("."): texts for variation, texts in queries.items()}
+        runs[system] = {out / f"{file}.trec": texts for file, texts in names.items()}
+    written = [file for files in runs.values() for file in files]
+    check_outputs({"pivots": list(pivots), "out": [*written, *outputs]})
     progress = Console(stderr=True)
-    worded: list[Path] = []
-    retrievers = [opened(source) for source in sources.values()]  # a model that cannot be used is refused at once
-    for (system, source), (retriever, training_data) in zip(sources.items(), retrievers, strict=True):
-        files = {out / (f"{system}.{variation}".rstrip(".") + ".trec"): texts for variation, texts in queries.items()}
+    searchers = [opened(source) for source in sources.values()]  # a model that cannot be used is refused at once
+    for (system, source), (retriever, training_data) in zip(sources.items(), searchers, strict=True):
         index = out / f"{system}.{'lucene' if source == BM25 else 'index'}"
-        make_runs(retriever, passages(release), files, index, progress)
-        for file in files:
+        make_runs(retriever, passages(release), runs[system], index, progress)
+        for file in runs[system]:
             contamination.declare(file, training_data)
-        worded += files
     systems = [*pivots, *(out / f"{system}.trec" for system in sources)]
     figures_of: Comparison | Scores
     if len(systems) > 1:
         figures_of = api.compare(systems, release, seed=seed, allow_missing=True)
     else:
         figures_of = api.score(systems, release, allow_missing=True, test_sets=test_sets)
-    changes = api.variations(worded, release, seed=seed, allow_missing=True) if variations else None
+    changes = api.variations(written, release, seed=seed, allow_missing=True) if variations else None
+    _, training_data = searchers[-1]  # the model's, after BM25's
     return Card(figures_of, changes, training_data, figures_of.provenance)
 
 

@@ -20,12 +20,12 @@ import polars as pl
 
 from eval_kit.files import atomic, schemas
 from eval_kit.release import Release, TestSet
+from eval_kit.release.manifest import is_of_ms_marco
 from eval_kit.runs.names import run_name
 from eval_kit.shifts import CONTROL, SHIFTS
 
 MARK = "†"
 TRAINING_QUERIES = "train"
-MS_MARCO = "msmarco-passage"
 NAMES_OF_SPLITS = {"dev": r"dev", "dl19": r"dl(20)?19(?!\d)", "dl20": r"dl(20)?20(?!\d)"}
 """Patterns, without punctuation, of names of sources that mean these queries and not the training queries."""
 
@@ -155,8 +155,8 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
         if "train" in letters or not splits:
             splits.add(TRAINING_QUERIES)
         return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
-    is_ms_marco = release.manifest["kind"] == "published" or whole == MS_MARCO
-    return TrainedOn.NO if is_ms_marco else TrainedOn.UNKNOWN
+    is_known = release.manifest["kind"] == "published" or is_of_ms_marco(release.manifest)
+    return TrainedOn.NO if is_known else TrainedOn.UNKNOWN
 
 
 def _in_training_set(name: str, test_set: TestSet, release: Release) -> TrainedOn:

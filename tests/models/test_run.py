@@ -45,6 +45,19 @@ wrong = Wrong()
 """
 
 
+def test_no_run_replaces_a_pivot_or_another_output(trainable_release: Release, tmp_path: Path, command: Run) -> None:
+    out = tmp_path / "runs"
+    out.mkdir()
+    (out / "mine.trec").write_text("theirs\n")
+    arguments = ["--release", trainable_release.folder, "--out", out]
+    for name, more in (("mine", ["--pivot", out / "mine.trec"]), ("bm25", ["--json", out / "bm25.trec"])):
+        done = command("eval_kit", "run", "bm25", *arguments, "--name", name, *more)
+        assert done.returncode == 2
+        assert "this command already reads or writes this file" in done.stderr
+    assert [path.name for path in out.iterdir()] == ["mine.trec"]
+    assert (out / "mine.trec").read_text() == "theirs\n"
+
+
 def test_a_model_of_ones_own_is_searched(
     trainable_release: Release, tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
