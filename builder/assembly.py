@@ -19,6 +19,8 @@ from eval_kit.files.formats import by_id
 from eval_kit.stats.vectors import Vectors
 
 DL = ("dl19", "dl20")
+TESTED = 100
+"""Test queries that a part should have."""
 FEWEST_TESTED = 30
 """Test queries of a part; a mean over fewer says next to nothing."""
 SPREAD = 0.4

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_hints
 
-from builder.assembly import Build, ShiftResult, lacks_train
+from builder.assembly import TESTED, Build, ShiftResult, lacks_train
 from builder.mini import RESTRAIN_SHARES
-from builder.shifts import chameleons, given, length, restrain, resttest, topic, wh
+from builder.shifts import chameleons, crossed, given, length, restrain, resttest, topic, wh
 from builder.shifts.chameleons import ChameleonParameters
+from builder.shifts.crossed import CrossedParameters
 from builder.shifts.given import GivenParameters
 from builder.shifts.length import LONGEST_SHORT, LengthParameters
 from builder.shifts.restrain import RestrainParameters
@@ -21,8 +22,6 @@ from builder.sources.mini.planted import TOPIC_SHARES
 from eval_kit.errors import UserError
 
 SEED = "seed"
-TESTED = 100
-"""Test queries that a part should have."""
 MOST_USED = 0.8
 """Largest share of the training queries that the topics together may need."""
 FEWEST_IN_A_CLUSTER = 10
@@ -40,12 +39,14 @@ class Rebuildable:
         limits: what no rebuild can reproduce of the published lists, and why.
         encodes: whether it needs the queries' vectors.
         lacking: says what a collection lacks for it; empty if nothing.
+        on_request: whether it is built only if it is asked for by name.
     """
 
     rebuild: Callable[[Build, Any], ShiftResult]
     limits: tuple[str, ...]
     encodes: bool = False
     lacking: Callable[[Build], str] = lambda build: ""
+    on_request: bool = False
 
 
 REBUILDABLE = {
@@ -55,6 +56,7 @@ REBUILDABLE = {
     "resttest": Rebuildable(resttest.rebuild, resttest.LIMITS, encodes=True),
     "restrain": Rebuildable(restrain.rebuild, restrain.LIMITS, encodes=True, lacking=restrain.lacking),
     "given": Rebuildable(given.rebuild, given.LIMITS, lacking=given.lacking),
+    "crossed": Rebuildable(crossed.rebuild, crossed.LIMITS, encodes=True, lacking=crossed.lacking, on_request=True),
     "chameleons": Rebuildable(chameleons.rebuild, chameleons.LIMITS, lacking=chameleons.lacking),
 }
 
@@ -69,6 +71,7 @@ class ShiftParameters:
     resttest: ResttestParameters = field(default_factory=ResttestParameters)
     restrain: RestrainParameters = field(default_factory=RestrainParameters)
     given: GivenParameters = field(default_factory=GivenParameters)
+    crossed: CrossedParameters = field(default_factory=CrossedParameters)
     chameleons: ChameleonParameters = field(default_factory=ChameleonParameters)
 
     def seeded(self, seed: int) -> "ShiftParameters":

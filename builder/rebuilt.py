@@ -12,9 +12,9 @@ from typing import cast
 
 import polars as pl
 
-from builder.assembly import DL, Build
+from builder.assembly import DL, TESTED, Build
 from builder.encoders import Encoder, learnt_from
-from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, TESTED, ShiftParameters, for_collection
+from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
 from builder.release import Draft
 from builder.shifts import restrain
 from builder.shifts.length import even_cut
@@ -44,7 +44,8 @@ def draft(
 
     Args:
         collection: from one of :mod:`builder.sources`.
-        shifts: which; by default all that the collection and the runs suffice for, the rest left out with a remark.
+        shifts: which; by default all that the collection and the runs suffice for, the rest left out with a remark, but
+            for those that are built on request only.
         encoder: of the queries, for topic, ReSTTest and ReSTrain; by default LSA learnt from the passages,
             else from the queries.
         parameters: by default the papers', scaled to the collection; their seeds are replaced.
@@ -117,7 +118,8 @@ def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
     for name in shifts or ():
         if name not in REBUILDABLE:
             raise UserError(f"there is no shift {name!r}; there are {', '.join(REBUILDABLE)}")
-    lacking = {name: shift.lacking(build) for name, shift in REBUILDABLE.items()}
+    candidates = {name: shift for name, shift in REBUILDABLE.items() if not shift.on_request or name in build.required}
+    lacking = {name: shift.lacking(build) for name, shift in candidates.items()}
     if shifts is None:
         left_out = [f"no {name}: {what}" for name, what in lacking.items() if what]
         return [name for name, what in lacking.items() if not what], left_out

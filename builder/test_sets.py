@@ -1,11 +1,12 @@
 """The test sets of a release, with their names and official measures."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
 from builder.release import Table, TestSet
-from eval_kit.shifts import CLUSTERED, SHIFTS, main_split
+from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS, main_split
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
 BUCKETS = ("b1", "b2", "b3", "b4", "b5")
@@ -27,6 +28,7 @@ CONFIGS = (
 
 SHIFT_MEASURES = ("RR@10", "ASL@100", "R@1000")
 DEV_MEASURES = ("RR@10", "R@100", "R@1000")
+CROSSED_MEASURES = ("RR@10", "R@100")
 DL_MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100", "R(rel=2)@1000")
 OTHER_MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000")
 CHAMELEON_MEASURES = ("AP", "nDCG", "RR@10", "R@1000")
@@ -74,6 +76,10 @@ def _test_sets(have: Tables) -> Iterator[TestSet]:
             where = ("bucket", [bucket])
             measures = _measures(main, have)
             yield TestSet(f"resttest.{bucket}", "resttest", "resttest", main, main, measures, where)
+    if {("crossed", "train"), ("qrels", "train")} <= have.keys():
+        for model in (name for name in have["crossed", "train"].columns if re.fullmatch(r"m\d+", name)):
+            where = (model, list(ROLES[1:]))
+            yield TestSet(f"crossed.{model}", "crossed", "crossed", "train", "train", CROSSED_MEASURES, where)
     for split in (split for config, split in have if config == "chameleons"):
         if ("qrels", split) in have:
             yield from _chameleons(split, have["chameleons", split])

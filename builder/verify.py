@@ -1,5 +1,6 @@
 """Recompute everything that a release claims: digests, counts, and the rules its tables follow."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from builder.shifts import length, wh
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
 from eval_kit.release import Release, Variation, read_manifest, read_table, title
-from eval_kit.shifts import CLUSTERED, SHIFTS
+from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS
 
 AUTHORS_LISTS = ("published", "lite")
 """Kinds of release whose lists may overlap as the authors' do."""
@@ -90,6 +91,14 @@ def _length_rule(frame: pl.DataFrame) -> str:
     return _count(frame, frame["cluster"] != length.cluster(frame["text"]).cast(pl.String))
 
 
+def _crossed_rule(frame: pl.DataFrame) -> str:
+    """every query is held back from one crossed model, and left out with its cluster by half of them"""
+    roles = frame.select(name for name in frame.columns if re.fullmatch(r"m\d+", name))
+    times = {role: pl.sum_horizontal(pl.all() == role) for role in ROLES}
+    fits = roles.select((times["in"] == 1) & (times["out"] == roles.width // 2)).to_series()
+    return _count(frame, ~fits)
+
+
 def _wh_rule(frame: pl.DataFrame, rule: wh.WhRule = "substring") -> str:
     """clusters follow the wh-word rule"""
     wrong = pl.repeat(False, frame.height, eager=True)
@@ -136,6 +145,7 @@ def _unique_pairs(frame: pl.DataFrame) -> str:
 _RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
     **{name: [_once_in_each_cluster if shift.overlaps else _one_cluster] for name, shift in SHIFTS.items()},
     "chameleons": [_levels_nest, _one_cluster],
+    "crossed": [_crossed_rule, _one_cluster],
     "variations": [_one_wording],
     "qrels": [_unique_pairs],
 }

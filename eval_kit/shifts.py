@@ -19,6 +19,8 @@ TREC_DL = ("dl19", "dl20")
 WH_TERMS = question_words.TERMS[question_words.ENGLISH]
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
 REGIMES = ("interpolate", "extrapolate")
+ROLES = ("train", "in", "out")
+"""Of a query for a crossed model: trained on; held back, but of a cluster that is trained on; of one that is not."""
 MAIN_SPLITS = ("dev", "test")
 """Evaluation splits that are large enough to be divided, in order of preference: most of BEIR has only test."""
 BENCHMARKS = (*MAIN_SPLITS, *TREC_DL)
@@ -119,9 +121,13 @@ class Shift(ABC):
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
         """Config and split of the queries that each model of a grid searches."""
 
-    def searched_tables(self, release: Release) -> list[tuple[str, str]]:
-        """Config and split of all queries that each model of a grid searches: :meth:`test_tables` and benchmarks."""
-        return list(dict.fromkeys([*self.test_tables(release), *_benchmark_tables(release)]))
+    def test_queries(self, release: Release, held_out: str, benchmarks: bool = True) -> pl.DataFrame:
+        """``query_id`` and ``text`` of the queries that the model without ``held_out`` searches.
+
+        They are those of the :meth:`test_tables` and, with ``benchmarks``, of :data:`BENCHMARKS`.
+        """
+        tables = [*self.test_tables(release), *(_benchmark_tables(release) if benchmarks else [])]
+        return _union(release, dict.fromkeys(tables))
 
     @abstractmethod
     def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
@@ -169,7 +175,7 @@ class Shift(ABC):
         table = release.table(config, split)
         reasons = {
             "held-out part": self.in_part(release, table, held_out),
-            "test sets": _union(release, self.searched_tables(release)),
+            "test sets": self.test_queries(release, held_out),
             "validation": _union(release, [("validation", "validation")]),
         }
         if strict:
@@ -308,6 +314,63 @@ class Regimes(Shift):
         return table.clear()
 
 
+class Crossed(Shift):
+    """Crossed hold-outs: many small clusters, each left out by half of a few models (:mod:`eval_kit.stats.crossed`).
+
+    The release has one table of queries, with their ``cluster`` and a column for each model: ``train`` (the model
+    trains on the query), ``in`` (on the query's cluster, without the query) or ``out`` (without the cluster).
+    """
+
+    label = "cluster"
+
+    @property
+    def all_test_sets_needed(self) -> bool:
+        """A model has its own test set, of the queries that it did not train on."""
+        return False
+
+    def parts(self, release: Release) -> list[str]:
+        """The models."""
+        tables = [table for table in release.manifest["tables"] if table["config"] == self.name]
+        columns = [column for table in tables for column in table["columns"]]
+        models = [column["name"] for column in columns if column.get("labels") == list(ROLES)]
+        if models:
+            return models
+        raise UserError(f"{release.folder}: holds no {self.name} shift")
+
+    @override
+    def test_sets(self, release: Release) -> list[str]:
+        return [f"{self.name}.{model}" for model in self.parts(release)]
+
+    @override
+    def test_tables(self, release: Release) -> list[tuple[str, str]]:
+        return [(self.name, "train")] if self.name in release.configs else []
+
+    def test_queries(self, release: Release, held_out: str, benchmarks: bool = True) -> pl.DataFrame:
+        """Those that the model does not train on."""
+        tested = release.table(self.name, "train").filter(pl.col(held_out) != ROLES[0]).select("query_id", "text")
+        return pl.concat([tested, _union(release, _benchmark_tables(release) if benchmarks else [])])
+
+    @override
+    def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
+        return dict.fromkeys(self.parts(release), (self.name, "train")) if self.name in release.configs else {}
+
+    def training_title(self, held_out: str) -> str:
+        """Their name in descriptions."""
+        return f"Training queries of the crossed model {held_out}"
+
+    def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
+        """The queries of the clusters that the model leaves out."""
+        return table.filter(pl.col(part) == "out")
+
+    def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
+        """In is the model that trained on the query's cluster without the query, Out those without the cluster."""
+        table = release.table(self.name, "train")
+        roles = table.unpivot(self.parts(release), index=["query_id", "cluster"], variable_name="held_out")
+        roles = roles.select("query_id", "held_out", part="cluster", is_out=pl.col("value") == "out")
+        own = values.filter(pl.col("test_set") == f"{self.name}." + pl.col("held_out"))
+        return own.join(roles, on=["query_id", "held_out"], maintain_order="left")
+
+
 class Everything(Shift):
     """The control of arXiv:2205.02870v1, Table 5: nothing is held out, which is called the part ``none``.
 
@@ -398,6 +461,13 @@ _ALL = (
         bibtex="Zhan2022Interpolation",
         measures=("nDCG@10", "R(rel=2)@100"),
         group="size",
+    ),
+    Crossed(
+        name="crossed",
+        title="crossed hold-outs",
+        phrase="on kinds of queries it never saw in training",
+        published_table="ecir2023-table2",
+        bibtex="Lupart2023MsShift",
     ),
 )
 

@@ -151,9 +151,8 @@ class Cell:
         trained_for = TRAINED_FOR[self.name.shift]
         if not trained_for.test_tables(self.release):
             raise UserError(f"{self.release.folder}: holds no queries to test {self.name.shift} on")
-        tables = (trained_for.searched_tables if self.benchmarks else trained_for.test_tables)(self.release)
-        texts = [self.release.table(*table).select("query_id", "text") for table in tables]
-        return pl.concat(texts).unique("query_id", keep="first", maintain_order=True)
+        queries = trained_for.test_queries(self.release, self.name.held_out, self.benchmarks)
+        return queries.unique("query_id", keep="first", maintain_order=True)
 
     def searches(self) -> dict[Path, pl.DataFrame]:
         """``query_id`` and ``text`` of every run's queries, by run."""

@@ -5,6 +5,7 @@ in minutes what takes a transformer hours.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from baselines.training.session import Session
 from baselines.training.trainer import Parts, processes
 from eval_kit import models
 from eval_kit.errors import UserError
-from eval_kit.search.retriever import Retriever
+from eval_kit.search.passages import passages
+from eval_kit.search.retriever import Passages, Retriever
 
 TITLE = "static bi-encoder, means of word vectors compared by cosine"
 IS_TRAINED = True
 SHARES_INDEX = False
+COUNTED = 100_000
+"""Passages that the rarity of words is counted in."""
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
@@ -40,6 +44,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         with loading(cell):
             backbone = transformer(cell, session.judged.texts.values())
         vectors = backbone.model.get_input_embeddings().weight.detach().clone()
+        vectors *= _rarity(backbone.tokenizer, passages(cell.release))[:, None]
         words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
         model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
         loss = MultipleNegativesRankingLoss(
@@ -53,3 +58,18 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Exact search by cosine."""
     return models.retriever("dense", model, options)
+
+
+def _rarity(tokenizer: Any, passages: Passages) -> Any:
+    """Each token's inverse document frequency among the first passages, 1 on average: (tokens,).
+
+    A word's weight in a mean of vectors is the length of its vector; without this, training starts from "the".
+    """
+    import torch
+
+    frequency = torch.zeros(len(tokenizer))
+    texts = [text for _, text in islice(passages, COUNTED)]
+    for text in texts:
+        frequency[sorted(set(tokenizer(text, add_special_tokens=False)["input_ids"]))] += 1
+    rarity = torch.log1p(len(texts) / (1 + frequency))
+    return rarity / rarity.mean()

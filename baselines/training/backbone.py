@@ -96,7 +96,15 @@ def _small(cell: Cell, sizes: Mapping[str, Any]) -> Path:
 
 
 def _words(texts: Iterable[str]) -> list[str]:
-    return sorted(set(chain.from_iterable(text.lower().split() for text in texts)))
+    """The words that a tokenizer of :func:`_tokenizer` reads in the texts, sorted."""
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    normal, split = BertNormalizer(lowercase=True), BertPreTokenizer()
+    words: set[str] = set()
+    for text in texts:
+        words.update(word for word, _ in split.pre_tokenize_str(normal.normalize_str(text)))
+    return sorted(words)
 
 
 def _tokenizer(words: Iterable[str]) -> Any:

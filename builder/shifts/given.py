@@ -8,11 +8,14 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from builder.assembly import Build, ShiftResult, lacks_train
+from builder.shifts.kmeans import kmeans
 from builder.validation import drawn
 from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors
 
 RULE = "the part that the collection or the user gives for the query; a share of each is drawn for testing (seeded)"
 LIMITS = ("There are no published lists to reproduce.",)
@@ -20,9 +23,10 @@ LIMITS = ("There are no published lists to reproduce.",)
 
 @dataclass(frozen=True)
 class GivenParameters:
-    """Our share of test queries and seed."""
+    """Our share of test queries and seed; parts are merged into so many groups, or stay as they are (0)."""
 
     test_share: float = 0.2
+    groups: int = 0
     seed: int = 13
 
 
@@ -69,6 +73,30 @@ def part_name(part: str) -> str:
     return name or "u" + "_".join(f"{ord(character):x}" for character in part)
 
 
+def merged(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.DataFrame:
+    """Parts merged into fewer, by k-means of the mean vectors of their queries.
+
+    Args:
+        parts: ``query_id`` and ``part``.
+        vectors: of these queries.
+        groups: how many there shall be; if there are no more parts than that, they stay as they are.
+        seed: of k-means.
+
+    Returns:
+        ``query_id`` and ``part``: g1, g2, ... with the most queries first.
+    """
+    names = parts["part"].unique().sort()
+    if len(names) <= groups:
+        return parts
+    number = names.search_sorted(parts["part"]).to_numpy()
+    sums = np.zeros((len(names), vectors.values.shape[1]))
+    np.add.at(sums, number, vectors.of(parts["query_id"]))
+    means = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+    group = kmeans(means.astype(np.float32), groups, seed).labels[number]
+    rank = np.argsort(np.argsort(-np.bincount(group, minlength=groups), kind="stable"))
+    return parts.with_columns(part=pl.Series([f"g{rank[own] + 1}" for own in group]))
+
+
 def lacking(build: Build) -> str:
     """What the collection lacks for given parts; empty if nothing."""
     return lacks_train(build) if build.collection.parts is not None else "no parts are given (--parts)"
@@ -77,7 +105,11 @@ def lacking(build: Build) -> str:
 def rebuild(build: Build, parameters: GivenParameters) -> ShiftResult:
     """The shift's tables, and a report that names each part in full."""
     assert build.collection.parts is not None
-    assigned = assign(build.train, build.collection.parts, parameters)
-    rule = build.rule(RULE, "the collection's labels", parameters)
-    names = assigned.group_by("cluster", "part").agg(queries=pl.len()).sort("cluster")
+    parts = grouped = build.collection.parts.join(build.train, on="query_id", how="semi")
+    if parameters.groups:
+        grouped = merged(parts, build.embedded["train"], parameters.groups, parameters.seed)
+    assigned = assign(build.train, grouped, parameters)
+    rule = build.rule(RULE, "the collection's labels", parameters, encoded=parameters.groups > 0)
+    listed = assigned.drop("part").join(parts, on="query_id")
+    names = listed.group_by("cluster", "part").agg(queries=pl.len()).sort("cluster", "part")
     return build.held_back("given", assigned, rule, reports={"given.tsv": names.write_csv(separator="\t")})

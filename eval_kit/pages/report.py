@@ -16,7 +16,7 @@ from eval_kit.pages.page import render
 from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
 from eval_kit.pages.wordings import wordings
 from eval_kit.plots import span
-from eval_kit.protocols import chameleons
+from eval_kit.protocols import chameleons, crossed
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.nearness import nearness, queries_to_encode, vectors_beside
@@ -172,6 +172,8 @@ def _summaries(results: pl.DataFrame, of_shift: list[Standing]) -> list[tuple[St
 def _tables(grid: Protocols, shift: str) -> list[tuple[str, Markup]]:
     """The tables of a shift as in the papers, with their measures, the main one first."""
     results = grid.results[shift]
+    if shift == crossed.NAME and grid.crossed is not None:
+        return [("", to_html(table)) for table in crossed.tables(results, grid.crossed)]
     if not SHIFTS[shift].clustered:
         test_queries = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev (else test)"
         table = papers.inter_extra(results, marks=True)

@@ -9,7 +9,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.score import Declared, Scores, score
-from eval_kit.protocols import in_out
+from eval_kit.protocols import crossed, in_out
 from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.release import Release
 from eval_kit.results import Result
@@ -30,7 +30,8 @@ SIGNIFICANCE = (
 class Protocols(Result):
     """Results by shift, what they rest on, and the values of untrained systems.
 
-    ``values`` are the grid runs' per-query values, with ``system``, ``shift``, ``held_out`` and ``seed``.
+    ``values`` are the grid runs' per-query values, with ``system``, ``shift``, ``held_out`` and ``seed``; ``crossed``
+    are the losses of each cluster of crossed hold-outs, if there are any.
     """
 
     title = "What held-out parts cost"
@@ -41,6 +42,7 @@ class Protocols(Result):
     untrained: dict[str, dict[str, dict[str, float]]]
     clusters: dict[str, list[str]]
     provenance: dict[str, Any]
+    crossed: pl.DataFrame | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values: one list of rows a shift."""
@@ -49,7 +51,7 @@ class Protocols(Result):
             "matrices": {shift: frame.to_dicts() for shift, frame in self.matrices.items()},
             "untrained": self.untrained,
             "provenance": self.provenance,
-        }
+        } | ({} if self.crossed is None else {"crossed": self.crossed.to_dicts()})
 
     def to_polars(self) -> pl.DataFrame:
         """One row for each ``shift``, part, system and measure: see :func:`eval_kit.protocols.in_out.losses`."""
@@ -66,10 +68,18 @@ class Protocols(Result):
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
-        return [*SIGNIFICANCE, *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())]
+        of_crossed = [crossed.NOTE] if crossed.NAME in self.results else []
+        return [
+            *SIGNIFICANCE,
+            *of_crossed,
+            *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows()),
+        ]
 
     def _of_shift(self, shift: str) -> Iterator[Table]:
         results = self.results[shift]
+        if self.crossed is not None and shift == crossed.NAME:
+            yield from crossed.tables(results, self.crossed)
+            return
         if not SHIFTS[shift].clustered:
             yield papers.inter_extra(results)
             return
@@ -118,16 +128,21 @@ def protocols(
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
     clusters: dict[str, list[str]] = {}
+    by_cluster: pl.DataFrame | None = None
     for shift in dict.fromkeys(cell.shift for cell in cells.values()):
         of_shift = values.filter(pl.col("shift") == shift)
         clusters[shift] = SHIFTS[shift].parts(release)
         _refuse_foreign_runs(SHIFTS[shift], cells, of_shift, release)
         matrices[shift] = in_out.matrix(of_shift)
-        losses = in_out.losses(of_shift, SHIFTS[shift], release, seed)
+        if shift == crossed.NAME:
+            losses, parts = crossed.losses(SHIFTS[shift].roles(of_shift, release))
+            by_cluster = parts.join(crossed.similarities(release), on="cluster", how="left", maintain_order="left")
+        else:
+            losses = in_out.losses(of_shift, SHIFTS[shift], release, seed)
         trained_on = _trained_on(scores, cells, SHIFTS[shift], release)
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
     provenance = {**scores.provenance, "seed": seed}
-    return Protocols(values, results, matrices, _untrained(scores, untrained), clusters, provenance)
+    return Protocols(values, results, matrices, _untrained(scores, untrained), clusters, provenance, by_cluster)
 
 
 def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: Release) -> pl.DataFrame:

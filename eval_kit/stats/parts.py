@@ -22,7 +22,7 @@ type Parts = NDArray[np.int64]
 LEVEL, POWER = 0.95, 0.8
 FEWEST_PARTS = 6
 """Near parts, and far parts, below which their spread cannot be told from chance."""
-_STEPS = 200
+_STEPS = 64
 
 
 @dataclass(frozen=True)

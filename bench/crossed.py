@@ -1,0 +1,67 @@
+"""``python -m bench.crossed``: do the intervals of crossed hold-outs hold the truth as often as they say?
+
+Losses are drawn with a known mean: clusters of unequal sizes differ in difficulty and in loss, each
+training in quality and in loss, and each query answers 0 or 1. The design and the estimate are the
+kit's own. Figures go to ``bench/results/crossed.json``; five minutes on one idle core.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from builder.shifts.crossed import CrossedParameters, assign
+from eval_kit.stats import crossed
+
+DRAWS, QUERIES, INSIDE = 1_000, 50, 0.55
+RESULTS = Path(__file__).parent / "results" / "crossed.json"
+CASES = {
+    "as on SQuAD": (64, 0.25, 0.05, 0.01),
+    "no loss": (64, 0.0, 0.0, 0.01),
+    "no loss on average": (64, 0.0, 0.05, 0.01),
+    "trainings differ more": (64, 0.25, 0.05, 0.05),
+    "sixteen clusters": (16, 0.25, 0.05, 0.01),
+}
+"""Clusters, mean Rel Loss, and its standard deviation over clusters and over trainings."""
+
+
+def main() -> None:
+    """Simulate each case, and print how often the interval holds the truth and p is under 0.05."""
+    figures = {name: simulated(*case) for name, case in CASES.items()}
+    RESULTS.write_text(json.dumps({"draws": DRAWS, "cases": CASES, "figures": figures}, indent=1) + "\n")
+    for name, figure in figures.items():
+        print(f"{name:22s}", "  ".join(f"{key} {value:.3f}" for key, value in figure.items()))
+
+
+def simulated(clusters: int, loss: float, of_clusters: float, of_trainings: float) -> dict[str, float]:
+    """Shares of :data:`DRAWS`: of intervals that hold the true Rel Loss, and of p-values under 0.05."""
+    random = np.random.default_rng(0)
+    covered, significant, widths = [], [], []
+    for draw in range(DRAWS):
+        sizes = 8 + random.multinomial((QUERIES - 8) * clusters, random.dirichlet(np.full(clusters, 3.0)))
+        labels = pl.Series(np.repeat(np.arange(clusters), sizes)).cast(pl.String).str.zfill(2)
+        ids = pl.Series(np.arange(len(labels))).cast(pl.String)
+        design = assign(pl.DataFrame({"query_id": ids, "part": labels}), CrossedParameters(seed=draw))
+        part = design["cluster"].to_physical().to_numpy()
+        hardness = random.uniform(-0.12, 0.12, clusters)[part] + random.uniform(-0.15, 0.15, len(part))
+        lost = loss + random.normal(0, of_clusters, clusters)[part]
+        searches = []
+        for model in design.columns[2:]:
+            quality, own = random.normal(0, of_trainings, 2)
+            is_out = (design[model] == "out").to_numpy()
+            chance = INSIDE + quality + hardness - np.where(is_out, INSIDE * (lost + own), 0)
+            answered = pl.Series("value", random.random(len(part)) < chance).cast(pl.Float64)
+            search = design.select("query_id", part="cluster", role=model).with_columns(answered, model=pl.lit(model))
+            searches.append(search.filter(pl.col("role") != "train").with_columns(is_out=pl.col("role") == "out"))
+        whole, _ = crossed.losses(pl.concat(searches))
+        assert whole.low is not None and whole.high is not None and whole.p is not None
+        covered.append(whole.low <= loss <= whole.high)
+        significant.append(whole.p < 0.05)
+        widths.append((whole.high - whole.low) / 2)
+    means = map(np.mean, (covered, significant, widths))
+    return dict(zip(("covered", "p under 0.05", "half-width"), map(float, means), strict=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Crossed hold-outs: many small clusters of queries, each left out of training by half of a few models.
+
+The models' roles are the rows of a Hadamard matrix and their complements: every cluster is left out by half of the
+models, and every model leaves out half of the clusters. Within a cluster, the queries are dealt at random to the models
+that train on it; each leaves out those dealt to it, so that every query is tested unseen by one of them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from builder.assembly import TESTED, Build, ShiftResult, interval_remark, lacks_train
+from builder.shifts.given import merged
+from builder.shifts.kmeans import kmeans
+from eval_kit.errors import UserError
+from eval_kit.shifts import ROLES
+
+RULE = (
+    "clusters by k-means of the queries' vectors, or the given parts, merged by their mean vectors; roles of the "
+    "models by a Hadamard matrix, in-domain test queries dealt at random (seeded)"
+)
+LIMITS = ("There are no published lists to reproduce.",)
+
+
+@dataclass(frozen=True)
+class CrossedParameters:
+    """Numbers of clusters and of models; our seed."""
+
+    clusters: int = 64
+    models: int = 8
+    seed: int = 13
+    iterations: int = 25
+
+
+def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
+    """The role of each query for each model.
+
+    Args:
+        parts: ``query_id`` and ``part`` (any text), each query once.
+        parameters: number of models and seed.
+
+    Returns:
+        ``query_id``, ``cluster`` (Enum, the largest first) and a column for each model, m1, m2, ... (Enum of
+        :data:`eval_kit.shifts.ROLES`), by cluster.
+
+    Raises:
+        UserError: the number of models is not 4, 8 or 16, or there are too few clusters for it.
+    """
+    from scipy.linalg import hadamard
+
+    models = parameters.models
+    if models not in (4, 8, 16):
+        raise UserError(f"crossed.models must be 4, 8 or 16, as there is a design for these, not {models}")
+    sizes = parts.group_by("part").agg(n=pl.len()).sort("n", "part", descending=[True, False])
+    if sizes.height < 2 * models:
+        raise UserError(f"{models} crossed models need at least {2 * models} clusters; there are {sizes.height}")
+    rows = hadamard(models)[1:] > 0
+    random = np.random.default_rng(parameters.seed)
+    frames = []
+    for number, part in enumerate(sizes["part"]):
+        trains = rows[number // 2 % len(rows)]
+        trains = ~trains if number % 2 else trains  # neighbours in size have opposite roles
+        queries = parts.filter(pl.col("part") == part)["query_id"].sort()
+        dealt = random.permutation(np.arange(len(queries)) % (models // 2))
+        turn = np.cumsum(trains) - 1
+        roles = {
+            f"m{model + 1}": np.where(dealt == turn[model], "in", "train") if trains[model] else ["out"] * len(queries)
+            for model in range(models)
+        }
+        frames.append(pl.DataFrame({"query_id": queries, "cluster": [f"c{number:02d}"] * len(queries), **roles}))
+    clusters = pl.Enum([f"c{number:02d}" for number in range(sizes.height)])
+    roles_of = pl.col(f"m{model + 1}" for model in range(models)).cast(pl.Enum(ROLES))
+    return pl.concat(frames).with_columns(pl.col("cluster").cast(clusters), roles_of)
+
+
+def lacking(build: Build) -> str:
+    """What the collection lacks for crossed hold-outs; empty if nothing."""
+    fewest = 2 * CrossedParameters().models * TESTED
+    if build.train.height < fewest:
+        return f"{build.train.height:,} training queries are too few for crossed hold-outs, which need {fewest:,}"
+    return lacks_train(build)
+
+
+def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
+    """The table of the shift."""
+    vectors, given = build.embedded["train"], build.collection.parts
+    count = min(parameters.clusters, build.train.height // TESTED)
+    if given is None:
+        labels = kmeans(vectors.values, count, parameters.seed, parameters.iterations, build.threads).labels
+        parts = build.train.select("query_id", part=pl.Series(labels).cast(pl.String))
+    else:
+        own = given.join(build.train, on="query_id", how="semi")
+        parts = merged(own, vectors, count, parameters.seed)
+    tested = parts.filter(pl.len().over("part") >= parameters.models)
+    remarks = []
+    if left_out := parts.height - tested.height:
+        remarks.append(f"crossed: {left_out:,} queries of clusters with fewer than {parameters.models} are left out")
+    assigned = assign(tested, parameters)
+    sizes = assigned.group_by("cluster").len()["len"].to_list()
+    remarks.append(interval_remark("crossed", sizes))
+    models = [f"m{number + 1}" for number in range(parameters.models)]
+    members = assigned.join(build.train, on="query_id", maintain_order="left")
+    rule = build.rule(RULE, "docs/crossed.md", parameters, encoded=True)
+    return ShiftResult([build.table("crossed", "train", members, ["cluster", *models], rule)], remarks)

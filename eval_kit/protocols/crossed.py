@@ -1,0 +1,137 @@
+"""Crossed hold-outs as results: the loss over all clusters, that of each, and their correlation with similarity."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from eval_kit.measures.definitions import parse
+from eval_kit.release import Release
+from eval_kit.stats import crossed
+from eval_kit.stats.losses import Correlation, correlations, holm_corrected
+from eval_kit.stats.similarity import jaccard_of_counts, word_counts
+from eval_kit.tables.table import Cell, Column, Table, interval, loss, significance
+
+NAME = "crossed"
+KINDS = ("spearman",)
+NOTE = (
+    "crossed hold-outs: each query is In for the one model that saw its cluster without it, and Out for those that did "
+    "not see its cluster; SE and SD are of Rel Loss, and count clusters and trainings as random draws"
+)
+COLUMNS = {"inside": "avg_in", "low": "rel_loss_low", "high": "rel_loss_high"}
+
+
+def losses(compared: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What each system loses.
+
+    Args:
+        compared: values with ``part``, ``held_out``, ``seed`` and ``is_out``, by :meth:`eval_kit.shifts.Crossed.roles`.
+
+    Returns:
+        The losses over all clusters, by ``system`` and ``measure``, with the figures of
+        :class:`eval_kit.stats.crossed.CrossedLoss`, ``queries``, ``clusters``, ``models`` and ``seeds``; and those of
+        each ``cluster``. Both have ``p_holm``, corrected over the systems (and clusters) of a measure.
+    """
+    model = pl.concat_str("held_out", pl.col("seed").cast(pl.String), separator=".")
+    whole, parts = [], []
+    for (system, measure), group in compared.group_by("system", "measure", maintain_order=True):
+        names = {"system": system, "measure": measure}
+        total, by_cluster = crossed.losses(group.with_columns(model=model))
+        counts = {
+            "queries": group["query_id"].n_unique(),
+            "clusters": by_cluster.height,
+            "models": group["held_out"].n_unique(),
+            "seeds": group["seed"].n_unique(),
+        }
+        figures = asdict(total)
+        ends = {
+            "avg_in": figures.pop("inside"),
+            "rel_loss_low": figures.pop("low"),
+            "rel_loss_high": figures.pop("high"),
+        }
+        whole.append(names | ends | figures | counts)
+        parts.append(by_cluster.select(*(pl.lit(value).alias(name) for name, value in names.items()), pl.all()))
+    numbers = dict.fromkeys(("p", "p_equivalent"), pl.Float64)
+    # columns that other shifts have: no interval of In alone, and no effect size
+    nothing = (f"{name}_{end}" for name in ("avg_in", "out") for end in ("low", "high"))
+    table = pl.DataFrame(whole, schema_overrides=numbers).with_columns(
+        *(pl.lit(None, pl.Float64).alias(name) for name in ("d", *nothing)), delta=-pl.col("rel_loss")
+    )
+    by_cluster = pl.concat(parts).rename({"part": "cluster"})
+    return holm_corrected(table, ["measure"]), holm_corrected(by_cluster, ["measure"])
+
+
+def similarities(release: Release) -> pl.DataFrame:
+    """The similarity of each cluster's queries to all others', by their words (ECIR 2023 §5.2).
+
+    Returns:
+        ``cluster`` and ``jaccard``, weighted (:func:`eval_kit.stats.similarity.weighted_jaccard`).
+    """
+    table = release.table(NAME, "train")
+    every = word_counts(table["text"])
+    rows = []
+    for (cluster,), group in table.group_by("cluster", maintain_order=True):
+        own = word_counts(group["text"])
+        others = every.join(own, on="word", how="left").select(
+            "word", pl.col("count") - pl.col("count_right").fill_null(0)
+        )
+        totals = (int(side["count"].sum()) for side in (own, others))
+        rows.append((cluster, jaccard_of_counts([(own, others)], *totals)))
+    return pl.DataFrame(rows, {"cluster": pl.String, "jaccard": pl.Float64}, orient="row")
+
+
+def correlation(parts: pl.DataFrame) -> Correlation:
+    """Spearman's correlation of one system's losses with the clusters' ``jaccard``."""
+    known = parts.drop_nulls("rel_loss")
+    return correlations(known["jaccard"].to_numpy(), known["rel_loss"].to_numpy(), kinds=KINDS)[KINDS[0]]
+
+
+def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
+    """The losses of each measure over all clusters, and by cluster, the greatest first."""
+    for measure in whole["measure"].unique(maintain_order=True):
+        of_measure, by_cluster = (frame.filter(pl.col("measure") == measure) for frame in (whole, parts))
+        show = parse(str(measure)).show_as_ecir_2023
+        lines: list[list[Cell | str]] = []
+        for row in of_measure.iter_rows(named=True):
+            own = correlation(by_cluster.filter(pl.col("system") == row["system"])).estimate
+            low, high = row["rel_loss_low"], row["rel_loss_high"]
+            lines.append(
+                [
+                    row["system"],
+                    show(row["avg_in"]),
+                    show(row["out"]),
+                    Cell(loss(row["rel_loss"]), mark=significance(row) if row["rel_loss"] is not None else ""),
+                    f"{loss(low)} to {loss(high)}",
+                    *map(loss, (row["error_queries"], row["error_trainings"], row["spread"])),
+                    "-" if own.value is None else f"{own.value:.2f} ({own.low:.2f} to {own.high:.2f})",
+                    f"{row['clusters']} × {row['models'] * row['seeds']}",
+                    f"{row['queries']:,}",
+                ]
+            )
+        numbers = ("In", "Out", "Rel Loss", "95 % interval", "SE queries", "SE trainings", "SD clusters")
+        names = (*numbers, "ρ with Jaccard", "clusters × models", "n")
+        yield Table([Column("Models", "heading"), *(Column(name, "number") for name in names)], [lines], str(measure))
+    main = whole["measure"][0]
+    yield _by_cluster(parts.filter(pl.col("measure") == main), f"{main} Rel Loss by cluster")
+
+
+def _by_cluster(parts: pl.DataFrame, title: str) -> Table:
+    systems = parts["system"].unique(maintain_order=True).to_list()
+    order = parts.filter(pl.col("system") == systems[0]).sort("rel_loss", descending=True, nulls_last=True)
+    by_key = {(row["cluster"], row["system"]): row for row in parts.iter_rows(named=True)}
+    lines: list[list[Cell | str]] = []
+    for cluster, queries, jaccard in order.select("cluster", "queries", "jaccard").iter_rows():
+        cells = [_of_cluster(by_key[cluster, system]) for system in systems]
+        lines.append([cluster, *cells, f"{jaccard:.3f}", f"{queries:,}"])
+    names = (*systems, "Jaccard", "n")
+    return Table([Column("Cluster", "heading"), *(Column(name, "number") for name in names)], [lines], title)
+
+
+def _of_cluster(row: dict[str, Any]) -> Cell:
+    if row["rel_loss"] is None:
+        return Cell("-")
+    mark = "" if (row["p_holm"] or 1.0) < 0.05 else "°"
+    return Cell(
+        loss(row["rel_loss"]), mark=mark, tooltip=interval(row["rel_loss_low"], row["rel_loss_high"], row["queries"])
+    )

@@ -1,0 +1,175 @@
+"""Losses of crossed hold-outs: many clusters of queries, each left out by half of a few models.
+
+Every query is searched by one model that trained on its cluster without the query (In), and by all
+models that left its cluster out (Out). In and Out are means over all such searches, and Rel Loss is
+(In − Out) / In (ECIR 2023 §3.2). Two things are random draws: the clusters, with their queries, and
+the trainings. The variance is that of two crossed factors (Cameron, Gelbach and Miller 2011, Journal
+of Business & Economic Statistics 29): what the clusters' sums vary by, plus what the models' sums
+vary by, less what their cells vary by alone; each is of the linearised ratio. Intervals are by
+Student's t with Satterthwaite's degrees of freedom. ``bench/crossed.py`` shows how often they hold
+the truth.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from eval_kit.stats import p_values
+from eval_kit.stats.losses import MARGIN
+from eval_kit.stats.parts import LEVEL, quantile_of_t
+
+_CELL = ("part", "model", "is_out")
+
+
+@dataclass(frozen=True)
+class CrossedLoss:
+    """A system's loss over all clusters.
+
+    Attributes:
+        inside: mean of the models that saw the query's cluster, but not the query.
+        out: mean of the models that did not see its cluster.
+        rel_loss: (In − Out) / In, None where In is 0, with the ends ``low`` and ``high`` of its 95 % interval.
+        p: of no difference between In and Out, two-sided.
+        p_equivalent: of a loss, or gain, of at least :data:`eval_kit.stats.losses.MARGIN`.
+        error_queries: standard error of Rel Loss due to the clusters and their queries.
+        error_trainings: that due to the trainings.
+        spread: standard deviation of the clusters' own Rel Losses, without that of their estimates.
+    """
+
+    inside: float
+    out: float
+    rel_loss: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    p_equivalent: float | None
+    error_queries: float | None
+    error_trainings: float | None
+    spread: float | None
+
+
+def losses(values: pl.DataFrame) -> tuple[CrossedLoss, pl.DataFrame]:
+    """The loss over all clusters, and that of each.
+
+    Args:
+        values: of one system and measure: ``query_id``, ``part``, ``model``, ``is_out`` and ``value``.
+
+    Returns:
+        The loss over all clusters; and by ``part``: ``queries``, ``avg_in``, ``out``, ``rel_loss`` with ``_low``
+        and ``_high`` (None where In is 0), and ``p`` of no difference.
+    """
+    cells = values.group_by(_CELL).agg(pl.col("value").mean(), n=pl.len()).sort(_CELL)
+    cells = cells.with_columns(share=pl.col("n") / pl.col("n").sum().over("is_out"))
+    inside, out = (
+        float(cells.filter(pl.col("is_out") == side).select(pl.col("share").dot("value")).item())
+        for side in (False, True)
+    )
+    by_part = _by_part(values, cells)
+    if not inside:
+        return CrossedLoss(inside, out, *[None] * 8), by_part
+    rel_loss = 1 - out / inside
+    error = _errors(cells, inside, out, to_in=out / inside**2, to_out=-1 / inside)
+    of_difference = _errors(cells, inside, out, to_in=1.0, to_out=-1.0)
+    reach = error.quantile * error.whole
+    p = None if not of_difference.whole else p_values.of_t((inside - out) / of_difference.whole, of_difference.degrees)
+    nearest = min(MARGIN - rel_loss, MARGIN + rel_loss)
+    return CrossedLoss(
+        inside,
+        out,
+        rel_loss,
+        rel_loss - reach,
+        rel_loss + reach,
+        p,
+        p_values.above_t(nearest / error.whole, error.degrees) if error.whole else None,
+        error.queries,
+        error.trainings,
+        _spread(by_part),
+    ), by_part
+
+
+@dataclass(frozen=True)
+class _Errors:
+    queries: float
+    trainings: float
+    clusters: int
+    models: int
+
+    @property
+    def whole(self) -> float:
+        return float(np.hypot(self.queries, self.trainings))
+
+    @property
+    def degrees(self) -> int:
+        """Satterthwaite's, of the sum of two variances."""
+        each = self.queries**4 / (self.clusters - 1) + self.trainings**4 / (self.models - 1)
+        return max(1, int(self.whole**4 / each)) if each else 1
+
+    @property
+    def quantile(self) -> float:
+        return quantile_of_t(LEVEL, self.degrees)
+
+
+def _errors(cells: pl.DataFrame, inside: float, out: float, to_in: float, to_out: float) -> _Errors:
+    """Standard errors of a function of In and Out, whose derivatives are ``to_in`` and ``to_out``."""
+    weight = pl.col("share") * pl.when("is_out").then(to_out).otherwise(to_in)
+    off = pl.col("value") - pl.when("is_out").then(out).otherwise(inside)
+    side = ("part", "is_out")
+    number = pl.len().over(side)
+    off_side = (pl.col("value") - pl.col("value").mean().over(side)) * number / (number - 1)
+    terms = cells.with_columns(
+        of_cluster=weight * off, of_training=pl.when(number > 1).then(weight * off_side).otherwise(0)
+    )
+    clusters = terms.group_by("part").agg(pl.col("of_cluster").sum())["of_cluster"]
+    models = terms.group_by("model").agg(pl.col("of_training").sum())["of_training"]
+    of_clusters = float((clusters**2).sum()) * len(clusters) / max(len(clusters) - 1, 1)
+    of_models = max(float((models**2).sum()) - float((terms["of_training"] ** 2).sum()), 0.0)
+    return _Errors(of_clusters**0.5, of_models**0.5, max(len(clusters), 2), max(len(models), 2))
+
+
+def _by_part(values: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """The loss of each cluster as it is: only its queries and the trainings are random."""
+    training = cells.filter("is_out").select(pl.col("value").var().over("part").mean()).item() or 0.0
+    queries = values.group_by("part", "query_id").agg(
+        avg_in=pl.col("value").filter(~pl.col("is_out")).mean(), out=pl.col("value").filter("is_out").mean()
+    )
+    models = cells.group_by("part").agg(of_out=pl.col("is_out").sum(), of_in=pl.col("is_out").not_().sum())
+    parts = queries.group_by("part").agg(
+        pl.col("avg_in", "out").mean(),
+        pl.col("avg_in", "out").var().name.suffix("_variance"),
+        pl.cov("avg_in", "out").alias("covariance"),
+        queries=pl.len(),
+    )
+    rows = []
+    for row in parts.join(models, on="part").sort("part").iter_rows(named=True):
+        inside, out, degrees = row["avg_in"], row["out"], row["queries"] - 1
+        figures = {name: row[name] for name in ("part", "queries", "avg_in", "out")}
+        if inside and degrees:
+            error = _error_of_part(row, training, to_in=out / inside**2, to_out=1 / inside)
+            loss, reach = 1 - out / inside, quantile_of_t(LEVEL, degrees) * error
+            figures |= {"rel_loss": loss, "rel_loss_low": loss - reach, "rel_loss_high": loss + reach}
+        if degrees and (error := _error_of_part(row, training, to_in=1.0, to_out=1.0)):
+            figures["p"] = p_values.of_t((inside - out) / error, degrees)
+        rows.append(figures)
+    numbers = dict.fromkeys(("avg_in", "out", "rel_loss", "rel_loss_low", "rel_loss_high", "p"), pl.Float64)
+    return pl.DataFrame(rows, {"part": pl.String, "queries": pl.Int64, **numbers})
+
+
+def _error_of_part(row: Mapping[str, Any], training: float, to_in: float, to_out: float) -> float:
+    """Standard error of a cluster's loss: of its queries' differences, and of the few models on each side."""
+    of_queries = to_in**2 * row["avg_in_variance"] + to_out**2 * row["out_variance"]
+    of_queries -= 2 * to_in * to_out * row["covariance"]
+    of_models = to_in**2 / row["of_in"] + to_out**2 / row["of_out"]
+    return float(max(of_queries / row["queries"] + training * of_models, 0.0) ** 0.5)
+
+
+def _spread(by_part: pl.DataFrame) -> float | None:
+    """Standard deviation of the losses beyond that of their errors."""
+    known = by_part.drop_nulls("rel_loss")
+    if known.height < 3:
+        return None
+    losses, lows = known["rel_loss"].to_numpy(), known["rel_loss_low"].to_numpy()
+    errors = (losses - lows) / quantile_of_t(LEVEL, 1_000)
+    return float(max(losses.var(ddof=1) - (errors**2).mean(), 0.0) ** 0.5)

@@ -1,0 +1,181 @@
+"""Crossed hold-outs, design and figures, recomputed by plain loops from the release's rows and the run files."""
+
+import json
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baselines.systems import static
+from baselines.training.queries import allowed
+from builder import release as releases
+from builder.rebuilt import draft
+from builder.shifts.crossed import CrossedParameters, assign
+from builder.sources import mini
+from builder.verify import verify
+from eval_kit import score
+from eval_kit.errors import UserError
+from eval_kit.release import Release, open_release
+from eval_kit.shifts import SHIFTS
+from eval_kit.stats import crossed
+from tests.baselines.tiny_cells import tiny_cell
+from tests.conftest import Run
+
+MODELS = [f"m{number}" for number in range(1, 9)]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    folder = tmp_path_factory.mktemp("crossed") / "ms-marco-shift"
+    collection = mini.collection(mini.MiniParameters(queries=3_000))
+    releases.write(draft(collection, ["crossed", "topic"], mini.encoder(collection)), folder)
+    return open_release(folder)
+
+
+@settings(max_examples=20, deadline=None)
+@given(sizes=st.lists(st.integers(30, 300), min_size=16, max_size=70), seed=st.integers(0, 99))
+def test_every_query_is_tested_unseen_and_every_cluster_left_out_by_half(sizes: list[int], seed: int) -> None:
+    parts = [f"part {number}" for number, size in enumerate(sizes) for _ in range(size)]
+    table = pl.DataFrame({"query_id": [f"q{number}" for number in range(len(parts))], "part": parts})
+    design = assign(table, CrossedParameters(seed=seed)).cast(pl.String)
+    assert design["query_id"].sort().equals(table["query_id"].sort())
+    roles_of_cluster = defaultdict(set)
+    for row in design.iter_rows(named=True):
+        roles = [row[model] for model in MODELS]
+        assert Counter(roles) == {"in": 1, "out": 4, "train": 3}
+        roles_of_cluster[row["cluster"]].add(tuple(role == "out" for role in roles))
+    assert all(len(roles) == 1 for roles in roles_of_cluster.values())
+    for model in MODELS:  # half of the clusters, of nearly half of the queries, as neighbours in size are opposites
+        left_out = [cluster for cluster, [roles] in roles_of_cluster.items() if roles[MODELS.index(model)]]
+        assert abs(len(left_out) - len(sizes) / 2) <= 0.5
+        assert abs((design[model] == "out").sum() - len(parts) / 2) <= max(sizes)
+    assert (
+        assign(table.sample(fraction=1, shuffle=True, seed=seed), CrossedParameters(seed=seed))
+        .cast(pl.String)
+        .equals(design)
+    )
+
+
+def test_too_few_clusters_are_refused() -> None:
+    table = pl.DataFrame({"query_id": [f"q{number}" for number in range(90)], "part": ["a", "b", "c"] * 30})
+    with pytest.raises(UserError, match="8 crossed models need at least 16 clusters; there are 3"):
+        assign(table, CrossedParameters())
+    with pytest.raises(UserError, match="must be 4, 8 or 16"):
+        assign(table, CrossedParameters(models=6))
+
+
+def test_the_release_is_verified_and_trains_by_its_own_table(release: Release, tmp_path: Path) -> None:
+    assert [check.what for check in verify(release.folder) if check.fault] == []
+    table = release.table("crossed", "train")
+    for model in ("m1", "m8"):
+        cell = tiny_cell("static", release, tmp_path, ("crossed", model), negatives=0)
+        trained = set(allowed(cell).queries["query_id"])
+        assert trained == set(table.filter(pl.col(model) == "train")["query_id"])
+        searched = set(cell.test_queries()["query_id"])
+        assert set(table["query_id"]) - trained <= searched
+        assert not searched & trained
+    assert static.train(cell)["train_queries"] == len(trained)
+
+
+def test_the_figures_are_those_of_the_run_files(release: Release, tmp_path: Path, command: Run) -> None:
+    rows = {row["query_id"]: row for row in release.table("crossed", "train").iter_rows(named=True)}
+    relevant = dict(release.table("qrels", "train").select("query-id", "corpus-id").iter_rows())
+    others = release.table("passages", "passages")["passage_id"].to_list()
+    draws = random.Random(3)
+    values = {}
+    for model in MODELS:
+        with (tmp_path / f"mine.crossed.{model}.trec").open("w") as file:
+            for query, row in rows.items():
+                if row[model] == "train":
+                    continue
+                rank = draws.choice((1, 2, 3, 20) if row[model] == "in" else (1, 4, 9, 20, 20))
+                values[query, model] = 1 / rank if rank <= 10 else 0.0
+                wrong = draws.sample([passage for passage in others[:60] if passage != relevant[query]], rank - 1)
+                for place, passage in enumerate([*wrong, relevant[query]]):
+                    file.write(f"{query} Q0 {passage} {place + 1} {100 - place} mine\n")
+    runs = sorted(tmp_path.glob("*.trec"))
+    done = command("eval_kit", "protocol", *runs, "--release", release.folder, "--json", tmp_path / "out.json")
+    assert done.returncode == 0, done.stderr
+    assert "95 % interval" in done.stdout
+    document = json.loads((tmp_path / "out.json").read_text())
+    [whole] = [row for row in document["protocols"]["crossed"] if row["measure"] == "RR@10"]
+    inside = {query: value for (query, model), value in values.items() if rows[query][model] == "in"}
+    outs = defaultdict(list)
+    for (query, model), value in values.items():
+        if rows[query][model] == "out":
+            outs[query].append(value)
+    mean_in = sum(inside.values()) / len(rows)
+    mean_out = sum(sum(own) / 4 for own in outs.values()) / len(rows)
+    assert whole["avg_in"] == pytest.approx(mean_in, abs=1e-9)
+    assert whole["out"] == pytest.approx(mean_out, abs=1e-9)
+    assert whole["rel_loss"] == pytest.approx(1 - mean_out / mean_in, abs=1e-9)
+    assert whole["error_queries"] == pytest.approx(_error_by_clusters(rows, inside, outs, mean_in, mean_out), abs=1e-9)
+    clusters = defaultdict(list)
+    for query, row in rows.items():
+        clusters[row["cluster"]].append(query)
+    for row in document["crossed"]:
+        if row["measure"] == "RR@10":
+            own = clusters[row["cluster"]]
+            of_in = sum(inside[query] for query in own) / len(own)
+            of_out = sum(sum(outs[query]) / 4 for query in own) / len(own)
+            assert row["rel_loss"] == pytest.approx(1 - of_out / of_in, abs=1e-9)
+    page = command("eval_kit", "report", *runs, "--release", release.folder, "--page", tmp_path / "page.html")
+    assert page.returncode == 0, page.stderr
+    assert "RR@10 Rel Loss by cluster" in (tmp_path / "page.html").read_text()
+
+
+def _error_by_clusters(rows, inside, outs, mean_in, mean_out):
+    """Linearised: what each cluster adds to the ratio, all of them independent."""
+    terms = defaultdict(float)
+    for query, row in rows.items():
+        off_in = (inside[query] - mean_in) * mean_out / mean_in**2
+        off_out = (sum(outs[query]) / 4 - mean_out) / mean_in
+        terms[row["cluster"]] += (off_in - off_out) / len(rows)
+    return (sum(term**2 for term in terms.values()) * len(terms) / (len(terms) - 1)) ** 0.5
+
+
+def test_errors_are_those_of_resampled_clusters_and_of_new_trainings() -> None:
+    """Clusters: beside a bootstrap of whole clusters. Trainings: beside the spread over 100 new sets of models."""
+    random = np.random.default_rng(5)
+    parts = np.repeat(np.arange(40), 60)
+    table = pl.DataFrame({"query_id": [f"q{n:05}" for n in range(len(parts))], "part": [f"{n:02}" for n in parts]})
+    design = assign(table, CrossedParameters()).sort("query_id")
+    easy = random.uniform(0.4, 0.8, 40)[parts]
+    estimates, reported = [], []
+    for _ in range(100):
+        frames = []
+        for model in MODELS:
+            is_out = (design[model].cast(pl.String) == "out").to_numpy()
+            value = easy + random.normal(0, 0.02) - is_out * (0.1 + random.normal(0, 0.04))
+            frame = design.select("query_id", part="cluster", role=model).cast(pl.String)
+            frame = frame.with_columns(pl.Series("value", value), is_out=pl.Series(is_out), model=pl.lit(model))
+            frames.append(frame.filter(pl.col("role") != "train"))
+        values = pl.concat(frames)
+        whole, _ = crossed.losses(values)
+        estimates.append(whole.rel_loss)
+        reported.append(whole.error_trainings)
+    assert np.sqrt(np.mean(np.square(reported))) == pytest.approx(np.std(estimates, ddof=1), rel=0.25)
+    by_part = {part: group for (part,), group in values.group_by("part")}
+    sums = np.array(
+        [
+            [group.filter(pl.col("is_out") == side)["value"].sum() for side in (False, True)]
+            + [group.filter(pl.col("is_out") == side).height for side in (False, True)]
+            for group in by_part.values()
+        ]
+    )
+    drawn = sums[random.integers(40, size=(2_000, 40))].sum(axis=1)
+    losses = 1 - (drawn[:, 1] / drawn[:, 3]) / (drawn[:, 0] / drawn[:, 2])
+    assert whole.error_queries == pytest.approx(losses.std(), rel=0.1)
+
+
+def test_a_run_is_scored_on_what_its_model_did_not_train_on(release: Release) -> None:
+    table = release.table("crossed", "train").filter(pl.col("m3") != "train")
+    run = {query: {"none": 1.0} for query in table["query_id"]}
+    figures = score({"mine": run}, release, allow_missing=True).to_polars()
+    assert {name for name in figures["test_set"] if name.startswith("crossed")} == {"crossed.m3"}
+    assert SHIFTS["crossed"].parts(release) == MODELS
