@@ -226,7 +226,7 @@ def test_a_collection_with_test_alone_is_as_good_as_one_with_dev(small: Collecti
     for shift, size in (("resttest", 5), ("restrain", 4), ("all", 1)):
         trained_for = TRAINED_FOR[shift]
         assert trained_for.test_sets(release) == ["test"] and len(trained_for.parts(release)) == size
-        assert trained_for.searched_tables(release) == [("resttest", "test")]
+        assert trained_for.test_queries(release, trained_for.parts(release)[0]).height == len(test)
         models = pl.DataFrame({"held_out": trained_for.parts(release), "test_set": "test"})
         scored = models.join(release.table("resttest", "test").select("query_id"), how="cross")
         roles = trained_for.roles(scored, release)
