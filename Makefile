@@ -116,7 +116,7 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus, squad, squad-crossed
 	@# monoBERT on all passages takes less room than the whole grid does on a million
 	@test -e "$(RELEASE)" || test -z "$(LITE)" || { $(GRID_RUN) --check --system monobert --release ms-marco-shift && \
 		$(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"; }
-	@test -d "$(RELEASE)/data/negatives" || { $(GRID_RUN) --check && $(BIN)/python -m builder negatives "$(RELEASE)"; }
+	@test -n "$(PARTS_$(CONFIG))" -o -d "$(RELEASE)/data/negatives" || { $(GRID_RUN) --check && $(BIN)/python -m builder negatives "$(RELEASE)"; }
 	@$(GRID_RUN)
 	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 

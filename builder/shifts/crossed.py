@@ -101,5 +101,5 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     remarks.append(interval_remark("crossed", sizes))
     models = [f"m{number + 1}" for number in range(parameters.models)]
     members = assigned.join(build.train, on="query_id", maintain_order="left")
-    rule = build.rule(RULE, "docs/crossed.md", parameters, encoded=True)
+    rule = build.rule(RULE, "docs/results.md", parameters, encoded=True)
     return ShiftResult([build.table("crossed", "train", members, ["cluster", *models], rule)], remarks)
