@@ -8,6 +8,7 @@ The Hub is :mod:`hub_server` on the loopback interface: nothing leaves this mach
 import hashlib
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -926,3 +927,23 @@ def test_the_cards_recipe_is_never_another_version(hub: Hub, home: Path, first: 
     assert "how do dogs" in recipe(second).stdout
     hub.stop()
     assert "how do dogs" in recipe(second).stdout and "how do cats" in recipe(first).stdout
+
+
+def test_a_publish_killed_at_any_moment_ends_as_one_that_was_not(
+    first: Path, second: Path, hub: Hub, home: Path
+) -> None:
+    """Kills where KILLS says so, else three; after each, the version published before is untouched."""
+    assert publish(hub, home, first).returncode == 0
+    repository = hub.repositories[REPOSITORY]
+    before = tree(repository.commits[repository.tags["v1.0.0"]].tree)
+    arguments = ["-m", "builder", "publish", second, "--repo-id", REPOSITORY, "--tag", "v1.1.0"]
+    seconds, killed = 3.0, 0
+    for number in range(int(os.environ.get("KILLS", "3"))):
+        process = clients.Running([*map(str, arguments)], environment_of(hub, home), home.parent)
+        time.sleep(random.Random(number).uniform(0.1, 1.0) * seconds)
+        killed += process.kill().returncode != 0
+        assert tree(repository.commits[repository.tags["v1.0.0"]].tree) == before
+    done = publish(hub, home, second, tag="v1.1.0")
+    assert done.returncode == 0, done.stderr
+    assert killed
+    assert tree(repository.commits[repository.tags["v1.1.0"]].tree) == content(second)
