@@ -91,13 +91,18 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
         elif seconds - last_line > SECONDS_A_LINE:
             last_line = seconds
             of_all = f" of {total:,}" if total else ""
-            print(f"{what}: {done:,}{of_all} {unit}{speed and f', {speed}'}", file=sys.stderr, flush=True)
+            left = f", {_duration((total - done) * seconds / new)} left" if total and new else ""
+            print(f"{what}: {done:,}{of_all} {unit}{speed and f', {speed}'}{left}", file=sys.stderr, flush=True)
 
     try:
         yield advance
     finally:
         if shown:
             line.stop()
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def counted[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:

@@ -19,8 +19,8 @@ def test_a_log_gets_a_line_now_and_then(clock, capsys):
             clock[0] += 10
             advance(500)
     assert capsys.readouterr().err.splitlines() == [
-        "indexing: 3,000 of 30,005 passages, 50 passages/s",
-        "indexing: 5,000 of 30,005 passages, 50 passages/s",
+        "indexing: 3,000 of 30,005 passages, 50 passages/s, 9 min left",
+        "indexing: 5,000 of 30,005 passages, 50 passages/s, 8 min left",
     ]
 
 
