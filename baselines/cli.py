@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -49,6 +49,10 @@ def run_grid(
     backbone: Annotated[
         str | None, typer.Option(help="Hub id or folder that trained systems start from, instead of the config's.")
     ] = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        typer.Option(help="Of training on a GPU. Default: the config's; without bfloat16 on the card, float16."),
+    ] = None,
     shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
     seed: Annotated[
         list[int] | None, typer.Option(min=0, max=2**32 - 1, help="Training seed. Repeatable. Default: 0.")
@@ -78,12 +82,16 @@ def run_grid(
     from baselines.runners import checks, local, ray
     from eval_kit.release import open_release
     from eval_kit.search.examples import refuse_without_negatives
-    from eval_kit.search.gpus import refuse_unseen_gpus
+    from eval_kit.search.gpus import instead_of_bfloat16, refuse_unseen_gpus
 
     check_names(shift or [])
-    chosen = {name: config.chosen(name, system, backbone) for name in configs}
+    of_card = None
     if runner is Runner.local:
         refuse_unseen_gpus()
+        of_card = None if precision else instead_of_bfloat16()
+    if of_card is not None:
+        typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
+    chosen = {name: config.chosen(name, system, backbone, precision, of_card) for name in configs}
     opened = open_release(release)
     if not check and any(options.get("negatives") for systems in chosen.values() for options in systems.values()):
         refuse_without_negatives(opened)

@@ -37,9 +37,20 @@ def load(config: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def chosen(
-    config: str | Path, systems: Sequence[str] | None = None, backbone: str | None = None
+    config: str | Path,
+    systems: Sequence[str] | None = None,
+    backbone: str | None = None,
+    precision: str | None = None,
+    instead_of_bfloat16: str | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The options of these systems, or of all; ``backbone`` replaces that of the trained ones.
+    """The options of these systems, or of all.
+
+    Args:
+        config: as of :func:`load`.
+        systems: by name; all if None.
+        backbone: replaces that of the trained ones.
+        precision: of their training, whatever the config says.
+        instead_of_bfloat16: the same where the config says bfloat16, which the GPUs lack.
 
     Raises:
         UserError: as :func:`load`, or the config lacks a system.
@@ -48,9 +59,12 @@ def chosen(
     if unknown := [system for system in systems or () if system not in options]:
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
     named = {name: options[name] for name in systems or options}
-    if backbone is None:
-        return named
-    return {name: {**own, "backbone": backbone} if "backbone" in own else own for name, own in named.items()}
+    for name, own in named.items():
+        if "backbone" in own:
+            of_card = instead_of_bfloat16 if own.get("precision") == "bfloat16" else None
+            given = {"backbone": backbone, "precision": precision or of_card}
+            named[name] = own | {option: value for option, value in given.items() if value is not None}
+    return named
 
 
 @dataclass(frozen=True)

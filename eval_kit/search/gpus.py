@@ -7,7 +7,7 @@ import subprocess
 
 from eval_kit.errors import UserError
 
-BFLOAT16_NEEDS = (8, 0)
+BFLOAT16_NEEDS, FLOAT16_NEEDS = (8, 0), (7, 0)
 TOKENS = 70
 """Vectors of a passage in ColBERT."""
 PLAID_BYTES = 65
@@ -77,7 +77,15 @@ def refuse_old_gpus(bfloat16: bool) -> None:
         if capability < oldest:
             raise UserError(f"{known}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
         if bfloat16 and capability < BFLOAT16_NEEDS:
-            raise UserError(f'{known}, and bfloat16 needs 8.0 or more; set "precision": "float16" in the config')
+            raise UserError(f"{known}, and bfloat16 needs 8.0 or more; leave out --precision, or take float16")
+
+
+def instead_of_bfloat16() -> str | None:
+    """The precision to train in where a GPU lacks bfloat16; None if all have it, or there are none."""
+    known = [capability for device in gpus() if (capability := _capability(device)) is not None]
+    if not known or min(known) >= BFLOAT16_NEEDS:
+        return None
+    return "float16" if min(known) >= FLOAT16_NEEDS else "float32"
 
 
 def refuse_small_gpus(passages: int) -> None:

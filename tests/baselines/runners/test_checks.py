@@ -10,7 +10,7 @@ from rich.console import Console
 from tiny_checkpoints import tiny
 from typer.testing import CliRunner
 
-from baselines import beir
+from baselines import beir, config
 from baselines.cli import app
 from baselines.efficiency import efficiency
 from baselines.grid.cell import Cell
@@ -53,10 +53,26 @@ def test_a_gpu_that_torch_has_no_code_for(gpu):
         gpus.refuse_old_gpus(bfloat16=False)
     gpu("7.5")
     gpus.refuse_old_gpus(bfloat16=False)
-    with pytest.raises(UserError, match=r"bfloat16 needs 8\.0 or more; set \"precision\": \"float16\""):
+    with pytest.raises(UserError, match=r"bfloat16 needs 8\.0 or more; leave out --precision, or take float16"):
         gpus.refuse_old_gpus(bfloat16=True)
     gpu("9.0")
     gpus.refuse_old_gpus(bfloat16=True)
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"), [("9.0", "bfloat16"), ("8.0", "bfloat16"), ("7.5", "float16"), ("6.1", "float32")]
+)
+def test_a_card_without_bfloat16_trains_in_the_widest_that_it_has(gpu, capability: str, precision: str):
+    gpu(capability)
+    of_card = gpus.instead_of_bfloat16()
+    chosen = config.chosen("day", instead_of_bfloat16=of_card)
+    assert {name: own["precision"] for name, own in chosen.items() if name != "bm25"} == dict.fromkeys(
+        ("biencoder", "splade", "colbert", "monobert"), precision
+    )
+    assert "precision" not in chosen["bm25"] | config.chosen("mini", ["biencoder"], None, None, of_card)["biencoder"]
+    for name in ("mini", "day"):
+        forced = config.chosen(name, ["splade"], precision="float32", instead_of_bfloat16=of_card)
+        assert forced["splade"]["precision"] == "float32"
 
 
 def test_processes_that_cannot_share_a_batch(mini_release: Release, tmp_path: Path):
