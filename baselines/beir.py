@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
 from baselines.runners import Runner
 from eval_kit import models
@@ -55,7 +54,6 @@ def search(
     datasets: Sequence[Path],
     out: Path,
     depth: int,
-    progress: Console,
     runner: Runner = Runner.local,
 ) -> dict[str, list[Path]]:
     """Each system's runs, one per dataset: ``<system>.<dataset>.trec`` in ``out``; existing runs are kept.
@@ -67,7 +65,6 @@ def search(
         datasets: folders in BEIR's format.
         out: the runs' folder.
         depth: passages per query.
-        progress: where progress is reported.
         runner: where passages are encoded, if a system encodes them.
 
     Raises:
@@ -90,7 +87,7 @@ def search(
     for system, run, folder in missing:
         with atomic.lock(run):  # another process may be making it, and will remove the index
             if not run.is_file():
-                _search(system, folder, run, depth, progress, runner)
+                _search(system, folder, run, depth, runner)
     return runs
 
 
@@ -154,7 +151,7 @@ def passages(folder: Path, most: int | None = None) -> Counted:
     return Counted(lambda: islice(read_corpus(corpus), most), count)
 
 
-def _search(system: str, folder: Path, run: Path, depth: int, progress: Console, runner: Runner) -> None:
+def _search(system: str, folder: Path, run: Path, depth: int, runner: Runner) -> None:
     """Make a run; its file appears last, once those beside it are complete."""
     searcher, working = retriever(system, folder), run.with_suffix(".searching")
     index, made = working / "index", working / run.name
@@ -163,7 +160,7 @@ def _search(system: str, folder: Path, run: Path, depth: int, progress: Console,
 
         ray.encode(searcher, passages(folder), index)
     queries = judged_queries(folder, split_of(folder))
-    figures = make_run(searcher, passages(folder), queries, made, index, progress, depth)
+    figures = make_run(searcher, passages(folder), queries, made, index, depth)
     figures |= {"run": str(run), "latency_ms": latency_ms(searcher, queries, index, depth)}
     contamination.declare(run, [] if system in LEXICAL else checkpoints.named(system).training_data)
     atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")

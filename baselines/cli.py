@@ -239,14 +239,13 @@ def beir(
     json_file: JsonFile = None,
 ) -> None:
     """Search datasets of BEIR with several systems. Their figures are shown beside the paper's."""
-    from rich.console import Console
 
     from baselines.beir import folders, measured, published_as, search
     from baselines.beir_table import suite
     from eval_kit.console import screen, status, write_json
 
     parts = folders(folder, datasets or [])
-    runs = search(list(dict.fromkeys(systems)), parts, out, depth, Console(stderr=True), runner)
+    runs = search(list(dict.fromkeys(systems)), parts, out, depth, runner)
     with status("reading runs") as on_run:
         results = suite(runs, parts, published_as(), on_run)
     if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):

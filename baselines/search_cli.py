@@ -133,8 +133,6 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     if texts.variation and texts.queries is not None:
         raise UserError("--variation needs a release's queries, but --queries names a file")
 
-    from rich.console import Console
-
     from baselines.runners import ray
     from eval_kit.console import write_json
     from eval_kit.measures.beir import dataset_name
@@ -159,7 +157,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     training_data = _training_data(model)
     if output.runner is Runner.ray:
         ray.encode(retriever, _read(texts)[0], index)
-    measured, *of_wordings = make_runs(retriever, collection, runs, index, Console(stderr=True), output.depth)
+    measured, *of_wordings = make_runs(retriever, collection, runs, index, output.depth)
     for file in runs:
         contamination.declare(file, training_data)
     if output.json_file is not None:

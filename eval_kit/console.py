@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from eval_kit.errors import printable
 from eval_kit.files import atomic
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 WIDTH_OF_A_FILE = 160
 COUNT_EVERY = 1_000
@@ -57,48 +60,49 @@ def status(what: str) -> Iterator[Callable[[Path], None]]:
 def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
     """Show progress; yields the function that adds steps, ``known`` if an earlier call did them (no part of the speed).
 
-    A terminal shows a moving line; anything else gets a line every :data:`SECONDS_A_LINE`.
+    A terminal shows a moving line after :data:`PATIENCE`; anything else gets a line every :data:`SECONDS_A_LINE`. Both
+    say how much is done, how fast, and the time left.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    ]
-    line = Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
-    )
-    task = line.add_task(what, total=total, speed="")
-    begun = time.monotonic()
+    begun = last_line = time.monotonic()
     new = done = 0
-    shown = False
-    last_line = 0.0
+    terminal = Console(stderr=True)
+    line: Progress | None = None
 
     def advance(steps: int, known: bool = False) -> None:
-        nonlocal new, done, shown, last_line
-        seconds = time.monotonic() - begun
+        nonlocal new, done, line, last_line
+        now = time.monotonic()
         done += steps
         new += 0 if known else steps
-        speed = f"{new / max(seconds, 1e-9):,.0f} {unit}/s" if new else ""
-        line.update(task, advance=steps, speed=speed)
-        if line.console.is_terminal:
-            if not shown and seconds > PATIENCE:
-                line.start()
-                shown = True
-        elif seconds - last_line > SECONDS_A_LINE:
-            last_line = seconds
-            of_all = f" of {total:,}" if total else ""
-            left = f", {_duration((total - done) * seconds / new)} left" if total and new else ""
-            print(f"{what}: {done:,}{of_all} {unit}{speed and f', {speed}'}{left}", file=sys.stderr, flush=True)
+        if now - begun <= PATIENCE or not (terminal.is_terminal or now - last_line > SECONDS_A_LINE):
+            return
+        of_all = f" of {total:,}" if total else ""
+        speed = new / (now - begun)
+        rate = f", {speed:,.0f} {unit}/s" if new else ""
+        left = f", {_duration((total - done) / speed)} left" if total and new and done < total else ""
+        state = f"{done:,}{of_all} {unit}{rate}{left}"
+        if not terminal.is_terminal:
+            last_line = now
+            print(f"{what}: {state}", file=sys.stderr, flush=True)
+            return
+        if line is None:
+            line = _moving_line(terminal, what, total)
+            line.start()
+        line.update(line.task_ids[0], completed=done, state=state)
 
     try:
         yield advance
     finally:
-        if shown:
+        if line is not None:
             line.stop()
+
+
+def _moving_line(terminal: Console, what: str, total: int | None) -> "Progress":
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}")
+    line = Progress(*columns, console=terminal, transient=True, redirect_stdout=False, redirect_stderr=False)
+    line.add_task(what, total=total, state="")
+    return line
 
 
 def _duration(seconds: float) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
 from eval_kit import api, models
 from eval_kit.errors import UserError
@@ -119,11 +118,10 @@ def run(
         runs[system] = {out / f"{file}.trec": texts for file, texts in names.items()}
     written = [file for files in runs.values() for file in files]
     check_outputs({"pivots": list(pivots), "out": [*written, *outputs]})
-    progress = Console(stderr=True)
     searchers = [opened(source) for source in sources.values()]  # a model that cannot be used is refused at once
     for (system, source), (retriever, training_data) in zip(sources.items(), searchers, strict=True):
         index = out / f"{system}.{'lucene' if source == BM25 else 'index'}"
-        make_runs(retriever, passages(release), runs[system], index, progress)
+        make_runs(retriever, passages(release), runs[system], index)
         for file in runs[system]:
             contamination.declare(file, training_data)
     systems = [*pivots, *(out / f"{system}.trec" for system in sources)]

@@ -2,20 +2,19 @@
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
-from eval_kit.console import counted
+from eval_kit.console import counted, counting
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
 from eval_kit.release import Release
 from eval_kit.runs import writer
 from eval_kit.search import shards
-from eval_kit.search.retriever import Passages, Retriever, lines
+from eval_kit.search.retriever import Hits, Passages, Retriever, lines
 
 DEPTH = 1000
 LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
@@ -28,11 +27,10 @@ def make_run(
     queries: pl.DataFrame,
     run: Path,
     index: Path,
-    progress: Console,
     depth: int = DEPTH,
 ) -> dict[str, Any]:
     """One run: see :func:`make_runs`."""
-    return make_runs(retriever, collection, {run: queries}, index, progress, depth)[0]
+    return make_runs(retriever, collection, {run: queries}, index, depth)[0]
 
 
 def make_runs(
@@ -40,7 +38,6 @@ def make_runs(
     collection: Passages,
     queries: Mapping[Path, pl.DataFrame],
     index: Path,
-    progress: Console,
     depth: int = DEPTH,
 ) -> list[dict[str, Any]]:
     """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
@@ -51,7 +48,6 @@ def make_runs(
         queries: ``query_id`` and ``text`` by run: the file, written whole or not at all; its name without ``.trec`` is
             the run's tag.
         index: folder for the index.
-        progress: where progress is reported.
         depth: passages per query.
 
     Returns:
@@ -63,23 +59,22 @@ def make_runs(
     retriever.index(collection, index)
     indexing = {"index_seconds": round(time.monotonic() - begun, 3), "index_bytes": shards.index_bytes(index)}
     indexing |= _encoding(index)
-    return [_search(retriever, texts, run, index, progress, depth) | indexing for run, texts in queries.items()]
+    return [_search(retriever, texts, run, index, depth) | indexing for run, texts in queries.items()]
 
 
-def _search(
-    retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, progress: Console, depth: int
-) -> dict[str, Any]:
+def _search(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> dict[str, Any]:
     begun = time.monotonic()
     count = 0
 
-    def counting() -> Iterator[tuple[str, str, int, float]]:
+    def hits() -> Hits:
         nonlocal count
-        for line in lines(retriever.search(queries, index, depth)):
-            count += 1
-            yield line
+        with counting(f"searching for {run.stem}", "queries", queries.height) as advance:
+            for query, ranked in retriever.search(queries, index, depth):
+                count += len(ranked)
+                yield query, ranked
+                advance(1)
 
-    with progress.status(f"searching {queries.height:,} queries"):
-        writer.write(counting(), run, tag=run.stem)
+    writer.write(lines(hits()), run, tag=run.stem)
     seconds = time.monotonic() - begun
     return {
         "run": str(run),

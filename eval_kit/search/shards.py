@@ -237,15 +237,19 @@ class Shards:
 
     def blocks(self, passages: int) -> Iterator[tuple[int, Arrays]]:
         """The passages in blocks: the row of the first, and their arrays: read-only memory maps, and ``lengths``."""
-        for start in range(0, len(self), passages):
-            end = min(start + passages, len(self))
-            if "lengths" not in self.arrays:
-                yield start, {name: self.array(name)[start:end] for name in self.arrays}
-                continue
-            offsets = self.offsets[start : end + 1]
-            rows = slice(offsets[0], offsets[-1])
-            ragged = {name: self.array(name)[rows] for name in self.arrays if name != "lengths"}
-            yield start, {**ragged, "lengths": np.diff(offsets)}
+        with counting("going through the encoded passages", "passages", len(self)) as advance:
+            for start in range(0, len(self), passages):
+                end = min(start + passages, len(self))
+                yield start, self._rows(start, end)
+                advance(end - start)
+
+    def _rows(self, start: int, end: int) -> Arrays:
+        if "lengths" not in self.arrays:
+            return {name: self.array(name)[start:end] for name in self.arrays}
+        offsets = self.offsets[start : end + 1]
+        rows = slice(offsets[0], offsets[-1])
+        ragged = {name: self.array(name)[rows] for name in self.arrays if name != "lengths"}
+        return {**ragged, "lengths": np.diff(offsets)}
 
     def array(self, name: str) -> NDArray[Any]:
         """All rows of one array, a read-only memory map.

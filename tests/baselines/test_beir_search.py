@@ -54,13 +54,13 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     assert not (runs / "bm25.nfcorpus.searching").exists()
     before = (runs / "bm25.nfcorpus.trec").stat().st_mtime_ns
     (beir / "nfcorpus" / "corpus.jsonl").unlink()  # nothing would search it again
-    again = search(["bm25", "tas-b"], [beir / "nfcorpus"], runs, 1000, Console())
+    again = search(["bm25", "tas-b"], [beir / "nfcorpus"], runs, 1000)
     assert again["bm25"] == [runs / "bm25.nfcorpus.trec"] and again["bm25"][0].stat().st_mtime_ns == before
     with pytest.raises(
         UserError,
         match=r"deepct is neither bm25 nor .*there is no run .*deepct.nfcorpus.trec",
     ):
-        search(["deepct"], [beir / "nfcorpus"], runs, 1000, Console())
+        search(["deepct"], [beir / "nfcorpus"], runs, 1000)
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_two_suites_at_once_search_each_run_once(beir: Path, tmp_path: Path) -> 
 def test_an_index_of_ms_marcos_passages_is_refused_for_another_dataset(beir: Path, tmp_path: Path) -> None:
     sentence = "doct5query is an index of MS MARCO's passages, but .*nfcorpus has others; bm25-multifield searches what"
     with pytest.raises(UserError, match=sentence):
-        search(["doct5query"], [beir / "nfcorpus"], tmp_path / "runs", 1000, Console())
+        search(["doct5query"], [beir / "nfcorpus"], tmp_path / "runs", 1000)
     with pytest.raises(UserError, match=sentence):
         efficiency(["bm25", "doct5query"], beir / "nfcorpus", 3, tmp_path / "out", Console())
     assert not (tmp_path / "out").exists()
@@ -122,7 +122,7 @@ def passages_of(run: Path) -> list[str]:
 
 
 def test_titles_and_written_queries_are_fields_of_their_own(fields: Path, tmp_path: Path) -> None:
-    runs = search(["bm25", "bm25-multifield"], [fields], tmp_path / "runs", 10, Console())
+    runs = search(["bm25", "bm25-multifield"], [fields], tmp_path / "runs", 10)
     assert [passages_of(run) for [run] in runs.values()] == [["text", "title"], ["title", "text", "written"]]
 
 

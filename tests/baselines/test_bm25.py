@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from eval_kit.measures.score import score
 from eval_kit.models.bm25 import Bm25
@@ -24,7 +23,7 @@ B, K1 = 0.4, 0.9
 @pytest.mark.slow
 def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
     run = tmp_path / "bm25.trec"
-    make_run(Bm25(), passages(mini_release), queries_of(mini_release), run, tmp_path / "index", Console(stderr=True))
+    make_run(Bm25(), passages(mini_release), queries_of(mini_release), run, tmp_path / "index")
     figures = score([run], mini_release).means
     assert {one.test_set for one in figures} == set(mini_release.test_sets)
     values = {

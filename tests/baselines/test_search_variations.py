@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from tiny_checkpoints import bag_of_word_pieces
 
 from eval_kit import models
@@ -46,7 +45,7 @@ def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path:
     retriever = models.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
     wordings = varied(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
     runs = {tmp_path / f"pieces.{name}.trec": queries for name, queries in wordings.items()}
-    make_runs(retriever, passages(mini_release), runs, tmp_path / "index", Console(quiet=True), depth=100)
+    make_runs(retriever, passages(mini_release), runs, tmp_path / "index", depth=100)
     results = variations(list(runs), mini_release).results.filter(measure="nDCG@10")
     assert results.height == 5
     assert (results["rel_loss"] > 0.25).all() and (results["rel_loss_low"] > 0).all()

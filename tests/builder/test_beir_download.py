@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from test_fetch import Server, server  # noqa: F401 - a fixture
 
 from baselines.beir import folders, search
@@ -92,7 +91,7 @@ def test_the_whole_suite_from_download_to_table(server: Server, tmp_path: Path) 
             assert install(known, tmp_path / "beir") == tmp_path / "beir" / name
     parts = folders(tmp_path / "beir", [])
     assert len(parts) == 19 + 12
-    runs = search(["bm25"], parts, tmp_path / "runs", 101, Console(stderr=True))
+    runs = search(["bm25"], parts, tmp_path / "runs", 101)
     results = suite(runs, parts)
     rows = {cells[0].text: cells for cells in results.table("R@100").rows()}
     assert list(rows) == [name + " (R_cap@100)" * (name == "trec-covid") for name in datasets()]
