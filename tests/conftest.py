@@ -14,7 +14,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from eval_kit.release import PartialRelease, Release, open_release
+from eval_kit.release import Release, open_release
 
 NEURAL = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
 READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
@@ -97,8 +97,7 @@ def published_release(shared: Path, tmp_path_factory: pytest.TempPathFactory) ->
         releases.write(published.draft(shared / "upstream", allow_partial=True), out)
 
     folder = built_once(tmp_path_factory, "published", build)
-    with pytest.warns(PartialRelease):
-        return open_release(folder)
+    return open_release(folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The queries of an existing release as a collection, to rebuild its shifts from them."""
 
+import warnings
 from pathlib import Path
 
 import polars as pl
@@ -7,7 +8,7 @@ import polars as pl
 from builder.sources.collection import Collection
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
-from eval_kit.release import MANIFEST, open_release
+from eval_kit.release import MANIFEST, PartialRelease, open_release
 
 TOPIC_QRELS = {"train": "train", "test": "topic_test"}
 
@@ -17,6 +18,9 @@ def collection(folder: Path) -> Collection:
 
     From a partial release, what it has: the published topic test queries only, say.
 
+    Warns:
+        PartialRelease: it has no training queries of the topics.
+
     Raises:
         UserError: there is no release, or it lacks topic queries and their judgements.
     """
@@ -25,6 +29,10 @@ def collection(folder: Path) -> Collection:
     splits = [split for split in configs.get("topic", []) if TOPIC_QRELS[split] in configs.get("qrels", [])]
     if not splits:
         raise UserError(f"{folder}: holds no topic queries with judgements to rebuild from")
+    if "train" not in splits:
+        warnings.warn(
+            f"{folder} is a partial release: of topic only the test queries are rebuilt", PartialRelease, stacklevel=2
+        )
     queries = {"train": pl.concat(release.table("topic", split).select("query_id", "text") for split in splits)}
     qrels = {"train": pl.concat(release.table("qrels", TOPIC_QRELS[split]) for split in splits).unique()}
     for split in configs.get("resttest", []):

@@ -29,7 +29,7 @@ FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
 
 
 class PartialRelease(UserWarning):
-    """The opened release lacks parts that could not be obtained when it was built."""
+    """A table of the release lacks what could not be obtained when it was built."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,15 +160,23 @@ class Release:
     def table(self, config: str, split: str) -> pl.DataFrame:
         """One table, label columns as their names; read once, then kept in memory.
 
+        Warns:
+            PartialRelease: the table lacks something, as the manifest says.
+
         Raises:
             ReleaseError: the release has no such config or split.
         """
         key = (config, split)
         if key in self._read:
             return self._read[key]
+        lacking = [f"{part['what']}: {part['because']}" for part in self.manifest["missing"] if _concerns(part, *key)]
         for table in self.manifest["tables"]:
             if (table["config"], table["split"]) == key:
+                for part in lacking:
+                    warnings.warn(f"{self.folder} is a partial release: it lacks {part}", PartialRelease, stacklevel=2)
                 return self._read.setdefault(key, read_table(self.folder, table))
+        if lacking:
+            raise ReleaseError(f"{self.folder} is a partial release: it lacks {lacking[0]}")
         have = ", ".join(f"{name}/{split}" for name, splits in self.configs.items() for split in splits)
         raise ReleaseError(f"{self.folder}: holds no {config}/{split}; it holds {have}")
 
@@ -244,6 +252,12 @@ class Release:
         return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
 
 
+def _concerns(part: Mapping[str, str], config: str, split: str) -> bool:
+    """Whether a part that the manifest says is missing belongs to a table: it names the table, or the whole config."""
+    named = part["what"].replace(",", " ").split()
+    return f"{config}/{split}" in named or part["what"] == config
+
+
 def has_default() -> bool:
     """Whether :func:`open_release` has a release to open when none is given."""
     return bool(os.environ.get(ENVIRONMENT_VARIABLE)) or Path(DEFAULT, MANIFEST).is_file()
@@ -258,9 +272,6 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
             returned as it is.
         revision: tag or commit on the Hub; a folder has none.
 
-    Warns:
-        PartialRelease: the release lacks something, which its manifest names.
-
     Raises:
         ReleaseError: nothing there, not a release, a damaged table, or a revision that cannot be obtained.
     """
@@ -272,13 +283,7 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
         folder = _download(where, revision)
     elif revision is not None:
         raise ReleaseError(f"{folder}: a folder has no revision {revision!r}; leave it out")
-    release = Release(folder, verified_manifest(folder))
-    if release.missing:
-        more = f" and {len(release.missing) - 1} more parts" if len(release.missing) > 1 else ""
-        warnings.warn(
-            f"{where} is a partial release: it lacks {release.missing[0]}{more}", PartialRelease, stacklevel=2
-        )
-    return release
+    return Release(folder, verified_manifest(folder))
 
 
 def _download(repository: str, revision: str | None) -> Path:

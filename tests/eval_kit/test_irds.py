@@ -19,7 +19,6 @@ test_sets = pytest.importorskip("builder.test_sets", exc_type=ImportError)
 DUMP = """
 import json, sys, warnings
 warnings.simplefilter("error")
-warnings.filterwarnings("ignore", ".*is a partial release")
 import ir_datasets, eval_kit.irds, eval_kit.irds as again
 from importlib import reload
 def dump(name):

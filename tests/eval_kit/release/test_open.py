@@ -34,13 +34,24 @@ def test_the_default_is_the_environment_then_the_folder_here(copy: Path, tmp_pat
         open_release(copy, revision="v1")
 
 
-def test_a_partial_release_says_so_wherever_it_is_opened(published_release: Release, tmp_path: Path, command):
-    with pytest.warns(PartialRelease, match="is a partial release: it lacks qrels/train and 9 more parts"):
-        open_release(published_release.folder)
+def test_a_partial_release_says_so_where_it_matters_and_once(published_release: Release, tmp_path: Path, command):
+    release = open_release(published_release.folder)
+    release.queries("dl19")
+    with pytest.raises(ReleaseError, match="is a partial release: it lacks qrels/train: ir_datasets msmarco-passage"):
+        release.table("qrels", "train")
+    with pytest.raises(ReleaseError, match="it lacks topic/train, wh/train and length/train: naver/ms-marco-shift/TR"):
+        release.table("wh", "train")
+    with pytest.raises(ReleaseError, match=f"^{published_release.folder}: holds no wh/dev; it holds "):
+        release.table("wh", "dev")
+    with pytest.warns(PartialRelease) as warned:
+        for _ in range(2):
+            texts = release.table("restrain", "extrapolate_14k")["text"]
+    assert len(warned) == 1 and "it lacks text of 12,720 of 13,763 queries of restrain" in str(warned[0].message)
+    assert texts.null_count() == 12_720
     run = tmp_path / "run.trec"
     run.write_text("".join(f"{query} Q0 1 1 1 t\n" for query in published_release.test_sets["dl19"].queries))
     done = command("eval_kit", "score", run, "--release", published_release.folder, "--json", "-")
-    assert f"eval_kit: {published_release.folder} is a partial release" in done.stderr
+    assert "partial" not in done.stderr
     assert json.loads(done.stdout)["provenance"]["release"]["missing"] == published_release.missing
     assert "**This release is partial.**" in (published_release.folder / "README.md").read_text()
 
