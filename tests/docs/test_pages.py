@@ -191,6 +191,10 @@ def collection(folder: Folder) -> None:
     folder.mini()
 
 
+def nothing(folder: Folder) -> None:
+    """The page builds what it needs."""
+
+
 def load(folder: Folder) -> None:
     folder.mini()
 
@@ -209,6 +213,8 @@ PAGES: dict[str, Callable[[Folder], None]] = {
     "docs/audit.md": audit,
     "docs/index.md": index,
     "docs/integrations/ir-datasets.md": published,
+    "docs/integrations/sentence-transformers.md": nothing,
+    "docs/integrations/triplets.md": nothing,
     "docs/load.md": load,
     "docs/protocol.md": protocol,
     "docs/tutorials/score.md": score,
