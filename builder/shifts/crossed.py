@@ -20,6 +20,8 @@ RULE = (
     "clusters by k-means of the queries' vectors, or the given parts, merged by their mean vectors; roles of the "
     "models by a Hadamard matrix, in-domain test queries dealt at random (seeded)"
 )
+MOST_IN_A_CLUSTER = 0.2
+"""Share of the queries; a cluster that holds more is no kind of queries, and leaves too little to train on."""
 LIMITS = ("There are no published lists to reproduce.",)
 
 
@@ -87,8 +89,8 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     vectors, given = build.embedded["train"], build.collection.parts
     count = min(parameters.clusters, build.train.height // TESTED)
     if given is None:
-        labels = kmeans(vectors.values, count, parameters.seed, parameters.iterations, build.threads).labels
-        parts = build.train.select("query_id", part=pl.Series(labels).cast(pl.String))
+        clusters = kmeans(vectors.values, count, parameters.seed, parameters.iterations, build.threads)
+        parts = build.train.select("query_id", part=pl.Series(clusters.labels).cast(pl.String))
     else:
         own = given.join(build.train, on="query_id", how="semi")
         parts = merged(own, vectors, count, parameters.seed)
@@ -96,6 +98,12 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     remarks = []
     if left_out := parts.height - tested.height:
         remarks.append(f"crossed: {left_out:,} queries of clusters with fewer than {parameters.models} are left out")
+    largest = tested["part"].value_counts(sort=True)["count"][0]
+    if largest > MOST_IN_A_CLUSTER * tested.height:
+        raise UserError(
+            f"a cluster holds {largest:,} of {tested.height:,} queries, as their vectors do not tell them apart; try "
+            "another --encoder, or --parts"
+        )
     assigned = assign(tested, parameters)
     sizes = assigned.group_by("cluster").len()["len"].to_list()
     remarks.append(interval_remark("crossed", sizes))

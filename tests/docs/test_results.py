@@ -1,0 +1,46 @@
+"""docs/results.md says what bench/results/squad.json and crossed.json hold."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+SQUAD = json.loads((ROOT / "bench/results/squad.json").read_text(encoding="utf-8"))
+
+
+def rows(heading: str) -> list[list[str]]:
+    lines = PAGE[PAGE.index(heading) :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_table_is_that_of_the_results():
+    crossed, *others = rows("| Held out")
+    [whole] = SQUAD["crossed"]
+    ends = (whole["rel_loss_low"], whole["rel_loss_high"])
+    figures = [f"{100 * whole[name]:.1f}" for name in ("avg_in", "out", "rel_loss")]
+    interval = "{:.1f} to {:.1f}".format(*(100 * end for end in ends))
+    assert crossed[2:] == [f"{whole['queries']:,}", *figures[:2], f"{figures[2]} %", interval]
+    shifts = ("given", "given", "wh", "topic", "length")
+    for row, shift in zip(others, shifts, strict=True):
+        system, models = row[1].split(", ")
+        parts = [part for part in SQUAD["leave_one_out"][shift] if part["system"] == system]
+        queries = sum(part["queries"] for part in parts)
+        inside, out = (sum(part[name] * part["queries"] for part in parts) / queries for name in ("avg_in", "out"))
+        assert (len(parts), f"{queries:,}") == (int(models), row[2])
+        assert [f"{100 * inside:.1f}", f"{100 * out:.1f}", f"{100 * (1 - out / inside):.1f} %"] == row[3:6]
+
+
+def test_every_cluster_loses():
+    losses = [row["rel_loss"] for row in SQUAD["by_cluster"]]
+    assert len(losses) == 64 and all(row["p_holm"] < 0.05 for row in SQUAD["by_cluster"])
+    assert f"{100 * min(losses):.0f} to {100 * max(losses):.0f} % over the 64" in PAGE
+
+
+def test_the_simulations_are_those_of_the_bench():
+    figures = json.loads((ROOT / "bench/results/crossed.json").read_text(encoding="utf-8"))["figures"]
+    for row, figure in zip(rows("| | held the truth"), figures.values(), strict=True):
+        shown = [float(re.sub("[ %]", "", cell)) / 100 for cell in row[1:]]
+        assert shown == pytest.approx(list(figure.values()), abs=6e-4)
