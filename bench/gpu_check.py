@@ -1,9 +1,9 @@
 """``python -m bench.gpu_check``: how long this GPU needs for each part of the paper's grid, in ten minutes.
 
 Nothing comes from outside: passages are made up of the real uncased vocabulary, weights are drawn at random in the
-shape of DistilBERT. Each neural system trains with the batch and lengths of the config ``paper``, in bfloat16. Writes
-``bench/results/gpu-<card>.json``, from which ``python -m bench.cost`` projects. Without a GPU it runs tiny sizes, as a
-smoke test.
+shape of DistilBERT. Each neural system trains with the batch and lengths of the config ``paper``, in bfloat16 or what
+the card has instead. Writes ``bench/results/gpu-<card>.json``, from which ``python -m bench.cost`` projects, and says
+in one line what the card is good for. Without a GPU it runs tiny sizes, as a smoke test.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 from baselines import config, systems
 from baselines.grid.cell import Cell
 from baselines.training.queries import passage_texts
+from bench import cost
 from bench.rehearsal import backbone
 from bench.rehearsal import release as made_up
 from bench.rehearsal.sizes import PASSAGES, Sizes
@@ -29,6 +30,7 @@ from bench.training import NEURAL, ours
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names
 from eval_kit.search import dense, late, shards, sparse
+from eval_kit.search.gpus import instead_of_bfloat16
 
 RESULTS = Path(__file__).parent / "results"
 LEFT_OUT = ("evaluate_every", "patience", "loader_processes")
@@ -37,6 +39,8 @@ DIMENSIONS, TOKEN_DIMENSIONS, TOKENS = 768, 128, 68
 NON_ZEROS, QUERY_NON_ZEROS, TERMS = 130, 24, 30_522
 """Weights of a passage and of a query in SPLADE, and the terms of its vocabulary."""
 DEPTH = 1_000
+BESIDE = 1.5
+"""GB of a card beside a training step: CUDA's context, the optimiser's own step, fragments."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,21 @@ def main() -> None:
         document = measured(Path(folder), GPU if on_gpu else CPU)
     out.write_text(json.dumps({"card": card, **document}, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(document, indent=1))
+    if on_gpu:
+        memory = torch.cuda.get_device_properties(0).total_memory / 1e9
+        print(verdict({"card": card, **document}, memory))
+
+
+def verdict(document: Mapping[str, Any], memory: float) -> str:
+    """One line: the card with its ``memory`` in GB, whose batches it holds whole, and what the paper's grid costs."""
+    bounds = json.loads((RESULTS / "bounds.json").read_text(encoding="utf-8"))
+    large = [system for system in NEURAL if bounds[f"paper/{system}"]["peak_gb"] + BESIDE > memory]
+    fits = f"all batches of the paper fit but those of {', '.join(large)}" if large else "all batches of the paper fit"
+    failed = [name for name, part in document.items() if isinstance(part, dict) and "error" in part]
+    if failed:
+        return f"{document['card']}, {memory:.0f} GB: {fits}; no hours, as these parts failed: {', '.join(failed)}"
+    hours = sum(cost.projected(document, config.load("paper"), PASSAGES).values())
+    return f"{document['card']}, {memory:.0f} GB: {fits}; the paper's grid would take {hours:,.0f} hours"
 
 
 def measured(folder: Path, scope: Scope) -> dict[str, Any]:
@@ -109,7 +128,8 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
 
 def cell(release: Release, root: Path, system: str, scope: Scope, **options: Any) -> Cell:
     """A cell of the paper's config on a backbone drawn at random."""
-    paper = {name: value for name, value in config.load("paper")[system].items() if name not in LEFT_OUT}
+    options_of_card = config.chosen("paper", [system], instead_of_bfloat16=instead_of_bfloat16())[system]
+    paper = {name: value for name, value in options_of_card.items() if name not in LEFT_OUT}
     model = backbone.make(root / "backbone", scope.layers, scope.width, scope.heads)
     known = {name: value for name, value in scope.options.items() if name in paper}
     chosen = paper | known | {"steps": scope.steps, "backbone": str(model)} | options

@@ -72,6 +72,15 @@ def test_a_rehearsal_measures_each_stage_and_does_none_twice(tmp_path: Path, mon
     assert json.loads((tmp_path / "out.json").read_text())["0.0002"]["stages"] == stages
 
 
+def test_one_line_says_what_a_card_is_good_for():
+    large = gpu_check.verdict(cost.ASSUMED | {"card": "H100"}, 80)
+    assert large == "H100, 80 GB: all batches of the paper fit; the paper's grid would take 76 hours"
+    small = cost.ASSUMED | {"card": "old", "plaid": {"error": "out of memory"}}
+    assert gpu_check.verdict(small, 8) == (
+        "old, 8 GB: all batches of the paper fit but those of biencoder, splade; no hours, as these parts failed: plaid"
+    )
+
+
 @pytest.mark.parametrize("name", config.names())
 def test_every_config_is_projected(name: str):
     """Each of its systems that needs a GPU has its training, encoding and search."""

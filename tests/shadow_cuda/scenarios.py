@@ -17,11 +17,27 @@ from tests.shadow_cuda import device as shadow
 
 def train(device: ModuleType, release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -> Any:
     """Train cells one after the other: (system, root, options) of each."""
+    import sentence_transformers.util
     import torch
+    from accelerate import Accelerator
 
     from baselines import systems
     from eval_kit.release import open_release
     from tests.baselines.tiny_cells import tiny_cell
+
+    norms: list[float] = []
+    scored: list[str] = []
+    clip, maxsim = Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim
+
+    def clipped(self: Any, *arguments: Any, **options: Any) -> Any:
+        norms.append(float(norm := clip(self, *arguments, **options)))
+        return norm
+
+    def watched(*sides: Any, **options: Any) -> Any:
+        scored.append(str(options.get("device")))
+        return maxsim(*sides, **options)
+
+    Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim = clipped, watched
 
     def progress(report: dict[str, Any]) -> None:
         if report["step"] == kill:
@@ -33,8 +49,10 @@ def train(device: ModuleType, release: str, jobs: list[Any], kill: int = 0, dist
     opened, facts = open_release(release), []
     for system, root, options in jobs:
         device.reset_peak(0)
+        norms.clear()
+        scored.clear()
         facts.append(systems.system(system).train(tiny_cell(system, opened, Path(root), **options), progress))
-        facts[-1]["peak"] = device.memory_peak(0)
+        facts[-1] |= {"peak": device.memory_peak(0), "norms": [*norms], "teacher": sorted({*scored})}
     return facts
 
 
@@ -118,6 +136,13 @@ def replay(device: ModuleType, release: str, system: str, root: str, backbone: s
     pairs = zip(passes[:half], passes[half:], strict=True)
     differences = [float((first - second).abs().max()) for first, second in pairs]
     return {"passes": len(passes), "difference": max(differences)}
+
+
+def full_size(device: ModuleType, steps: list[Any], folder: str) -> Any:
+    """What the first step of each (config, system) takes at the paper's size."""
+    from tests.shadow_cuda import bounds
+
+    return [bounds.step(config, system, Path(folder)) for config, system in steps]
 
 
 def device_itself(device: ModuleType) -> Any:

@@ -20,7 +20,7 @@ from baselines.grid.stages import Outcome, run_cell
 from baselines.runners import local
 from baselines.training import torchrun
 from baselines.training.losses import gathered_flops
-from baselines.training.trainer import rank, share_of
+from baselines.training.trainer import MINI_BATCH, rank, share_of
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
@@ -117,6 +117,22 @@ def test_all_go_on_in_mini_batches_when_one_runs_out_of_memory(
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, batch_size=4)
     facts = torchrun.train(cell, 2, lambda at: None)
     assert (facts["batch_size"], facts["mini_batch_size"], facts["processes"], facts["steps"]) == (4, 1, 2, 4)
+
+
+@pytest.mark.parametrize("mini_batch", [None, 2])
+@pytest.mark.parametrize("system", ["splade", "colbert"])
+def test_three_processes_have_the_losses_of_one(
+    trainable_release: Release, tmp_path: Path, system: str, mini_batch: int | None
+):
+    """SPLADE gathers its regularisation, ColBERT embeddings of different lengths."""
+    options = {"batch_size": 12, "steps": 4}
+    one, three = (tiny_cell(system, trainable_release, tmp_path / name, **options) for name in ("one", "three"))
+    for cell in (one, three) if mini_batch else ():
+        (cell.folder / "training").mkdir(parents=True)
+        (cell.folder / "training" / MINI_BATCH).write_text(str(mini_batch))
+    expected, facts = systems.system(system).train(one), torchrun.train(three, 3, lambda at: None)
+    assert (facts["processes"], facts["mini_batch_size"], facts["batch_size"]) == (3, mini_batch, 12)
+    assert facts["losses"] == pytest.approx(expected["losses"], abs=1e-4)
 
 
 def test_a_batch_that_cannot_be_shared_is_one_sentence(

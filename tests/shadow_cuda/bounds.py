@@ -1,0 +1,127 @@
+"""One training step at a paper's full size, without its memory: FakeTensors on the shadow device.
+
+The step is the product's own: ``systems.train`` runs up to its first step, whose tensors are then FakeTensors. The
+backbone is a BERT of the paper's depth and width; the passages are made up, and as long as MS MARCO's. What the
+optimiser's own step and CUDA's context take (about 1 GB) is left out.
+"""
+
+import weakref
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from baselines import config, systems
+from baselines.grid.cell import Cell
+from bench.rehearsal import backbone
+from bench.rehearsal import release as made_up
+from bench.rehearsal.sizes import Sizes
+from eval_kit.release import open_release
+from eval_kit.runs import names
+
+LAYERS = {"distilbert/distilbert-base-uncased": 6, "google-bert/bert-base-uncased": 12}
+LEFT_OUT = ("evaluate_every", "patience", "loader_processes", "tune", "epochs")
+
+
+class FirstStepError(Exception):
+    """Ends the training; its argument holds the figures."""
+
+
+def step(config_name: str, system: str, folder: Path) -> dict[str, float]:
+    """Peak memory in GB, kernels, and TFLOP (matrix products) of the first step of a paper's system."""
+    options = config.load(config_name)[system]
+    release = folder / "release"
+    if not release.exists():
+        made_up.make(release, Sizes(40_000, train=4_000, test=40, validation=20, examples=1), negatives=True)
+    layers = LAYERS[options["backbone"]]
+    model = backbone.make(folder / f"backbone-{layers}", layers, 768, 12)
+    chosen = {name: value for name, value in options.items() if name not in LEFT_OUT}
+    chosen |= {"steps": 1, "backbone": str(model)}
+    checked = config.checked({"systems": {system: chosen}}, "bounds")[system]
+    cell = Cell(names.Cell(system, made_up.SHIFT, "c0"), open_release(release), checked, folder / config_name)
+    try:
+        with patch("transformers.Trainer.training_step", _measured):
+            systems.system(system).train(cell)
+    except FirstStepError as ended:
+        figures: dict[str, float] = ended.args[0]
+        return figures
+    raise AssertionError("no step was taken")
+
+
+def _measured(trainer: Any, model: Any, inputs: Any, *_: Any) -> None:
+    """In the place of a trainer's step."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._pytree import tree_map
+    from torch.utils.flop_counter import FlopCounterMode
+
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def faked(value: Any) -> Any:
+        return fake.from_tensor(value) if type(value) is torch.Tensor else value
+
+    model.train()
+    inputs = tree_map(faked, trainer._prepare_inputs(inputs))
+    for module in {*model.modules(), *trainer.loss.modules()}:
+        for name, value in module._parameters.items():
+            if value is not None and type(value.data) is torch.Tensor:
+                module._parameters[name] = torch.nn.Parameter(fake.from_tensor(value.data), value.requires_grad)
+        for name, value in module._buffers.items():
+            module._buffers[name] = faked(value)
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    kernels = _kernels()
+    counted = FlopCounterMode(display=False)
+    with patch("torch.nn.functional.scaled_dot_product_attention", _attention), counted, kernels:
+        with trainer.compute_loss_context_manager():
+            loss = trainer.compute_loss(model, inputs)
+        loss.backward()
+    raise FirstStepError(
+        {
+            "peak_gb": round((3 * weights + kernels.peak) / 1e9, 1),  # with the two moments of AdamW
+            "kernels": kernels.count,
+            "tflop": round(counted.get_total_flops() / 1e12, 1),
+        }
+    )
+
+
+def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **options: Any) -> Any:
+    """The memory-efficient kernel, which CUDA takes under a mask of padding."""
+    import torch
+
+    if attn_mask is not None:
+        attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:3], key.shape[2])  # only its size matters
+    return torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key.to(query.dtype), value.to(query.dtype), attn_mask, True, dropout_p, False, scale=options.get("scale")
+    )[0]
+
+
+def _kernels() -> Any:
+    """Counts operations that compute, and the bytes of what they returned and what is still held."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class Kernels(TorchDispatchMode):
+        count = held = peak = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._seen: Any = weakref.WeakSet()
+
+        def _freed(self, size: int) -> None:
+            self.held -= size
+
+        def __torch_dispatch__(self, call: Any, types: Any, inputs: Any = (), options: Any = None) -> Any:
+            output = call(*inputs, **(options or {}))
+            self.count += not call.is_view and call.namespace == "aten"
+            for tensor in tree_leaves(output):
+                if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
+                    storage = tensor.untyped_storage()
+                    if storage not in self._seen:
+                        self._seen.add(storage)
+                        size = storage.nbytes()
+                        self.held += size
+                        self.peak = max(self.peak, self.held)
+                        weakref.finalize(storage, self._freed, size)
+            return output
+
+    return Kernels()

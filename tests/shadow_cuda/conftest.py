@@ -1,0 +1,48 @@
+"""The shadow device, compiled once a run, and scenarios on it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from tests.conftest import ROOT
+
+type Scenario = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The device, compiled once for all workers."""
+    if shutil.which("g++") is None:
+        pytest.skip("no C++ compiler: NOTHING of the CUDA paths is tested here")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shadow-cuda"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "shadow_cuda.so").exists():
+            code = (
+                "import pathlib, sys; from tests.shadow_cuda import device; device.compiled(pathlib.Path(sys.argv[1]))"
+            )
+            subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def scenario(built: Path) -> Scenario:
+    """Run a scenario in a process of its own, and return what it printed."""
+
+    def run(name: str, killed: bool = False, **arguments: Any) -> Any:
+        command = [sys.executable, "-m", "tests.shadow_cuda.scenarios", str(built), name, json.dumps(arguments)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+        assert ended.returncode == (-signal.SIGKILL if killed else 0), ended.stderr
+        return None if killed else json.loads(ended.stdout.splitlines()[-1])
+
+    return run
