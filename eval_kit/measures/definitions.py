@@ -18,12 +18,13 @@ from eval_kit.errors import UserError
 _NAME = re.compile(
     r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\(rel=(?P<grade>[1-9][0-9]{0,2})\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?"
 )
-_ALIAS = re.compile(r"([a-z]+?)(?:_cut)?(?:[_@]([1-9][0-9]*))?")
+_ALIAS = re.compile(r"([a-z]+?)(?:cut|at)?(?:[_@.]([1-9][0-9]*))?")
 ALIASES = {
     "map": "AP", "ap": "AP", "mrr": "RR", "rr": "RR", "reciprank": "RR", "ndcg": "nDCG", "recall": "R", "r": "R",
     "precision": "P", "p": "P", "success": "Success", "judged": "Judged", "rcap": "R_cap", "asl": "ASL",
+    "hitrate": "Success", "accuracy": "Success",
 }  # fmt: skip
-"""Names of trec_eval, BEIR, ranx and MTEB, in small letters and without ``_``."""
+"""Names of trec_eval, BEIR, ranx, sentence-transformers and MTEB, in small letters and without ``_``."""
 ROUNDING = 1e-9
 """By how much a sum of shares may exceed 1."""
 
@@ -148,7 +149,7 @@ def named(name: object) -> Measure:
     text = str(name) if isinstance(name, str) or hasattr(name, "NAME") else ""
     if not text:
         raise UserError(f"measures: expected names such as 'P@5', not {name!r:.40}")
-    alias = _ALIAS.fullmatch(text.lower().replace("recip_rank", "reciprank").replace("r_cap", "rcap"))
+    alias = _ALIAS.fullmatch(re.sub("_(?=[a-z])", "", text.lower()))
     if text.partition("@")[0] in KINDS or not alias or alias[1] not in ALIASES:
         return parse(text)
     return parse(ALIASES[alias[1]] + (f"@{alias[2]}" if alias[2] else ""))

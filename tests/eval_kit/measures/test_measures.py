@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eval_kit.errors import UserError
 from eval_kit.measures import definitions
-from eval_kit.measures.definitions import parse, per_query, with_ties_resolved
+from eval_kit.measures.definitions import named, parse, per_query, with_ties_resolved
 
 QUERIES = [f"q{i}" for i in range(3)]
 PASSAGES = [f"{i}" for i in range(12)]
@@ -176,6 +176,26 @@ def test_a_constant_scorer_gets_what_the_tie_rule_says():
 def test_unknown_measures_are_refused(name):
     with pytest.raises(UserError):
         parse(name)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ndcg_cut_10", "nDCG@10"),
+        ("ndcg_cut.10", "nDCG@10"),  # what pytrec_eval's evaluator takes
+        ("ndcg_at_10", "nDCG@10"),  # MTEB's
+        ("MRR@10", "RR@10"),
+        ("recip_rank", "RR"),
+        ("map", "AP"),
+        ("recall_100", "R@100"),
+        ("hit_rate@10", "Success@10"),  # ranx's
+        ("accuracy@1", "Success@1"),  # that of sentence-transformers' evaluator
+        ("r_cap@100", "R_cap@100"),
+        ("RR(rel=2)@10", "RR(rel=2)@10"),
+    ],
+)
+def test_the_names_that_other_tools_use(typed, meant):
+    assert named(typed).name == meant
 
 
 def test_values_beyond_the_possible_are_refused():
