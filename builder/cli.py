@@ -40,7 +40,6 @@ class Format(StrEnum):
     trec = "trec"
     pyserini = "pyserini"
     tevatron = "tevatron"
-    rankllm = "rankllm"
 
 
 class Trainer(StrEnum):
@@ -162,20 +161,17 @@ def export(
     ] = None,
     passages: Annotated[
         Path | None,
-        typer.Option(metavar="TSV", help="Take the passages from this file (id, tab, text)."),
-    ] = None,
-    run: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="For rankllm: the run whose passages are re-ranked.")
+        typer.Option(metavar="TSV", help="Write the passages of this file (id, tab, text) as corpus.jsonl."),
     ] = None,
 ) -> None:
-    """Write the test sets for BEIR, Tevatron, TREC's tools, Pyserini or RankLLM, a folder for each."""
+    """Write the test sets for BEIR, Tevatron, TREC's tools or Pyserini, a folder for each."""
     from builder import export as exporting
     from eval_kit.release import open_release
 
-    if passages is not None and format in (Format.trec, Format.pyserini):
-        raise UserError("--passages is for --format beir, tevatron and rankllm; topics and qrels have no passages")
+    if passages is not None and format.value not in exporting.WITH_PASSAGES:
+        raise UserError("--passages is for --format beir and tevatron; topics and qrels have no passages")
     opened = open_release(release)
-    folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages, run)
+    folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages)
     typer.echo(f"{out}: {len(folders)} folders in {format.value} format")
     if format.value in exporting.WITH_PASSAGES and "passages" not in opened.configs and passages is None:
         typer.echo(

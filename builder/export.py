@@ -1,12 +1,11 @@
-"""Test and training sets of a release in other tools' formats: BEIR's, Tevatron's, TREC's, Pyserini's and RankLLM's."""
+"""Test and training sets of a release in other tools' formats: BEIR's, Tevatron's, TREC's and Pyserini's."""
 
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -14,9 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release
-from eval_kit.runs.reader import read_pieces
 from eval_kit.search.passages import of_file
-from eval_kit.search.passages import passages as all_passages
 from eval_kit.shifts import SHIFTS
 
 FORMATS = {
@@ -25,7 +22,6 @@ FORMATS = {
     "trec": ["topics.tsv", "qrels.txt"],
     "pyserini": ["topics.json", "qrels.txt"],
     "tevatron": ["queries.jsonl", "corpus.jsonl", "qrels.txt"],
-    "rankllm": ["requests.jsonl", "qrels.txt"],
 }
 """The files that a folder of each format may hold."""
 WITH_PASSAGES = ("beir", "tevatron")
@@ -55,7 +51,6 @@ def export(
     test_sets: Collection[str] = (),
     training_sets: Collection[str] = (),
     passages: Path | None = None,
-    run: Path | None = None,
 ) -> list[Path]:
     """Write test sets, variations of their queries, and training queries, each to its own folder below ``out``.
 
@@ -64,9 +59,8 @@ def export(
     has the judgements as ``qrels/test.jsonl`` and a ``README.md`` that names the configs, and so is a data set for
     MTEB's retrieval tasks. All folders share one corpus file, where the disk can link. ``trec``: ``topics.tsv`` and
     ``qrels.txt``. ``pyserini``: ``topics.json``, for its option ``--topics``, and ``qrels.txt``. ``tevatron``:
-    ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``. ``rankllm``:
-    ``requests.jsonl``, each query with the passages of a run, which RankLLM re-ranks, and ``qrels.txt``. All folders
-    are written before any of them takes its name and replaces an older export of the same format.
+    ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``. All folders are
+    written before any of them takes its name and replaces an older export of the same format.
 
     Args:
         release: to export.
@@ -74,23 +68,19 @@ def export(
         format: one of :data:`FORMATS`.
         test_sets: names of test sets and variations; by default all, unless training sets are named.
         training_sets: names of training queries, such as ``topic.not-c0``; by default none.
-        passages: for ``beir``, ``tevatron`` and ``rankllm``, the release's passages: a file of id, tab and text, such
-            as MS MARCO's collection.tsv.
-        run: for ``rankllm``, which needs one: the candidates of each query.
+        passages: for ``beir`` and ``tevatron``, the release's passages: a file of id, tab and text, such as MS MARCO's
+            collection.tsv.
 
     Returns:
         The folders written.
 
     Raises:
-        UserError: a format or name is unknown, the file of passages or the run is faulty, or a folder holds something
-            else or cannot be written; then no folder was changed.
+        UserError: a format or name is unknown, the file of passages is faulty, or a folder holds something else or
+            cannot be written; then no folder was changed.
     """
     if format not in FORMATS:
         raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
-    if (run is None) == (format == "rankllm"):
-        raise UserError("--format rankllm, and no other, takes a run: --run bm25.trec")
     corpus: Path | None = None
-    candidates = None if run is None else _candidates(release, run, passages)
     folders = {out / exported.name: exported for exported in _chosen(release, test_sets, training_sets)}
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -107,10 +97,7 @@ def export(
                 if format == "beir":
                     _beir(release, exported, judged, staging, corpus is not None)
                 else:
-                    if candidates is None:
-                        _topics(exported.queries, staging, format)
-                    else:
-                        atomic.write_lines(staging / "requests.jsonl", _requests(exported.queries, candidates))
+                    _topics(exported.queries, staging, format)
                     lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in judged.iter_rows())
                     atomic.write_lines(staging / "qrels.txt", lines)
     except OSError as error:
@@ -203,29 +190,6 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
     return path
 
 
-def _candidates(release: Release, run: Path, passages: Path | None) -> dict[str, list[dict[str, Any]]]:
-    """For each query of a run its passages as RankLLM reads them, best first.
-
-    Raises:
-        UserError: the run is faulty, or names a passage that is not among the passages.
-    """
-    ranked = pl.concat(read_pieces(run)).sort("score", "passage_id", descending=True)
-    wanted = set(ranked["passage_id"])
-    texts = {id: text for id, text in (of_file(passages) if passages else all_passages(release)) if id in wanted}
-    of_query: dict[str, list[dict[str, Any]]] = {}
-    for query, passage, score in ranked.select("query_id", "passage_id", "score").iter_rows():
-        if passage not in texts:
-            raise UserError(f"{run}: the passage {passage} is not in the collection")
-        of_query.setdefault(query, []).append({"docid": passage, "score": score, "doc": {"contents": texts[passage]}})
-    return of_query
-
-
-def _requests(queries: pl.DataFrame, candidates: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
-    for id, text in queries.iter_rows():
-        if id in candidates:
-            yield _json(query={"text": text, "qid": id}, candidates=candidates[id])
-
-
 def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
     if format == "trec":
         atomic.write_lines(folder / "topics.tsv", tab_separated(queries))
@@ -243,5 +207,5 @@ def _judged(release: Release, exported: Exported) -> pl.DataFrame:
     return of_split.filter(pl.col("query-id").is_in(exported.queries["query_id"].implode()))
 
 
-def _json(**fields: object) -> str:
+def _json(**fields: str | int) -> str:
     return json.dumps(fields, ensure_ascii=False)

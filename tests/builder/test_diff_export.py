@@ -199,30 +199,6 @@ def test_tevatron(write: Callable[[Draft], Release], tmp_path: Path) -> None:
         assert {judgement.query_id for judgement in judged} == set(queries)
 
 
-def test_rankllm(write: Callable[[Draft], Release], tmp_path: Path, command: Run) -> None:
-    """A line a query, as its ``read_requests_from_file`` takes it: ``query``, and ``candidates`` with ``doc``."""
-    release = write(small_draft())
-    texts = dict(zip(PASSAGES["passage_id"], PASSAGES["text"], strict=True))
-    first, second = list(texts)[:2]
-    run = tmp_path / "bm25.trec"
-    run.write_text(f"1 Q0 {first} 1 0.5 t\n1 Q0 {second} 2 1.5 t\n2 Q0 {first} 1 3 t\n")
-    folders = export(release, tmp_path / "out", "rankllm", run=run)
-    requests = [json.loads(line) for folder in folders for line in (folder / "requests.jsonl").open(encoding="utf-8")]
-    assert [request["query"]["qid"] for request in requests] == ["1", "2"]
-    assert requests[0]["candidates"] == [
-        {"docid": second, "score": 1.5, "doc": {"contents": texts[second]}},
-        {"docid": first, "score": 0.5, "doc": {"contents": texts[first]}},
-    ]
-    run.write_text("1 Q0 nowhere 1 0.5 t\n")
-    with pytest.raises(UserError, match="the passage nowhere is not in the collection"):
-        export(release, tmp_path / "out", "rankllm", run=run)
-    done = command("builder", "export", release.folder, "--format", "rankllm")
-    assert (
-        done.returncode == 2
-        and done.stderr == "builder: --format rankllm, and no other, takes a run: --run bm25.trec\n"
-    )
-
-
 def test_beir_again_over_other_content(write: Callable[[Draft], Release], tmp_path: Path) -> None:
     """The corpora are one linked file; the folders must still follow the release, and a reader's cache notice."""
     first = export(write(small_draft()), tmp_path / "out", "beir")
