@@ -68,7 +68,7 @@ test-slow: $(READY)  ## run the slow tests: kills, Ray, torchrun, publishing's f
 
 fuzz: $(READY)  ## random hostile inputs, against the contract of docs/security.md, for MINUTES=n
 	@end=$$(( $$(date +%s) + $(MINUTES) * 60 )); while test "$$(date +%s)" -lt "$$end"; do \
-		FUZZ_EXAMPLES=100 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz || exit; done
+		FUZZ_EXAMPLES=30 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz || exit; done
 
 test-oldest: OF := lowest-direct
 test-newest: OF := highest
