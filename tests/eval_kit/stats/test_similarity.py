@@ -148,7 +148,7 @@ def test_what_a_release_cannot_answer(mini_release: Release, published_release: 
         to_training(mini_release, "topic", "c9", vectors)
     with pytest.raises(UserError, match=r"random: no vector of query \d+"):
         to_training(mini_release, "topic", "c0", vectors)
-    with pytest.raises(UserError, match="holds no topic/train"):
+    with pytest.raises(UserError, match="is a partial release: it lacks topic/train"):
         to_training(published_release, "topic", "c0", vectors)
 
 
