@@ -1,11 +1,11 @@
 """The test sets of a release, with their names and official measures."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
 from builder.release import Table, TestSet
+from builder.shifts.crossed import models_in
 from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS, main_split
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
@@ -77,7 +77,7 @@ def _test_sets(have: Tables) -> Iterator[TestSet]:
             measures = _measures(main, have)
             yield TestSet(f"resttest.{bucket}", "resttest", "resttest", main, main, measures, where)
     if {("crossed", "train"), ("qrels", "train")} <= have.keys():
-        for model in (name for name in have["crossed", "train"].columns if re.fullmatch(r"m\d+", name)):
+        for model in models_in(have["crossed", "train"]):
             where = (model, list(ROLES[1:]))
             yield TestSet(f"crossed.{model}", "crossed", "crossed", "train", "train", CROSSED_MEASURES, where)
     for split in (split for config, split in have if config == "chameleons"):

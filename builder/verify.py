@@ -1,6 +1,5 @@
 """Recompute everything that a release claims: digests, counts, and the rules its tables follow."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ import polars as pl
 
 from builder import benchmarks, negatives
 from builder.card import check_version
-from builder.shifts import length, wh
+from builder.shifts import crossed, length, wh
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
 from eval_kit.release import Release, Variation, read_manifest, read_table, title
@@ -93,7 +92,7 @@ def _length_rule(frame: pl.DataFrame) -> str:
 
 def _crossed_rule(frame: pl.DataFrame) -> str:
     """every query is held back from one crossed model, and left out with its cluster by half of them"""
-    roles = frame.select(name for name in frame.columns if re.fullmatch(r"m\d+", name))
+    roles = frame.select(crossed.models_in(frame))
     times = {role: pl.sum_horizontal(pl.all() == role) for role in ROLES}
     fits = roles.select((times["in"] == 1) & (times["out"] == roles.width // 2)).to_series()
     return _count(frame, ~fits)

@@ -122,12 +122,17 @@ class Shift(ABC):
         """Config and split of the queries that each model of a grid searches."""
 
     def test_queries(self, release: Release, held_out: str, benchmarks: bool = True) -> pl.DataFrame:
-        """``query_id`` and ``text`` of the queries that the model without ``held_out`` searches.
+        """The queries that the model without ``held_out`` searches: its own and, with ``benchmarks``, those of these.
 
-        They are those of the :meth:`test_tables` and, with ``benchmarks``, of :data:`BENCHMARKS`.
+        Returns:
+            ``query_id`` and ``text``, each query once, in the release's order.
         """
-        tables = [*self.test_tables(release), *(_benchmark_tables(release) if benchmarks else [])]
-        return _union(release, dict.fromkeys(tables))
+        others = _union(release, _benchmark_tables(release) if benchmarks else [])
+        queries = pl.concat([self._own_test_queries(release, held_out), others])
+        return queries.unique("query_id", keep="first", maintain_order=True)
+
+    def _own_test_queries(self, release: Release, held_out: str) -> pl.DataFrame:
+        return _union(release, self.test_tables(release))
 
     @abstractmethod
     def roles(self, values: pl.DataFrame, release: Release) -> pl.DataFrame:
@@ -345,10 +350,9 @@ class Crossed(Shift):
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
         return [(self.name, "train")] if self.name in release.configs else []
 
-    def test_queries(self, release: Release, held_out: str, benchmarks: bool = True) -> pl.DataFrame:
-        """Those that the model does not train on."""
-        tested = release.table(self.name, "train").filter(pl.col(held_out) != ROLES[0]).select("query_id", "text")
-        return pl.concat([tested, _union(release, _benchmark_tables(release) if benchmarks else [])])
+    @override
+    def _own_test_queries(self, release: Release, held_out: str) -> pl.DataFrame:
+        return release.table(self.name, "train").filter(pl.col(held_out) != "train").select("query_id", "text")
 
     @override
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:

@@ -151,8 +151,7 @@ class Cell:
         trained_for = TRAINED_FOR[self.name.shift]
         if not trained_for.test_tables(self.release):
             raise UserError(f"{self.release.folder}: holds no queries to test {self.name.shift} on")
-        queries = trained_for.test_queries(self.release, self.name.held_out, self.benchmarks)
-        return queries.unique("query_id", keep="first", maintain_order=True)
+        return trained_for.test_queries(self.release, self.name.held_out, self.benchmarks)
 
     def searches(self) -> dict[Path, pl.DataFrame]:
         """``query_id`` and ``text`` of every run's queries, by run."""

@@ -5,7 +5,7 @@ in minutes what takes a transformer hours.
 """
 
 from collections.abc import Mapping
-from itertools import islice
+from itertools import batched, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from eval_kit.search.retriever import Passages, Retriever
 TITLE = "static bi-encoder, means of word vectors compared by cosine"
 IS_TRAINED = True
 SHARES_INDEX = False
-COUNTED = 100_000
-"""Passages that the rarity of words is counted in."""
+COUNTED, AT_ONCE = 100_000, 1_000
+"""Passages that the rarity of words is counted in, and how many of them are tokenised together."""
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
@@ -68,8 +68,10 @@ def _rarity(tokenizer: Any, passages: Passages) -> Any:
     import torch
 
     frequency = torch.zeros(len(tokenizer))
-    texts = [text for _, text in islice(passages, COUNTED)]
-    for text in texts:
-        frequency[sorted(set(tokenizer(text, add_special_tokens=False)["input_ids"]))] += 1
-    rarity = torch.log1p(len(texts) / (1 + frequency))
+    count = 0
+    for batch in batched(islice(passages, COUNTED), AT_ONCE):
+        for tokens in tokenizer([text for _, text in batch], add_special_tokens=False)["input_ids"]:
+            frequency[sorted(set(tokens))] += 1
+        count += len(batch)
+    rarity = torch.log1p(count / (1 + frequency))
     return rarity / rarity.mean()

@@ -5,6 +5,7 @@ models, and every model leaves out half of the clusters. Within a cluster, the q
 that train on it; each leaves out those dealt to it, so that every query is tested unseen by one of them.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,8 +73,13 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
         }
         frames.append(pl.DataFrame({"query_id": queries, "cluster": [f"c{number:02d}"] * len(queries), **roles}))
     clusters = pl.Enum([f"c{number:02d}" for number in range(sizes.height)])
-    roles_of = pl.col(f"m{model + 1}" for model in range(models)).cast(pl.Enum(ROLES))
-    return pl.concat(frames).with_columns(pl.col("cluster").cast(clusters), roles_of)
+    assigned = pl.concat(frames)
+    return assigned.with_columns(pl.col("cluster").cast(clusters), pl.col(models_in(assigned)).cast(pl.Enum(ROLES)))
+
+
+def models_in(table: pl.DataFrame) -> list[str]:
+    """The columns of a crossed table that hold the roles of a model: m1, m2, ..."""
+    return [name for name in table.columns if re.fullmatch(r"m\d+", name)]
 
 
 def lacking(build: Build) -> str:
@@ -107,7 +113,6 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     assigned = assign(tested, parameters)
     sizes = assigned.group_by("cluster").len()["len"].to_list()
     remarks.append(interval_remark("crossed", sizes))
-    models = [f"m{number + 1}" for number in range(parameters.models)]
     members = assigned.join(build.train, on="query_id", maintain_order="left")
     rule = build.rule(RULE, "docs/results.md", parameters, encoded=True)
-    return ShiftResult([build.table("crossed", "train", members, ["cluster", *models], rule)], remarks)
+    return ShiftResult([build.table("crossed", "train", members, ["cluster", *models_in(assigned)], rule)], remarks)
