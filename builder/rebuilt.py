@@ -21,8 +21,9 @@ from builder.shifts.length import even_cut
 from builder.shifts.wh import WhLanguage
 from builder.sources.collection import Collection
 from builder.test_sets import in_order, test_sets
+from eval_kit import languages
 from eval_kit.errors import UserError
-from eval_kit.question_words import likely_language
+from eval_kit.question_words import ENGLISH, TERMS
 
 VERSION = "1.0.0"
 SIZED = ("topic", "wh", "length", "restrain")
@@ -109,8 +110,9 @@ def draft(
 def defaults(collection: Collection) -> ShiftParameters:
     """The papers' parameters, with sizes and the cut of length scaled to a collection."""
     texts = pl.concat([rows["text"] for rows in (collection.train, *collection.evaluation.values())])
-    language = cast(WhLanguage, likely_language(texts))
-    return for_collection(collection.train.height, even_cut(texts), language)
+    language = languages.likely(texts)
+    asked = cast(WhLanguage, language if language in TERMS else ENGLISH)
+    return for_collection(collection.train.height, even_cut(texts), asked)
 
 
 def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list[str]]:

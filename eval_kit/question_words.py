@@ -51,13 +51,3 @@ def contains(texts: pl.Expr, terms: tuple[str, ...], whole_words: bool) -> pl.Ex
     spaceless = pl.Series(terms).str.contains(SPACELESS)
     patterns = [term if free else rf"\b{term}\b" for term, free in zip(terms, spaceless, strict=True)]
     return lowered.str.contains("|".join(patterns))
-
-
-def likely_language(texts: pl.Series) -> str:
-    """The language whose question words are in the most texts; English where none are."""
-    frame = texts.to_frame("text")
-    counts = {
-        language: frame.select(contains(pl.col("text"), sum(terms.values(), ()), True).sum()).item()
-        for language, terms in TERMS.items()
-    }
-    return max(counts, key=lambda language: counts[language])  # the first of equals: English

@@ -5,21 +5,36 @@ from pathlib import Path
 
 import polars as pl
 
+from eval_kit.errors import UserError
+from eval_kit.languages import LANGUAGES
 from eval_kit.search import bm25, candidates
 from eval_kit.search.retriever import Hits, Passages, best_first
 
 
 @dataclass(frozen=True)
 class Bm25:
-    """Search with the given parameters; ``rm3`` expands queries with Anserini's defaults."""
+    """Search with the given parameters.
+
+    Attributes:
+        k1: of BM25.
+        b: of BM25.
+        rm3: whether to expand queries, with Anserini's defaults.
+        language: of Lucene's analyser, by ISO 639-1; empty for the one that the passages are likely in.
+    """
 
     k1: float = bm25.K1
     b: float = bm25.B
     rm3: bool = False
+    language: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a language that Lucene has no analyser for."""
+        if self.language and self.language not in LANGUAGES:
+            raise UserError(f"Lucene has no analyser for {self.language!r}; it has {', '.join(LANGUAGES)}")
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Index the passages, unless ``folder`` holds a finished index, whatever its passages."""
-        bm25.index_once(passages, folder, vectors=self.rm3)
+        bm25.index_once(passages, folder, vectors=self.rm3, language=self.language)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages with the greatest BM25 score; Anserini makes equal scores differ in the sixth digit.

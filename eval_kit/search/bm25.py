@@ -3,19 +3,23 @@
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.metadata import version
-from itertools import batched
+from itertools import batched, chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from filelock import FileLock
 
+from eval_kit import languages
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release
 from eval_kit.search import lucene
 from eval_kit.search.cache import cache_folder
@@ -28,6 +32,8 @@ B = 0.4
 FIELDS = {"contents": 1.0, "title": 1.0, "queries": 1.0}
 """Text, title and written queries with their weights, as in BEIR's own code (Anserini's multifield runs have the first
 two). A field that no passage has changes nothing."""
+ANALYSER = "language"
+"""File in an index that names the language it is analysed by, unless that is English."""
 INDEX_BATCH = 2_000
 SEARCH_BATCH = 500
 """Queries in a call: Java holds a thousand hits of each, so this bounds the memory."""
@@ -36,16 +42,17 @@ MOST_TERMS = 1 << 20
 THREADS = cores()
 
 
-def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: bool = False) -> None:
+def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: bool = False, language: str = "") -> None:
     """Index ``(passage id, text)`` pairs into ``folder``, replacing any index there.
 
-    With ``vectors``, the terms of each passage are kept too, for RM3 to read.
+    With ``vectors``, the terms of each passage are kept too, for RM3 to read. Lucene's analyser is that of the
+    ``language``, else of the language that the first passages are likely in, else the English one, which is said.
 
     Raises:
         UserError: no Java; an index that lacks passages, as on a full disk (Lucene only logs that).
     """
     documents = ({"id": passage_id, "contents": text} for passage_id, text in passages)
-    _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])])
+    _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])], language)
 
 
 def index_fields(documents: Iterable[tuple[str, Sequence[str]]], folder: Path, threads: int = THREADS) -> None:
@@ -58,23 +65,39 @@ def index_fields(documents: Iterable[tuple[str, Sequence[str]]], folder: Path, t
     _index(rows, folder, ["-threads", str(threads), "-fields", *list(FIELDS)[1:]])
 
 
-def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]) -> None:
+def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str], language: str = "") -> None:
     lucene.start()
     from jnius import autoclass
 
     shutil.rmtree(folder, ignore_errors=True)
+    documents = iter(documents)
+    first = list(islice(documents, languages.SAMPLE))
+    language = language or _language(document["contents"] for document in first)
+    if language != ENGLISH:
+        options = [*options, "-language", language]
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
     given = 0
-    for batch in batched(documents, INDEX_BATCH):
+    for batch in batched(chain(first, documents), INDEX_BATCH):
         indexer.addRawDocuments([json.dumps(document) for document in batch])
         given += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
     if (kept := lucene.documents(folder)) < given:
         raise UserError(f"{folder}: Lucene could write {kept:,} of {given:,} passages there; is the disk full?")
+    if language != ENGLISH:
+        atomic.write_text(folder / ANALYSER, language)
 
 
-def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str = "") -> None:
+def _language(texts: Iterable[str]) -> str:
+    likely = languages.likely(pl.Series(list(texts), dtype=pl.String))
+    if likely is None:
+        warnings.warn("the passages are in no language of Lucene's analysers; BM25 uses the English one", stacklevel=2)
+    elif likely != ENGLISH:
+        warnings.warn(f"BM25 uses Lucene's analyser for the passages' likely language, {likely}", stacklevel=2)
+    return likely or ENGLISH
+
+
+def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str = "", language: str = "") -> None:
     """Index passages below ``folder``, unless that is done already. A second process waits for the first.
 
     Args:
@@ -82,8 +105,9 @@ def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str
         folder: may hold an index with vectors and one without.
         vectors: as for :func:`index`.
         key: of the passages; an index of other passages is replaced. Without a key, any finished index will do.
+        language: as for :func:`index`.
     """
-    _once(index_in(folder, vectors), key, lambda target: index(passages, target, vectors=vectors))
+    _once(index_in(folder, vectors), key, lambda target: index(passages, target, vectors=vectors, language=language))
 
 
 def link_once(release: Release, folder: Path, key: str) -> None:
@@ -149,13 +173,15 @@ def index_of(release: Release, cache: Path, threads: int = THREADS) -> Path:
         UserError: no passages, no Java, or a cache that cannot be written.
     """
     lucene.start()
-    folder = cache / "bm25" / f"{collection_key(release)}-pyserini-{version('pyserini')}"
+    language = _language(text for _, text in islice(passages(release), languages.SAMPLE))
+    name = f"{collection_key(release)}-pyserini-{version('pyserini')}"
+    folder = cache / "bm25" / (name if language == ENGLISH else f"{name}-{language}")
     try:
         with atomic.lock(folder):
             if not folder.exists():
                 with atomic.folder(folder) as staging:
                     reading = counted(passages(release), "indexing passages", "passages")
-                    index(reading, staging, threads)
+                    index(reading, staging, threads, language=language)
     except OSError as error:
         raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error
     return folder
@@ -193,6 +219,8 @@ def search(
     autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_TERMS)
     with closing(autoclass("io.anserini.search.SimpleSearcher")(str(folder))) as searcher:
         searcher.set_bm25(float(k1), float(b))
+        if (folder / ANALYSER).is_file():
+            searcher.set_language((folder / ANALYSER).read_text(encoding="utf-8"))
         if rm3:
             searcher.set_rm3()
         weights = _weights(fields) if fields else None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_kit.errors import UserError
 from eval_kit.measures.score import score
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.runs import make_run
@@ -80,6 +81,35 @@ def test_scores_are_those_of_the_formula(tmp_path: Path):
         for passage, value in expected.items():
             assert found[query][passage] == pytest.approx(value, abs=1e-4)  # Anserini rounds to 4 decimals
     assert found["long"] == found["q1"]
+
+
+SENTENCES = {
+    "de": ({"1": "Die Häuser sind alt und das ist gut", "2": "Der Hund ist nicht von der Straße"}, "Haus"),
+    "fr": ({"1": "Les chevaux sont dans le pré", "2": "Une maison est au bord du lac"}, "cheval"),
+    "zh": ({"1": "黑豹队的防守丢了多少分", "2": "守护者防线在海边"}, "防守"),
+    "ja": ({"1": "東京の人口はどれくらいですか", "2": "京都の寺はきれいです"}, "東京"),
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_the_analyser_is_that_of_the_passages_language(language: str, tmp_path: Path):
+    """Stems and pairs of characters that the English analyser does not know; it finds nothing, or both."""
+    documents, query = SENTENCES[language]
+    with pytest.warns(UserWarning, match=f"likely language, {language}"):
+        bm25.index(documents.items(), tmp_path / "own")
+    bm25.index(documents.items(), tmp_path / "english", language="en")
+    found = {name: dict(bm25.search([("q", query)], tmp_path / name))["q"] for name in ("own", "english")}
+    assert [passage for passage, _ in found["own"]] == ["1"]
+    assert len(found["english"]) != 1
+    assert not (tmp_path / "english" / bm25.ANALYSER).exists()
+
+
+def test_a_language_without_an_analyser_is_said_and_searched(tmp_path: Path):
+    with pytest.warns(UserWarning, match="no language of Lucene's analysers"):
+        bm25.index([("1", "Ποια είναι η πρωτεύουσα της Ελλάδας"), ("2", "Η Αθήνα")], tmp_path / "index")
+    assert dict(bm25.search([("q", "Αθήνα")], tmp_path / "index"))["q"]
+    with pytest.raises(UserError, match="no analyser for 'xx'"):
+        Bm25(language="xx")
 
 
 FULL_DISK = """

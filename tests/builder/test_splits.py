@@ -17,7 +17,7 @@ from builder.shifts import coherence, length, wh
 from builder.sources import log, mini
 from builder.sources.parts import read_parts
 from builder.verify import verify
-from eval_kit import question_words
+from eval_kit import languages
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
@@ -50,11 +50,14 @@ def test_lengths_of_a_script_without_spaces_and_an_even_cut() -> None:
         ("fr", ["Qui a gagné ?", "Combien de jeux ?", "Que veut dire eau ?"]),
         ("zh", ["什么是水?", "谁赢了比赛?", "多少分?"]),
         ("en", ["what is water", "who won", "how many games"]),
-        ("en", ["water", "games"]),
+        ("ja", ["日本の首都はどこですか", "東京都の人口"]),
+        ("pt", ["O que é a água?", "Quem não foi para o jogo?"]),
+        (None, ["Kdo vyhrál zápas?", "Jaké je hlavní město?"]),
+        (None, ["Ποια είναι η πρωτεύουσα της Ελλάδας;"]),
     ],
 )
-def test_question_words_of_a_language(language: str, texts: list[str]) -> None:
-    assert question_words.likely_language(pl.Series(texts)) == language
+def test_the_likely_language_of_texts(language: str | None, texts: list[str]) -> None:
+    assert languages.likely(pl.Series(texts)) == language
 
 
 def test_own_question_words() -> None:

@@ -1,0 +1,57 @@
+"""The language of texts, by its most frequent words: what Lucene's analysers, question words and keyboards go by."""
+
+import polars as pl
+
+from eval_kit.question_words import ENGLISH, TERMS
+
+_FREQUENT = {
+    ENGLISH: "the of and to is for that with are by",
+    "da": "og af det ikke der som blev også hvad",
+    "de": "der die und den das ist nicht mit von ein eine dem im",
+    "es": "el los las del en por una es con su",
+    "fi": "ja oli että ovat mutta sekä hän mikä",
+    "fr": "le les des et une dans du est pour au",
+    "hu": "az és hogy nem egy volt mint mi",
+    "id": "yang dan dari untuk dengan dalam pada ini",
+    "it": "il di che della nel sono gli è per dei",
+    "nl": "het een van en zijn voor niet wordt ook",
+    "no": "og av det ikke som ble også hva",
+    "pl": "nie się jest na do oraz przez w z",
+    "pt": "o os da do em uma não foi para dos",
+    "sv": "och av det inte som är från också vad",
+    "tr": "ve bir bu için olarak ile ne daha",
+    "ru": "и в что это был из как по не",
+    "uk": "та в що це був із як до не",
+    "ar": "في من على أن إلى التي ما هو",
+    "fa": "در از که این را به است با",
+    "hi": "के में है की और से का",
+}
+_SCRIPTS = {
+    "bn": r"[\u0980-\u09ff]+",
+    "ja": r"[\u3040-\u30ff]",
+    "ko": r"[\uac00-\ud7a3]+",
+    "te": r"[\u0c00-\u0c7f]+",
+    "th": r"[\u0e00-\u0e7f]+",
+    "zh": r"[\u4e00-\u9fff]+",
+}
+LANGUAGES = tuple(sorted([*_FREQUENT, *_SCRIPTS]))
+"""By ISO 639-1: those that Lucene has an analyser for, as Anserini names them."""
+SAMPLE = 2_000
+"""Texts looked at, from the first on."""
+FEWEST = 0.02
+"""Frequent words among all; below, the language is none of these."""
+
+
+def likely(texts: pl.Series) -> str | None:
+    """The language with the most of its frequent words (and question words) in texts; None if there are hardly any."""
+    lowered = texts.head(SAMPLE).str.to_lowercase()
+    counts = {language: int(lowered.str.count_matches(_pattern(language)).sum()) for language in LANGUAGES}
+    best = max((ENGLISH, *LANGUAGES), key=lambda language: counts[language])  # the first of equals: English
+    return best if counts[best] > FEWEST * int(lowered.str.count_matches(r"\S+").sum()) else None
+
+
+def _pattern(language: str) -> str:
+    if language in _SCRIPTS:
+        return _SCRIPTS[language]
+    questions = [term for terms in TERMS.get(language, {}).values() for term in terms]
+    return rf"\b(?:{'|'.join([*_FREQUENT[language].split(), *questions])})\b"
