@@ -1,21 +1,26 @@
 """Synthetic typos on any test set: one mistyped word in each query, as in the papers on typos in dense retrieval.
 
 The five kinds, one edit per query, in words of at least three characters that are no stop words: Zhuang and Zuccon,
-EMNLP 2021, and SIGIR 2022 (CharacterBERT-DR). Their stop words are NLTK's, these are scikit-learn's.
+EMNLP 2021, and SIGIR 2022 (CharacterBERT-DR). Their stop words are NLTK's, these are scikit-learn's. Queries in another
+language are typed on its keyboard, or with the letters that they have; their stop words are its most frequent words.
 """
 
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
-from string import ascii_lowercase
 
 import polars as pl
 
 from builder.release import VARIATIONS, Rule, Table, add_variations
+from eval_kit import languages
 from eval_kit.errors import UserError
+from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release, Variation, verified_manifest
+from eval_kit.words import WORD
 
 FAMILY = "typo"
 SOURCE = "builder/typos.py"
@@ -24,11 +29,66 @@ LICENCE = "that of the base's queries"
 SHORTEST = 3
 """Length of the shortest word that is mistyped, in characters."""
 
-_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_ROWS = {
+    ENGLISH: ("qwertyuiop", "asdfghjkl", "zxcvbnm"),
+    "ar": ("ضصثقفغعهخحجد", "شسيبلاتنمكط", "ئءؤر ىةوزظ"),
+    "da": ("qwertyuiopå", "asdfghjklæø", "zxcvbnm"),
+    "de": ("qwertzuiopü", "asdfghjklöä", "yxcvbnm"),
+    "es": ("qwertyuiop", "asdfghjklñ", "zxcvbnm"),
+    "fr": ("azertyuiop", "qsdfghjklm", "wxcvbn"),
+    "no": ("qwertyuiopå", "asdfghjkløæ", "zxcvbnm"),
+    "ru": ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
+    "sv": ("qwertyuiopå", "asdfghjklöä", "zxcvbnm"),
+    "uk": ("йцукенгшщзхї", "фівапролджє", "ячсмитьбю"),
+}
+"""The letters' rows of keyboards; other languages in the Latin script have the English one."""
+_NO_LETTERS = ("ja", "ko", "zh")
+"""Languages that are typed by their sounds or parts, not character by character."""
 _WORD = re.compile(r"[^\W_]+")
 
 type Edits = list[tuple[int, int, str]]
 """Start and end of the replaced part, and its replacement."""
+
+
+@dataclass(frozen=True)
+class Keyboard:
+    """What queries are typed with.
+
+    Attributes:
+        language: of the queries, by ISO 639-1; empty if it is unknown.
+        letters: that a slip can put in.
+        neighbours: the keys beside each letter.
+        kinds: of typo that can be made.
+        word: what a word is.
+        stop_words: that are not mistyped.
+    """
+
+    language: str
+    letters: str
+    neighbours: dict[str, str]
+    kinds: tuple[str, ...]
+    word: re.Pattern[str]
+    stop_words: frozenset[str]
+
+
+def keyboard(texts: pl.Series) -> Keyboard:
+    """The keyboard for queries, by their likely language, else by their script."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    language = languages.likely(texts) or ""
+    spelled = texts.str.to_lowercase().str.extract_all(r"\p{L}").explode().drop_nulls()
+    latin = 2 * int(spelled.str.contains(r"\p{Latin}").sum()) >= len(spelled)
+    if latin and not language:
+        language = ENGLISH
+    rows = _ROWS.get(language) or (_ROWS[ENGLISH] if latin else ())
+    letters = "".join(rows).replace(" ", "") or spelled.unique().str.join("").item()
+    kinds = [kind for kind in KINDS if kind not in (() if rows else ("swap_key",))]
+    if language in _NO_LETTERS:
+        kinds = ["delete", "swap_adjacent"]
+    english = language == ENGLISH
+    stop_words = ENGLISH_STOP_WORDS if english else languages.frequent(language)
+    word = _WORD if english else WORD
+    return Keyboard(language, "".join(sorted(letters)), _neighbours(rows), tuple(kinds), word, frozenset(stop_words))
 
 
 def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) -> pl.DataFrame:
@@ -36,28 +96,39 @@ def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) ->
 
     Args:
         queries: ``query_id`` and ``text``.
-        kind: one of :data:`KINDS`.
+        kind: one of the keyboard's.
         replica: each replica is a new draw.
         seed: of the draw, which depends only on these three and the query id, not on the order of the queries.
 
     Returns:
         The same columns and rows; a query without an eligible word keeps its text.
     """
+    board = keyboard(queries["text"])
     texts = [
-        _mistyped(text, KINDS[kind], random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}"))
+        _mistyped(text, board, kind, random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}"))
         for query_id, text in queries.select("query_id", "text").iter_rows()
     ]
     return pl.DataFrame({"query_id": queries["query_id"], "text": texts})
 
 
 def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -> Iterator[tuple[Variation, Table]]:
-    """Every kind of typo in the queries of a test set, ``replicas`` times."""
-    for kind in KINDS:
+    """Every kind of typo that their keyboard allows in the queries of a test set, ``replicas`` times."""
+    board = keyboard(queries["text"])
+    if lacking := [kind for kind in KINDS if kind not in board.kinds]:
+        language = board.language or "unknown"
+        warnings.warn(
+            f"{base}: no {', '.join(lacking)}: no keyboard is known for the language {language}", stacklevel=2
+        )
+    typed = {} if board.language == ENGLISH else {"language": board.language}
+    for kind in board.kinds:
         for replica in range(1, replicas + 1):
             split = f"{base}_{FAMILY}_{kind}_{replica}".replace(".", "_")
-            rule = Rule(f"{_DOES[kind]} one word of each query", PAPERS, (), {"seed": seed, "replica": replica})
+            rule = Rule(f"{_DOES[kind]} one word of each query", PAPERS, (), {"seed": seed, "replica": replica} | typed)
             variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE)
-            yield variation, Table(VARIATIONS, split, typos(queries, kind, replica, seed), rule)
+            mistyped = typos(queries, kind, replica, seed)
+            if 2 * (same := int((mistyped["text"] == queries["text"]).sum())) > queries.height:
+                warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)
+            yield variation, Table(VARIATIONS, split, mistyped, rule)
 
 
 def add(folder: Path, test_sets: Iterable[str], replicas: int, seed: int) -> Release:
@@ -78,44 +149,45 @@ def add(folder: Path, test_sets: Iterable[str], replicas: int, seed: int) -> Rel
     return Release(folder, add_variations(folder, variations, tables))
 
 
-def _mistyped(text: str, edits_of: Callable[[str], Edits], draw: random.Random) -> str:
-    words = [word for word in _WORD.finditer(text) if _may_change(word[0]) and edits_of(word[0].lower())]
+def _mistyped(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:
+    edits_of = KINDS[kind]
+    words = [word for word in board.word.finditer(text) if _may_change(word[0], board)]
+    words = [word for word in words if edits_of(word[0].lower(), board)]
     if not words:
         return text
     word = draw.choice(words)
-    start, end, new = draw.choice(edits_of(word[0].lower()))
+    start, end, new = draw.choice(edits_of(word[0].lower(), board))
     return text[: word.start() + start] + new + text[word.start() + end :]
 
 
-def _may_change(word: str) -> bool:
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    return len(word) >= SHORTEST and word.lower() not in ENGLISH_STOP_WORDS
+def _may_change(word: str, board: Keyboard) -> bool:
+    return len(word) >= SHORTEST and word.lower() not in board.stop_words
 
 
-def _delete(word: str) -> Edits:
+def _delete(word: str, board: Keyboard) -> Edits:
     return [(at, at + 1, "") for at in range(len(word))]
 
 
-def _insert(word: str) -> Edits:
-    return [(at, at, letter) for at in range(len(word) + 1) for letter in ascii_lowercase]
+def _insert(word: str, board: Keyboard) -> Edits:
+    return [(at, at, letter) for at in range(len(word) + 1) for letter in board.letters]
 
 
-def _substitute(word: str) -> Edits:
-    return [(at, at + 1, letter) for at, old in enumerate(word) for letter in ascii_lowercase if letter != old]
+def _substitute(word: str, board: Keyboard) -> Edits:
+    return [(at, at + 1, letter) for at, old in enumerate(word) for letter in board.letters if letter != old]
 
 
-def _swap_adjacent(word: str) -> Edits:
+def _swap_adjacent(word: str, board: Keyboard) -> Edits:
     return [(at, at + 2, word[at + 1] + word[at]) for at in range(len(word) - 1) if word[at] != word[at + 1]]
 
 
-def _swap_key(word: str) -> Edits:
-    return [(at, at + 1, key) for at, old in enumerate(word) for key in _NEIGHBOURS.get(old, "")]
+def _swap_key(word: str, board: Keyboard) -> Edits:
+    return [(at, at + 1, key) for at, old in enumerate(word) for key in board.neighbours.get(old, "")]
 
 
-def _neighbours() -> dict[str, str]:
-    """Keys beside each letter on a QWERTY keyboard: in its row and, half a key apart, in the rows above and below."""
-    at = {key: (row, column + row / 2) for row, keys in enumerate(_ROWS) for column, key in enumerate(keys)}
+def _neighbours(rows: Sequence[str]) -> dict[str, str]:
+    """Keys beside each letter on a keyboard: in its row and, half a key apart, in the rows above and below."""
+    at = {key: (row, column + row / 2) for row, keys in enumerate(rows) for column, key in enumerate(keys)}
+    at.pop(" ", None)
     neighbours = dict.fromkeys(at, "")
     for key, near in permutations(at, 2):
         (row, column), (near_row, near_column) = at[key], at[near]
@@ -124,8 +196,7 @@ def _neighbours() -> dict[str, str]:
     return neighbours
 
 
-_NEIGHBOURS = _neighbours()
-KINDS: dict[str, Callable[[str], Edits]] = {
+KINDS: dict[str, Callable[[str, Keyboard], Edits]] = {
     "delete": _delete,
     "insert": _insert,
     "substitute": _substitute,

@@ -50,8 +50,11 @@ def likely(texts: pl.Series) -> str | None:
     return best if counts[best] > FEWEST * int(lowered.str.count_matches(r"\S+").sum()) else None
 
 
-def _pattern(language: str) -> str:
-    if language in _SCRIPTS:
-        return _SCRIPTS[language]
+def frequent(language: str) -> list[str]:
+    """The most frequent words of a language, and its question words; none of one that is unknown."""
     questions = [term for terms in TERMS.get(language, {}).values() for term in terms]
-    return rf"\b(?:{'|'.join([*_FREQUENT[language].split(), *questions])})\b"
+    return [*_FREQUENT.get(language, "").split(), *questions]
+
+
+def _pattern(language: str) -> str:
+    return _SCRIPTS.get(language) or rf"\b(?:{'|'.join(frequent(language))})\b"
