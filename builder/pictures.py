@@ -1,6 +1,7 @@
 """The similarity of a shift's clusters, as a table and a heatmap (arXiv:2205.02870, Figure 1), and a map of them."""
 
 import json
+import warnings
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -170,14 +171,34 @@ def _heatmap(axes: Any, part: pl.DataFrame, measure: str, limits: tuple[Any, Any
 
 def _topics(release: Release, vectors: Vectors, path: Path) -> None:
     from cycler import cycler
-    from matplotlib import rc_context
+    from matplotlib import rc_context, rcParams
 
     queries = release.table("topic", "test")
     titles = {about.cluster: f"{about.cluster}: {', '.join(about.terms[:TERMS])}" for about in topics(queries)}
+    fonts = _fonts("".join(titles.values()))
+    if not fonts:
+        what = f"no installed font has the letters of the topics' words, which {path.name} leaves out"
+        warnings.warn(what, stacklevel=2)
+        titles = dict(zip(titles, titles, strict=True))
     assigned = queries.select("query_id", pl.col("cluster").cast(pl.String).replace_strict(titles))
     tested = Vectors(vectors.source, assigned["query_id"], vectors.of(assigned["query_id"]).astype("float32"))
-    with atomic.whole(path) as part, rc_context({"axes.prop_cycle": cycler(color=COLOURS)}):
+    cycle, family = cycler(color=COLOURS), fonts or list(rcParams["font.family"])
+    with atomic.whole(path) as part, rc_context({"axes.prop_cycle": cycle, "font.family": family}):
         topic.picture(tested, assigned, part)
+
+
+def _fonts(text: str) -> list[str]:
+    """Families that have a text's letters: matplotlib's, with an installed one for what it lacks; empty if none has."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+
+    own = list(rcParams["font.family"])
+    missing = {ord(letter) for letter in text} - get_font(findfont(FontProperties())).get_charmap().keys()
+    if not missing:
+        return own
+    fonts = [font for font in fontManager.ttflist if not font.name.startswith("Last Resort")]  # it has boxes for all
+    fonts = [font for font in fonts if missing <= get_font(font.fname).get_charmap().keys()]
+    return next(([*own, font.name] for font in fonts), [])
 
 
 def _save(figure: Any, path: Path) -> None:

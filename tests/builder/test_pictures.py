@@ -2,14 +2,16 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib import rcParams
 
 from builder.encode import encode
-from builder.pictures import pictures, similarities
+from builder.pictures import _fonts, _topics, pictures, similarities
 from eval_kit.release import Release, open_release
 from eval_kit.stats.vectors import Vectors
 
@@ -122,3 +124,39 @@ def test_a_release_without_clusters(command, own: Release, tmp_path: Path) -> No
     done = command("builder", "pictures", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no manifest.json" in done.stderr
+
+
+def test_letters_that_matplotlibs_font_lacks(tmp_path: Path) -> None:
+    """Without a font for them the picture has no words; a font that is installed is used beside matplotlib's."""
+    from fontTools.fontBuilder import FontBuilder
+    from fontTools.ttLib.tables._g_l_y_f import Glyph
+    from matplotlib.font_manager import fontManager
+
+    assert _fonts("c0: wörter, слова") == rcParams["font.family"]
+    assert _fonts("c0: 黑豹") == []
+    font = FontBuilder(1000, isTTF=True)
+    font.setupGlyphOrder([".notdef", "hei", "bao"])
+    font.setupCharacterMap({ord("黑"): "hei", ord("豹"): "bao"})
+    font.setupGlyf({name: Glyph() for name in (".notdef", "hei", "bao")})
+    font.setupHorizontalMetrics(dict.fromkeys((".notdef", "hei", "bao"), (500, 0)))
+    font.setupHorizontalHeader(ascent=800, descent=-200)
+    font.setupNameTable({"familyName": "Two characters", "styleName": "Regular"})
+    font.setupOS2()
+    font.setupPost()
+    font.save(tmp_path / "two.ttf")
+    installed = list(fontManager.ttflist)
+    fontManager.addfont(tmp_path / "two.ttf")
+    try:
+        assert _fonts("c0: 黑豹") == [*rcParams["font.family"], "Two characters"]
+        assert _fonts("c0: 黑豹队") == []
+    finally:
+        fontManager.ttflist[:] = installed
+
+
+def test_a_picture_without_a_font_for_its_words_says_so(own: Release, tmp_path: Path, recwarn) -> None:
+    queries = own.table("topic", "test").with_columns(text=pl.lit("黑豹队的防守") + pl.col("cluster").cast(pl.String))
+    vectors = Vectors("noise", queries["query_id"], np.random.default_rng(0).normal(size=(queries.height, 4)))
+    _topics(replace(own, _read={("topic", "test"): queries}), vectors, tmp_path / "topics.png")
+    assert [str(one.message) for one in recwarn] == [
+        "no installed font has the letters of the topics' words, which topics.png leaves out"
+    ]
