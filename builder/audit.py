@@ -7,40 +7,30 @@ There are four kinds of leak, each counted in *test queries* for which training 
 
 * equal: a training query with the same id or exactly the same text;
 * normalised: one with the same text but for case, Unicode form (NFKC), punctuation and spaces (:func:`normalised`);
-* near: one whose vector has a cosine of at least a threshold with the test query's (equal queries count here too);
+* near: one whose trigrams have a cosine of at least a threshold with the test query's (equal queries count here too);
 * passages: a passage that is relevant to the test query (at each level of relevance) and labelled relevant to a
   training query. CIKM 2022 §3.2 defines it so: "at least one". The script released with that paper counts from two
   passages on, and the figures of its Table 3 fit the script.
 """
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from builder.encode import encode
-from builder.encoders import by_name, public_name
-from builder.near_duplicates import THRESHOLDS, Rows, characters, nearest, words
 from builder.release import VARIATIONS
-from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release, Variation
 from eval_kit.shifts import CLUSTERED, SHIFTS, TREC_DL
+from eval_kit.stats import leaks
 from eval_kit.tables.table import Column, Table
 
 EXAMPLES = 5
-ROUNDING = 1e-9
 STAND_IN = "other test queries"
 WHOLE = ("dl_typo", "dlhard")
 """Test sets that belong to no shift."""
-DEFAULT = "characters"
-SPARSE = {"characters": characters, "words": words}
-"""Encoders that count the texts' own words or characters; all others come from :mod:`builder.encoders`."""
 
 
 @dataclass(frozen=True)
@@ -63,47 +53,34 @@ class Pair:
     test_qrels: str | None
 
 
-def audit(
-    release: Release, near: float | None = None, encoder: str = DEFAULT, cache: Path | None = None
-) -> dict[str, Any]:
+def audit(release: Release, near: float = leaks.NEAR) -> dict[str, Any]:
     """Look for leaks in every train/test pair of a release (see :func:`pairs`).
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
-        near: the cosine from which two queries are near-duplicates; None for the encoder's measured threshold.
-        encoder: of the queries: ``characters``, ``words``, or a name as :mod:`builder.encoders` takes it.
-        cache: where vectors are kept; None keeps none.
+        near: the cosine from which two queries are near-duplicates.
 
     Returns:
         A document of the schema ``audit``.
 
     Raises:
-        UserError: the threshold is not in 0 to 1 or is missing for this encoder, the release has no pair, or the
-            encoder cannot be loaded.
+        UserError: the threshold is not in 0 to 1, or the release has no pair.
     """
-    measured = THRESHOLDS.get(encoder)
-    if near is None and measured is None:
-        raise UserError(f"no threshold was measured for the encoder {encoder!r}: give one with --near")
-    near = measured.cosine if near is None and measured else near
-    if near is None or not 0 < near <= 1:
+    if not 0 < near <= 1:
         raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
     to_compare = list(pairs(release))
     if not to_compare:
         raise UserError(f"{release.folder}: holds no two sets of queries to compare")
     queries = _queries(release, to_compare)
-    vectors, described = _vectors(queries.drop_nulls("row")["text"], encoder, cache)
-    trained = sum(_with_text(queries, pair.train).height for pair in to_compare if pair.test_qrels)
     compared = []
-    with counting("comparing queries", "queries", trained) as advance:
-        for pair in to_compare:
-            leaks = [*_texts(queries, pair), _near(queries, vectors, pair, near, advance), *_passages(release, pair)]
-            sides = {"train": _side(queries, pair.train), "test": _side(queries, pair.test)}
-            compared.append({"name": pair.name, **sides, "leaks": leaks})
+    for pair in to_compare:
+        leaking = [*_texts(queries, pair), _near(queries, pair, near), *_passages(release, pair)]
+        sides = {"train": _side(queries, pair.train), "test": _side(queries, pair.test)}
+        compared.append({"name": pair.name, **sides, "leaks": leaking})
     document = {
         "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
         "near": near,
-        "encoder": described,
-        "headline": _headline(compared, near, described["name"]),
+        "headline": _headline(compared, near),
         "pairs": compared,
     }
     validate("audit", document)
@@ -162,16 +139,6 @@ def pairs(release: Release) -> Iterator[Pair]:
         yield from _worded(release, train["query_id"].unique().sort(), suffix)
 
 
-def normalised(text: str) -> str:
-    """A text as compared for "the same query": NFKC, case folded, without apostrophes, words one space apart.
-
-    All other punctuation (Unicode's categories P) separates words, as blanks do; symbols such as + are kept.
-    """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    words = "".join(_without_punctuation(char) for char in folded).split()
-    return unicodedata.normalize("NFKC", " ".join(words))
-
-
 def _held_out(release: Release, shift: str) -> Iterator[Pair]:
     tests = {name: test_set for name, test_set in release.test_sets.items() if test_set.shift == shift}
     trained = SHIFTS[shift].training_tables(release)
@@ -222,10 +189,7 @@ def _pair(
 
 
 def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
-    """``query_id``, ``text``, ``normal`` and ``row`` (of the vectors) of every query of the pairs; null if unknown.
-
-    Queries that are compared by text only have no row.
-    """
+    """``query_id``, ``text`` and ``normal`` of every query of the pairs; null if unknown."""
     tables = [
         release.table(table["config"], table["split"])
         for table in release.manifest["tables"]
@@ -236,23 +200,7 @@ def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
     ids = [*(pair.train for pair in to_compare), *(pair.test for pair in to_compare)]
     texts = pl.concat(with_text).drop_nulls().sort("text").unique("query_id", keep="first")
     distinct = pl.concat(ids).unique().sort().to_frame()
-    queries = distinct.join(texts, on="query_id", how="left", maintain_order="left")
-    with_vectors = pl.concat([pl.concat([pair.train, pair.test]) for pair in to_compare if pair.test_qrels])
-    known = pl.col("text").is_not_null() & pl.col("query_id").is_in(with_vectors.unique().implode())
-    return queries.with_columns(
-        normal=pl.Series([None if text is None else normalised(text) for text in queries["text"]], dtype=pl.String),
-        row=pl.when(known).then(known.cum_sum().cast(pl.Int64) - 1),
-    )
-
-
-def _vectors(texts: pl.Series, encoder: str, cache: Path | None) -> tuple[Rows, dict[str, str]]:
-    """The vectors of the texts, and their description for the report."""
-    if encoder in SPARSE:
-        import sklearn
-
-        return SPARSE[encoder](texts.to_list()), {"name": encoder, "revision": f"scikit-learn {sklearn.__version__}"}
-    chosen = by_name(encoder)
-    return encode(texts, chosen, cache), {"name": public_name(chosen), "revision": chosen.revision}
+    return leaks.with_normal(distinct.join(texts, on="query_id", how="left", maintain_order="left"))
 
 
 def _with_text(queries: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
@@ -265,31 +213,19 @@ def _side(queries: pl.DataFrame, ids: pl.Series) -> dict[str, int]:
 
 def _texts(queries: pl.DataFrame, pair: Pair) -> Iterator[dict[str, Any]]:
     train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
-    names = {"query_id": "train_query_id", "text": "train_text"}
-    same_id = test.join(train.select("query_id", **{new: old for old, new in names.items()}), on="query_id")
-    for kind, key in (("equal", "text"), ("normalised", "normal")):
-        renamed = train.select(pl.col(key), *(pl.col(old).alias(new) for old, new in names.items()))
-        same = test.join(renamed, on=key)
-        columns = ["query_id", "text", *names.values()]
-        leaking = pl.concat([same_id.select(columns), same.select(columns)])
-        yield _leak(kind, leaking, test.height if train.height else 0)
+    same_id = test.join(train.select("query_id", train_query_id="query_id", train_text="text"), on="query_id")
+    for kind, column in (("equal", "text"), ("normalised", "normal")):
+        same = leaks.same_text(test, train, column)
+        yield _leak(kind, pl.concat([same_id.select(same.columns), same]), test.height if train.height else 0)
 
 
-def _near(queries: pl.DataFrame, vectors: Rows, pair: Pair, near: float, advance: Any) -> dict[str, Any]:
+def _near(queries: pl.DataFrame, pair: Pair, near: float) -> dict[str, Any]:
     """The leak by near-duplicates; its examples are still different after normalisation, the nearest first."""
     train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
     if not (pair.test_qrels and train.height and test.height):
         return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
-    cosines, rows = nearest(vectors[test["row"].to_numpy()], vectors[train["row"].to_numpy()], advance)
-    neighbours = train[rows]
-    leaking = test.with_columns(
-        neighbours["query_id"].alias("train_query_id"),
-        neighbours["text"].alias("train_text"),
-        pl.Series("cosine", cosines.round(6)),
-        (test["normal"] == neighbours["normal"]).alias("same"),
-    ).filter(pl.Series(cosines >= near - ROUNDING))
-    novel = leaking.filter(~pl.col("same")).sort("cosine", "query_id", descending=[True, False])
-    shown = novel.select("query_id", "text", "train_query_id", "train_text", "cosine")
+    leaking = leaks.near(test, train, near, f"comparing {pair.name}")
+    shown = leaking.filter(~pl.col("same")).drop("same")
     return _leak("near", leaking, test.height) | {"examples": shown.head(EXAMPLES).to_dicts()}
 
 
@@ -335,7 +271,7 @@ def _cell(leak: dict[str, Any] | None) -> str:
     return "–" if leak["share"] is None else f"{leak['queries']:,} ({leak['share']:.1%})"
 
 
-def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> str:
+def _headline(compared: Sequence[dict[str, Any]], near: float) -> str:
     """The worst share of each kind, over all pairs, and what limits the figures."""
     words = {
         "equal": "appear word for word in the training queries",
@@ -362,21 +298,13 @@ def _headline(compared: Sequence[dict[str, Any]], near: float, encoder: str) -> 
             f"In {textless} pairs the release lacks the text of some training queries, so the counts of equal "
             "queries and near-duplicates are lower bounds."
         )
-    limits.append(f"Near-duplicates have a cosine of at least {near:g} ({encoder})")
-    measured = THRESHOLDS.get(encoder)
-    if measured and near == measured.cosine:
+    limits.append(f"Near-duplicates have a cosine of at least {near:g} (of trigrams)")
+    if near == leaks.NEAR:
         limits[-1] += (
-            f": precision {measured.precision:.2f} and recall {measured.recall:.2f} on as many duplicate as different "
+            f": precision {leaks.PRECISION:.2f} and recall {leaks.RECALL:.2f} on as many duplicate as different "
             "pairs, and a lower precision here, where each query is compared with many"
         )
     return (
         f"In {len(compared)} pairs of training and test queries, of a pair's test queries {', '.join(clauses)}. "
         f"{' '.join(limits)}."
     )
-
-
-@cache
-def _without_punctuation(char: str) -> str:
-    if char in "'\u2019":
-        return ""
-    return " " if unicodedata.category(char).startswith("P") else char

@@ -427,14 +427,9 @@ def audit(
         float | None,
         typer.Option(help="Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md."),
     ] = None,
-    encoder: Annotated[
-        str,
-        typer.Option(help="characters, words, lsa, or a model (Hub id or folder; append :cls for the bare [CLS])."),
-    ] = "characters",
     out: Annotated[
         Path | None, typer.Option(help="Write the report to this file. Default: reports/audit.json in the release.")
     ] = None,
-    cache: Cache = None,
     as_json: Json = False,
 ) -> None:
     """Count the test queries that leak into training. By equal or normalised text, near-duplicate or shared passage."""
@@ -443,11 +438,11 @@ def audit(
     from eval_kit.console import screen
     from eval_kit.files import atomic
     from eval_kit.release import Release, verified_manifest
-    from eval_kit.search.cache import cache_folder
+    from eval_kit.stats.leaks import NEAR
 
     release = Release(folder, verified_manifest(folder))
     path = out or folder / AUDIT
-    report = auditing.audit(release, near, encoder, (cache or cache_folder()) / "vectors")
+    report = auditing.audit(release, NEAR if near is None else near)
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     if out is None:
         path.parent.mkdir(exist_ok=True)

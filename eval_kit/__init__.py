@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from eval_kit.api import (
+        clean,
         compare,
         generalise,
         open_release,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "clean",
     "compare",
     "generalise",
     "open_release",

@@ -15,9 +15,10 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange import compare as comparisons
-from eval_kit.exchange import sources
+from eval_kit.exchange import sources, training
 from eval_kit.files import atomic
 from eval_kit.measures import score as scoring
+from eval_kit.protocols import clean as cleaning
 from eval_kit.protocols import generalise as generalisation
 from eval_kit.protocols import grid_results
 from eval_kit.protocols import similarity as similarities
@@ -27,11 +28,13 @@ from eval_kit.runs import folders, in_memory
 from eval_kit.runs.in_memory import Run, Runs, as_files
 from eval_kit.runs.names import named, run_name
 from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
+from eval_kit.stats.leaks import NEAR
 
 type ReleaseSource = Release | str | PathLike[str] | None
 """An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
 
 __all__ = [
+    "clean",
     "compare",
     "generalise",
     "open_release",
@@ -50,6 +53,7 @@ def score(
     measures: Collection[str] = (),
     allow_missing: bool = False,
     test_sets: Collection[str] = (),
+    clean: str | PathLike[str] | None = None,
 ) -> scoring.Scores:
     """Score runs on every test set that they cover.
 
@@ -60,16 +64,20 @@ def score(
             objects of ir_measures, mean what they mean elsewhere.
         allow_missing: score test sets that a run covers only in part.
         test_sets: names of those to score on, whatever else a run holds; by default all that it covers.
+        clean: the file of ``clean(...).as_json()``, to score leaked and clean queries apart as well.
 
     Raises:
         UserError: a run, release or measure that cannot be used; nothing is scored then.
     """
     opened = open_release(release)
-    measured = scoring.with_measures(opened.test_sets, measures)
+    known = opened.test_sets if clean is None else cleaning.twins(Path(clean), opened)
+    measured = scoring.with_measures(known, measures)
     if isinstance(runs, str | PathLike | list | tuple):
         runs = folders.opened([runs] if isinstance(runs, str | PathLike) else runs)
     with as_files(runs) as files:
         scores = scoring.score(list(files), opened, allow_missing, test_sets=measured, only=test_sets)
+        if clean is not None:
+            scores = cleaning.with_effects(scores, opened, measured, allow_missing)
         return _shown(scores, files)
 
 
@@ -204,6 +212,28 @@ def generalise(
         return generalisation.generalise(
             list(files), opened, list(pivot_files), test_set, trained_on, parts, far, seed, allow_missing
         )
+
+
+def clean(
+    train: str | PathLike[str],
+    release: ReleaseSource = None,
+    test_sets: Collection[str] = (),
+    near: float = NEAR,
+    shared_passages: bool = False,
+) -> cleaning.Clean:
+    """Find the test queries that a model's training gives away.
+
+    Args:
+        train: queries, triplets, a release or a BEIR folder (:func:`eval_kit.exchange.training.read`).
+        release: whose queries are tested.
+        test_sets: names; by default all.
+        near: the cosine of trigrams from which two queries are near-duplicates.
+        shared_passages: whether a query leaks whose relevant passage was relevant in training.
+
+    Raises:
+        UserError: no such test set, or training data that cannot be read.
+    """
+    return cleaning.clean(open_release(release), training.read(Path(train)), list(test_sets), near, shared_passages)
 
 
 def report(

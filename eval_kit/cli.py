@@ -67,6 +67,10 @@ def score(
     format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
     page: PageFile = None,
+    clean: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also score leaked and clean queries apart: what 'clean --json' wrote."),
+    ] = None,
     per_query: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each query's values to this file, tab-separated.")
     ] = None,
@@ -77,14 +81,18 @@ def score(
     from eval_kit.files import atomic
     from eval_kit.measures.score import score as score_runs
     from eval_kit.measures.score import with_measures
+    from eval_kit.protocols.clean import twins, with_effects
     from eval_kit.release import open_release
     from eval_kit.runs import folders
 
     runs = folders.opened(runs)
     opened = open_release(release, revision)
-    test_sets = with_measures(opened.test_sets, measure or [])
+    known = opened.test_sets if clean is None else twins(clean, opened)
+    test_sets = with_measures(known, measure or [])
     with status("reading runs") as on_run:
         scores = score_runs(runs, opened, allow_missing, on_run, test_sets, only=test_set or ())
+    if clean is not None:
+        scores = with_effects(scores, opened, test_sets, allow_missing)
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
     emit(scores, format=format, json=json_file, page=page)
@@ -198,15 +206,23 @@ def similarity(
             help="Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
         ),
     ] = None,
+    collection: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable."),
+    ] = None,
     format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
     page: PageFile = None,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
+    from eval_kit.protocols.overlap import overlap
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
+    if collection:
+        emit(overlap(collection), format=format, json=json_file, page=page)
+        return
     results = similarities(open_release(release), vectors, runs or [], allow_missing)
     emit(results, format=format, json=json_file, page=page)
 
@@ -219,7 +235,9 @@ def generalise(
     ],
     trained_on: Annotated[
         Path | None,
-        typer.Option(metavar="TSV", help="The training queries (id, tab, text): near and far is measured from them."),
+        typer.Option(
+            metavar="FILE", help="What the models were trained on, as for clean: near and far is measured from it."
+        ),
     ] = None,
     test_set: Annotated[str, typer.Option(metavar="NAME", help="The test set whose queries are divided.")] = "dev",
     parts: Annotated[
@@ -240,17 +258,52 @@ def generalise(
 ) -> None:
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
     from eval_kit.console import status
+    from eval_kit.exchange.training import read as read_training
     from eval_kit.files.formats import read_queries
     from eval_kit.protocols.generalise import generalise as compare_gains
     from eval_kit.release import open_release
 
-    training = None if trained_on is None else read_queries(trained_on)["text"].to_list()
+    training = None if trained_on is None else read_training(trained_on).queries["text"].to_list()
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
     opened = open_release(release)
     with status("reading runs") as on_run:
         result = compare_gains(
             runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, on_run
         )
+    emit(result, format=format, json=json_file, page=page)
+
+
+@app.command()
+def clean(
+    train: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="What the model was trained on: queries (id, tab, text), triplets (three columns, or JSON lines), or "
+            "a release or BEIR folder with a train split.",
+        ),
+    ],
+    release: Release = None,
+    test_set: TestSets = None,
+    near: Annotated[
+        float | None,
+        typer.Option(help="Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md."),
+    ] = None,
+    passages: Annotated[
+        bool, typer.Option("--passages", help="A query leaks too if a relevant passage of it was relevant in training.")
+    ] = False,
+    format: PrintedFormat = Format.table,
+    json_file: JsonFile = None,
+    page: PageFile = None,
+) -> None:
+    """Find the test queries that training gives away. Of the JSON, score --clean makes leaked and clean test sets."""
+    from eval_kit.exchange import training
+    from eval_kit.protocols.clean import clean as find_leaks
+    from eval_kit.release import open_release
+    from eval_kit.stats.leaks import NEAR
+
+    opened, trained_on = open_release(release), training.read(train)
+    result = find_leaks(opened, trained_on, test_set or [], NEAR if near is None else near, passages)
     emit(result, format=format, json=json_file, page=page)
 
 
@@ -481,31 +534,6 @@ def beir(
         results = score_datasets(runs, dataset, bm25 or [], on_run)
     if not write_json(results.as_json(), json_file):
         results.print(screen())
-
-
-@app.command()
-def overlap(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Datasets, as folders in BEIR's format.")],
-    results: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Results of beir --json, with MS MARCO. Repeatable.")
-    ] = None,
-    training: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TSV",
-            help="Training queries (id, tab, text). Default: those of the folder msmarco, if it is given.",
-        ),
-    ] = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
-    seed: Seed = 0,
-) -> None:
-    """Compare the words of datasets, as in BEIR's Figure 2. With training queries, also show each system's losses."""
-    from eval_kit.protocols.overlap import overlap as compare_datasets
-
-    compared = compare_datasets(folders, results or [], training, seed)
-    emit(compared, format=format, json=json_file, page=page)
 
 
 def main() -> None:

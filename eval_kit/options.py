@@ -8,7 +8,10 @@ import typer
 from eval_kit.output import Format
 
 Release = Annotated[
-    str | None, typer.Option(help="Release folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
+    str | None,
+    typer.Option(
+        help="Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."
+    ),
 ]
 Revision = Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")]
 JsonFile = Annotated[

@@ -23,7 +23,7 @@ from eval_kit.results import Figure, Result
 from eval_kit.runs import contamination
 from eval_kit.search import checkpoint
 from eval_kit.search.gpus import refuse_unusable_gpus
-from eval_kit.search.passages import passages
+from eval_kit.search.passages import has_passages, passages
 from eval_kit.search.retriever import Retriever
 from eval_kit.tables.table import Table
 
@@ -104,7 +104,7 @@ def run(
         UserError: a model that cannot be used, a release without passages, an unknown test set or variation; a run that
             would replace a pivot or one of the outputs.
     """
-    if "passages" not in release.configs:
+    if not has_passages(release):
         raise UserError(
             f"{release.folder}: holds no passages to search; make a small release of it with: "
             f"python -m builder lite {release.folder} --queries 100 --passages 20000"

@@ -9,7 +9,7 @@ its pivot get along; with a handful of parts that spread cannot be told, and the
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -138,16 +138,34 @@ def generalise(
     Raises:
         UserError: no pivot, no such test set, or a run that cannot be used.
     """
-    if not pivots:
-        raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
     if test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set}; it has {', '.join(release.test_sets)}")
     of_test_set = release.test_sets[test_set]
-    scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing, on_run)
     distances = None
     if trained_on is not None:
         distances = distance.to_training(release.queries(test_set), trained_on)
     divisions = _divisions(release, of_test_set, distances, parts_of, far, seed)
+    result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing, on_run)
+    return replace(result, distances=distances, provenance=result.provenance | {"seed": seed})
+
+
+def contrasts(
+    runs: Sequence[Path],
+    release: Release,
+    pivots: Sequence[Path],
+    of_test_set: TestSet,
+    divisions: Sequence[Division],
+    allow_missing: bool = False,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Generalisation:
+    """Compare gains over the pivots by each of the divisions of a test set's queries; as :func:`generalise`.
+
+    Raises:
+        UserError: no pivot, or a run that cannot be used.
+    """
+    if not pivots:
+        raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
+    scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing, on_run)
     measures = [name for name in of_test_set.measures if not parse(name).lower_is_better][:1]
     names = {run: run_name(run) for run in [*runs, *pivots]}
     values = scores.per_query().filter(pl.col("measure").is_in(measures))
@@ -160,8 +178,31 @@ def generalise(
                 of_system = values.filter((pl.col("run") == names[run]) & (pl.col("measure") == measure))
                 row = _compared(of_system, covariates, division)
                 rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
-    provenance = {**scores.provenance, "seed": seed, "pivots": pivot_names, "margin": MARGIN}
-    return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None)), distances, provenance)
+    provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
+    return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None)), None, provenance)
+
+
+def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed: int) -> Division:
+    """Queries in small parts of similar ones, each within one side.
+
+    Args:
+        shift: name of the division.
+        sides: name → ``query_id`` and ``text``.
+        far: the name of the side whose parts are far.
+        seed: of the parts.
+    """
+    frames = []
+    for name, queries in sides.items():
+        numbers = distance.small_parts(queries["text"], _count_of_parts(queries.height), seed)
+        part = pl.lit(f"{name} ") + pl.Series(numbers).cast(pl.String)
+        frames.append(queries.select("query_id", part=part))
+    of_queries = pl.concat(frames)
+    names = of_queries["part"].unique(maintain_order=True)
+    return Division(shift, of_queries, names.filter(names.str.starts_with(f"{far} ")).to_list())
+
+
+def _count_of_parts(queries: int) -> int:
+    return int(np.clip(queries // QUERIES_A_PART, 2, MOST_PARTS))
 
 
 def _divisions(
@@ -175,8 +216,7 @@ def _divisions(
     texts = release.queries(test_set.name)
     divisions = []
     if distances is not None:
-        count = int(np.clip(texts.height // QUERIES_A_PART, 2, MOST_PARTS))
-        numbers = distance.small_parts(texts["text"], count, seed)
+        numbers = distance.small_parts(texts["text"], _count_of_parts(texts.height), seed)
         of_queries = texts.select("query_id").with_columns(part=pl.Series(numbers).cast(pl.String))
         divisions.append(Division(DISTANCE, of_queries, _farther_half(of_queries, distances)))
     if parts_of is not None:

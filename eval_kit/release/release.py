@@ -17,6 +17,7 @@ import polars as pl
 
 from eval_kit.files import hub
 from eval_kit.files.opening import is_file, is_folder
+from eval_kit.release import beir_folder
 from eval_kit.release.manifest import MANIFEST, ReleaseError, read_manifest, read_table, verified_manifest
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
@@ -267,9 +268,9 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
     """Open and verify a release.
 
     Args:
-        source: a release folder, or a Hub dataset id (``namespace/name``). Without it, the environment
-            variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here. An open release is
-            returned as it is.
+        source: a release folder, a folder in BEIR's format, or a Hub dataset id (``namespace/name``). Without
+            it, the environment variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here. An
+            open release is returned as it is.
         revision: tag or commit on the Hub; a folder has none.
 
     Raises:
@@ -283,6 +284,8 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
         folder = _download(where, revision)
     elif revision is not None:
         raise ReleaseError(f"{folder}: a folder has no revision {revision!r}; leave it out")
+    if not is_file(folder / MANIFEST) and is_file(folder / beir_folder.QUERIES_FILE):
+        return Release(folder, *beir_folder.read(folder))
     return Release(folder, verified_manifest(folder))
 
 

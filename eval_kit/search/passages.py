@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from eval_kit.errors import UserError
-from eval_kit.release import Release
+from eval_kit.files.beir import read_corpus
+from eval_kit.files.digests import file_sha256
+from eval_kit.release import Release, beir_folder
 from eval_kit.search.retriever import Passages
 
 
@@ -20,6 +22,11 @@ def passages(release: Release) -> Passages:
     """
     count = how_many(release)
     return _read(release) if count is None else Counted(partial(_read, release), count)
+
+
+def has_passages(release: Release) -> bool:
+    """Whether the release's own folder holds its passages."""
+    return "passages" in release.configs or release.manifest["kind"] == beir_folder.KIND
 
 
 def of_file(path: Path) -> Iterator[tuple[str, str]]:
@@ -76,6 +83,9 @@ class Counted:
 
 
 def _read(release: Release) -> Iterator[tuple[str, str]]:
+    if release.manifest["kind"] == beir_folder.KIND:
+        yield from read_corpus(release.folder / "corpus.jsonl")
+        return
     collection = release.manifest["collection"]
     if collection is None:
         yield from release.table("passages", "passages").iter_rows()
@@ -92,11 +102,13 @@ def _read(release: Release) -> Iterator[tuple[str, str]]:
 
 
 def collection_key(release: Release) -> str:
-    """The collection's name in caches: the digest of the embedded passages, else the ir_datasets id.
+    """The collection's name in caches: the digest of the embedded passages or of BEIR's file, else the ir_datasets id.
 
     The files behind an ir_datasets id are pinned by ir_datasets, by their checksums.
     """
     for table in release.manifest["tables"]:
         if table["config"] == "passages":
             return str(table["digest"])
+    if release.manifest["kind"] == beir_folder.KIND:
+        return file_sha256(release.folder / "corpus.jsonl")
     return str(release.manifest["collection"]).replace("/", "-")

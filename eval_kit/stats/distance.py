@@ -6,6 +6,7 @@ is 1 minus the cosine to its nearest training query; R(q, T) is the mean cosine 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,13 +14,68 @@ from numpy.typing import NDArray
 
 from eval_kit.console import counting
 
-type Floats = NDArray[np.float64]
+type Integers = NDArray[np.integer[Any]]
+type Floats = NDArray[np.floating[Any]]
 
 _CHUNK = 256
 """Queries between two steps of progress."""
 _DIMENSIONS, _ROUNDS = 96, 25
 _COMMON = 0.3
 """Trigrams in more texts than this share say nothing of what a text is about."""
+_FEW = 50
+"""Texts below which all trigrams count."""
+
+
+class Trigrams:
+    """Texts by their trigrams, to find the nearest of them: an inverted index in memory.
+
+    Args:
+        texts: equal ones count once; at least one.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = pl.Series("text", texts, pl.String).unique(maintain_order=True)
+        counts = _counts(self.texts)
+        self._vocabulary = _vocabulary(counts, len(self.texts))
+        rows, terms, weights = _vectors(counts, self._vocabulary, len(self.texts))
+        order = np.argsort(terms, kind="stable")
+        self._starts = np.searchsorted(terms[order], np.arange(len(self._vocabulary) + 1))
+        self._rows, self._weights = rows[order], weights[order]
+        self._mean = np.bincount(terms[order], self._weights, len(self._vocabulary)) / len(self.texts)
+
+    def nearest(self, texts: pl.Series, label: str) -> pl.DataFrame:
+        """The nearest of the index to each text.
+
+        Args:
+            texts: any number; a trigram that the index lacks counts as the rarest.
+            label: of the progress.
+
+        Returns:
+            ``nearest`` (null where no trigram is shared), ``cosine`` to it, and ``similarity``, the
+            mean cosine to all of the index (each 0 to 1), in the order of the texts.
+        """
+        rows, terms, weights = _vectors(_counts(texts), self._vocabulary, len(self.texts))
+        bounds = np.searchsorted(rows, np.arange(len(texts) + 1))
+        nearest = np.full(len(texts), -1)
+        cosine, mean = np.zeros(len(texts)), np.zeros(len(texts))
+        with counting(label, "queries", len(texts)) as advance:
+            for row in range(len(texts)):
+                of_text = slice(bounds[row], bounds[row + 1])
+                spans = [slice(self._starts[term], self._starts[term + 1]) for term in terms[of_text]]
+                if spans:
+                    hits = np.concatenate([self._rows[span] for span in spans])
+                    products = [
+                        self._weights[span] * weight for span, weight in zip(spans, weights[of_text], strict=True)
+                    ]
+                    cosines = np.bincount(hits, np.concatenate(products))
+                    nearest[row] = cosines.argmax()
+                    cosine[row] = cosines[nearest[row]]
+                    mean[row] = float(self._mean[terms[of_text]] @ weights[of_text])
+                if row % _CHUNK == _CHUNK - 1:
+                    advance(_CHUNK)
+        shared = pl.Series(nearest, dtype=pl.Int64)
+        shared = shared.set(shared < 0, None)
+        return pl.DataFrame({"nearest": self.texts.gather(shared), "cosine": cosine.clip(0, 1), "similarity": mean})
 
 
 def to_training(queries: pl.DataFrame, training: Sequence[str]) -> pl.DataFrame:
@@ -33,37 +89,14 @@ def to_training(queries: pl.DataFrame, training: Sequence[str]) -> pl.DataFrame:
         ``query_id``, ``nearest`` (text of the nearest training query), ``distance`` (0 to 1) and
         ``similarity`` (R, 0 to 1), in the order of the queries.
     """
-    known = pl.Series("text", training, pl.String).unique(maintain_order=True)
-    rows, terms, weights, vocabulary = _vectors(known, None)
-    order = np.argsort(terms, kind="stable")
-    starts = np.searchsorted(terms[order], np.arange(len(vocabulary) + 1))
-    postings, sizes = rows[order].astype(np.int32), weights[order].astype(np.float32)
-    centre = np.bincount(terms[order], sizes, len(vocabulary)) / max(len(known), 1)
-    own_rows, own_terms, own_weights, _ = _vectors(queries["text"], vocabulary)
-    bounds = np.searchsorted(own_rows, np.arange(queries.height + 1))
-    nearest = np.zeros(queries.height, np.int64)
-    cosine, mean = np.zeros(queries.height), np.zeros(queries.height)
-    with counting("distance to training", "queries", queries.height) as advance:
-        for row in range(queries.height):
-            part = slice(bounds[row], bounds[row + 1])
-            spans = [slice(starts[term], starts[term + 1]) for term in own_terms[part]]
-            if spans:
-                hits = np.concatenate([postings[span] for span in spans])
-                products = [sizes[span] * weight for span, weight in zip(spans, own_weights[part], strict=True)]
-                cosines = np.bincount(hits, np.concatenate(products))
-                nearest[row] = cosines.argmax()
-                cosine[row] = cosines[nearest[row]]
-                mean[row] = float(centre[own_terms[part]] @ own_weights[part])
-            if row % _CHUNK == _CHUNK - 1:
-                advance(_CHUNK)
-    return queries.select("query_id").with_columns(
-        nearest=known.gather(pl.Series(nearest)),
-        distance=pl.Series(1 - cosine.clip(0, 1)),
-        similarity=pl.Series(mean),
+    neighbours = Trigrams(training).nearest(queries["text"], "distance to training")
+    distance = (1 - pl.col("cosine")).alias("distance")
+    return pl.concat([queries.select("query_id"), neighbours], how="horizontal").select(
+        "query_id", "nearest", distance, "similarity"
     )
 
 
-def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> NDArray[np.int64]:
+def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> Integers:
     """The number of each text's part, after k-means on its trigrams (projected at random).
 
     Args:
@@ -72,12 +105,12 @@ def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> NDArray[np.int64
         seed: of the projection and of the first centres.
     """
     random = np.random.default_rng(seed)
-    rows, terms, weights, vocabulary = _vectors(texts, None)
-    signs = random.standard_normal((len(vocabulary), _DIMENSIONS)).astype(np.float32)
+    rows, terms, weights, width = vectors(texts)
+    signs = random.standard_normal((width, _DIMENSIONS)).astype(np.float32)
     points = np.zeros((len(texts), _DIMENSIONS), np.float32)
     for start in range(0, len(rows), 1 << 20):
         span = slice(start, start + (1 << 20))
-        np.add.at(points, rows[span], signs[terms[span]] * weights[span, None].astype(np.float32))
+        np.add.at(points, rows[span], signs[terms[span]] * weights[span, None])
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
     centres = points[random.choice(len(points), min(parts, len(points)), replace=False)]
     nearest = np.zeros(len(points), np.int64)
@@ -90,15 +123,49 @@ def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> NDArray[np.int64
     return nearest
 
 
-def _vectors(
-    texts: pl.Series, vocabulary: pl.DataFrame | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, pl.DataFrame]:
-    """Row, term and weight of each trigram of each text, by row; and the vocabulary with its idf."""
+def vectors(texts: pl.Series) -> tuple[Integers, Integers, Floats, int]:
+    """Row, term and weight of each trigram of each text, by row, and how many terms there are; rows of unit length."""
+    counts = _counts(texts)
+    vocabulary = _vocabulary(counts, len(texts))
+    return *_vectors(counts, vocabulary, len(texts)), len(vocabulary)
+
+
+def _vectors(counts: list[pl.DataFrame], vocabulary: pl.DataFrame, known: int) -> tuple[Integers, Integers, Floats]:
+    """Row, term and weight of each trigram of each text, by row; ``known`` is how many texts the vocabulary is of.
+
+    Trigrams that the vocabulary lacks lengthen a vector, as they make a text unlike all that are known.
+    """
+    rarest = float(np.log(1 + known))
+    weight = (1 + pl.col("count").log()) * pl.col("idf").fill_null(rarest)
+    parts = []
+    for part in counts:
+        weighted = part.join(vocabulary, on="term", how="left").with_columns(weight=weight)
+        weighted = weighted.with_columns(pl.col("weight") / (pl.col("weight") ** 2).sum().over("row").sqrt())
+        weighted = weighted.filter(pl.col("id").is_not_null() & (pl.col("weight") > 0)).sort("row", "id")
+        parts.append(weighted.select("row", "id", pl.col("weight").cast(pl.Float32)))
+    rows, terms, weights = (column.to_numpy() for column in pl.concat(parts))
+    return rows, terms, weights
+
+
+def _vocabulary(counts: list[pl.DataFrame], texts: int) -> pl.DataFrame:
+    """``term``, ``id`` and ``idf`` of the trigrams counted; those that most of the texts have weigh nothing."""
+    most = max(2, int(_COMMON * texts)) if texts >= _FEW else texts
+    idf = (1 + texts / pl.col("texts")).log()
+    of_parts = pl.concat(part.group_by("term").len("texts") for part in counts)
+    vocabulary = of_parts.group_by("term").agg(pl.col("texts").sum()).sort("term").with_row_index("id")
+    return vocabulary.select("term", "id", idf=pl.when(pl.col("texts") <= most).then(idf).otherwise(0.0))
+
+
+def _counts(texts: pl.Series) -> list[pl.DataFrame]:
+    """``row``, ``term`` and ``count`` of the trigrams of each text, in lower case and with a blank at either end.
+
+    In parts, by row: a table of all at once would take gigabytes.
+    """
     padded = pl.concat_str(pl.lit(" "), pl.col("text").str.to_lowercase(), pl.lit(" "))
     frame = texts.alias("text").to_frame().with_row_index("row").select("row", text=padded)
     longest = int(frame["text"].str.len_chars().max() or 0)  # type: ignore[arg-type]
     grams = pl.concat_list([pl.col("text").str.slice(start, 3) for start in range(max(longest - 2, 1))])
-    counts = pl.concat(
+    return [
         part.lazy()
         .select("row", term=grams)
         .explode("term")
@@ -107,20 +174,4 @@ def _vectors(
         .len("count")
         .collect()
         for part in frame.iter_slices(20_000)
-    )
-    if vocabulary is None:
-        most = max(2, int(_COMMON * len(texts)))
-        vocabulary = (
-            counts.group_by("term")
-            .len("texts")
-            .filter((pl.col("texts") <= most) | (pl.lit(len(texts)) < 50))
-            .sort("term")
-            .with_row_index("id")
-            .with_columns(idf=(1 + len(texts) / pl.col("texts")).log())
-        )
-    known = counts.join(vocabulary, on="term").sort("row", "id")
-    weight = (1 + pl.col("count").log()) * pl.col("idf")
-    known = known.with_columns(weight=weight / (weight**2).sum().over("row").sqrt())
-    columns = (known[name].to_numpy() for name in ("row", "id", "weight"))
-    rows, terms, weights = columns
-    return rows.astype(np.int64), terms.astype(np.int64), weights, vocabulary
+    ]

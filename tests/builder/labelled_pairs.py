@@ -7,17 +7,20 @@ without weights, that has other words and shares no relevant passage with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
 
-from builder.audit import SPARSE, normalised
 from builder.encoders import Lsa
-from builder.near_duplicates import Floats, Rows, Threshold, cosines
 from eval_kit.files.formats import read_queries, read_trec_qrels
+from eval_kit.stats import distance
+from eval_kit.stats.leaks import normalised
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "near_duplicates.json"
 DEV = Path("ielab/CharacterBERT-DR/data/marco_dev")
@@ -38,8 +41,45 @@ TABLE_4 = [
 """CIKM 2022, Table 4: pairs of a TREC DL 2020 test query and a training query."""
 
 type Pairs = list[tuple[str, str]]
-ENCODERS: dict[str, Callable[[list[str]], Rows]] = {**SPARSE, "lsa": lambda texts: Lsa().load(texts)(texts)}
-"""The encoders without weights."""
+type Floats = NDArray[np.float64]
+type Rows = Any
+"""(n, d): a dense array, or a sparse CSR matrix."""
+
+
+def trigrams(texts: Sequence[str]) -> csr_matrix:
+    """The kit's own."""
+    rows, terms, weights, width = distance.vectors(pl.Series("text", texts))
+    return csr_matrix((weights, (rows, terms)), shape=(len(texts), width))
+
+
+def characters(texts: Sequence[str]) -> csr_matrix:
+    """scikit-learn's trigrams."""
+    return TfidfVectorizer(analyzer="char", ngram_range=(3, 3), sublinear_tf=True).fit_transform(texts)
+
+
+def words(texts: Sequence[str]) -> csr_matrix:
+    """scikit-learn's words, single letters too."""
+    return TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True).fit_transform(texts)
+
+
+def lsa(texts: Sequence[str]) -> Rows:
+    """The builder's LSA."""
+    return Lsa().load(list(texts))(texts)
+
+
+ENCODERS: dict[str, Callable[[list[str]], Rows]] = {
+    "trigrams": trigrams,
+    "characters": characters,
+    "words": words,
+    "lsa": lsa,
+}
+
+
+def cosines(left: Rows, right: Rows) -> Floats:
+    """The cosine of each row of one side with the same row of the other: (n,)."""
+    left, right = normalize(left.astype(np.float64)), normalize(right.astype(np.float64))
+    products = left.multiply(right) if issparse(left) else left * right
+    return np.asarray(products.sum(axis=1)).ravel()
 
 
 def typing_errors(upstream: Path, queries: pl.DataFrame) -> Pairs:
@@ -86,25 +126,25 @@ def nearest_but_different(
     return pairs
 
 
-def best_threshold(reworded: Floats, mistyped: Floats, different: Floats) -> Threshold:
+def best_threshold(reworded: Floats, mistyped: Floats, different: Floats) -> dict[str, float]:
     """The threshold with the greatest F1 (the lowest of equals), for as many different pairs as duplicates."""
-    best, best_f1 = Threshold(1.0, 0.0, 0.0), -1.0
+    best, best_f1 = {"cosine": 1.0, "precision": 0.0, "recall": 0.0}, -1.0
     for cosine in GRID:
         recall = float((reworded >= cosine).mean() + (mistyped >= cosine).mean()) / 2
         alarms = float((different >= cosine).mean())
         precision = recall / (recall + alarms) if recall else 0.0
         f1 = 2 * recall / (1 + recall + alarms)
         if f1 > best_f1:
-            best, best_f1 = Threshold(float(cosine), round(precision, 3), round(recall, 3)), f1
+            best_f1 = f1
+            best = {"cosine": float(cosine), "precision": round(precision, 3), "recall": round(recall, 3)}
     return best
 
 
-def measure(upstream: Path, encoders: Mapping[str, Callable[[list[str]], Rows]]) -> dict[str, dict[str, Any]]:
+def measure(upstream: Path) -> dict[str, dict[str, Any]]:
     """Each encoder's best threshold, with the share of each kind of pair that counts as duplicate.
 
     Args:
         upstream: folder of the authors' repositories.
-        encoders: functions from texts to rows, by name; must include :data:`ENCODERS`.
     """
     dev = read_queries(upstream / DEV / "queries.dev.small.tsv").select("query_id", "text").sort("query_id")
     qrels = read_trec_qrels(upstream / DEV / "qrels.dev.small.tsv").filter(pl.col("score") > 0)
@@ -113,7 +153,7 @@ def measure(upstream: Path, encoders: Mapping[str, Callable[[list[str]], Rows]])
     pairs = {"table 4": TABLE_4, "typing errors": typing_errors(upstream, dev[sampled]), "random": random_pairs(dev)}
     texts = sorted({*dev["text"], *(text for kind in pairs.values() for pair in kind for text in pair)})
     row_of = {text: row for row, text in enumerate(texts)}
-    vectors = {name: encode(texts) for name, encode in encoders.items()}
+    vectors = {name: encode(texts) for name, encode in ENCODERS.items()}
     nearest: set[tuple[str, str]] = set()
     of_dev = [row_of[text] for text in dev["text"]]
     for name in ENCODERS:
@@ -126,6 +166,6 @@ def measure(upstream: Path, encoders: Mapping[str, Callable[[list[str]], Rows]])
             left, right = zip(*some, strict=True)
             by_kind[kind] = cosines(rows[[row_of[text] for text in left]], rows[[row_of[text] for text in right]])
         best = best_threshold(by_kind["table 4"], by_kind["typing errors"], by_kind["nearest but different"])
-        shares = {kind: round(float((values >= best.cosine).mean()), 3) for kind, values in by_kind.items()}
-        results[name] = {**asdict(best), "taken for duplicates": shares}
+        shares = {kind: round(float((values >= best["cosine"]).mean()), 3) for kind, values in by_kind.items()}
+        results[name] = {**best, "taken for duplicates": shares}
     return {"pairs": {kind: len(some) for kind, some in pairs.items()}, "encoders": results}

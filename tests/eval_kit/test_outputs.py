@@ -28,7 +28,7 @@ CASES = [
     "report r.trec --page rel/README.md",
     "similarity --json rel/manifest.json",
     "align scores.json --json scores.json",
-    "overlap d --json d/corpus.jsonl",
+    "similarity --collection d --json d/corpus.jsonl",
     "builder fidelity rel --against rel --out rel/manifest.json",
     "builder pack rel --out rel",
 ]

@@ -26,9 +26,7 @@ def grams(text: str) -> Counter[str]:
 
 def unit(counts: Counter[str], documents: Counter[str], number: int) -> dict[str, float]:
     weights = {
-        gram: (1 + math.log(count)) * math.log(1 + number / documents[gram])
-        for gram, count in counts.items()
-        if gram in documents
+        gram: (1 + math.log(count)) * math.log(1 + number / max(documents[gram], 1)) for gram, count in counts.items()
     }
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
     return {gram: weight / length for gram, weight in weights.items()}
@@ -45,13 +43,18 @@ def test_distances_are_those_of_plain_python():
         cosines = [sum(own.get(gram, 0) * weight for gram, weight in vector.items()) for vector in vectors]
         assert row["distance"] == pytest.approx(1 - max(cosines), abs=1e-6)
         assert row["similarity"] == pytest.approx(sum(cosines) / len(cosines), abs=1e-6)
-        if max(cosines) > 0:
-            assert row["nearest"] == known[int(np.argmax(cosines))]
+        assert row["nearest"] == (known[int(np.argmax(cosines))] if max(cosines) > 0 else None)
 
 
 def test_a_query_that_was_trained_on_is_at_no_distance():
     frame = pl.DataFrame({"query_id": ["1", "2"], "text": [TRAINING[1], "HOW TO BAKE BREAD"]})
     assert distance.to_training(frame, TRAINING)["distance"].to_list() == pytest.approx([0, 0], abs=1e-6)
+
+
+def test_words_that_training_lacks_are_far():
+    frame = pl.DataFrame({"query_id": ["1", "2"], "text": ["how to bake bread", "how to bake bread in xylophones"]})
+    known, unknown = distance.to_training(frame, TRAINING)["distance"]
+    assert known == pytest.approx(0, abs=1e-6) and unknown > 0.2
 
 
 def test_parts_hold_similar_queries_together_and_follow_from_the_seed():

@@ -1,0 +1,102 @@
+"""What a model was trained on, as people have it: queries, triplets, or the training split of a release."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.files.opening import is_folder
+from eval_kit.files.strict_json import decode
+from eval_kit.files.text import read_lines
+from eval_kit.release import Release, open_release
+
+TRAIN = "train"
+QUERY_FIELDS, POSITIVE_FIELDS = ("query", "anchor"), ("positive", "pos", "positive_passages")
+"""What trainers call a query and its relevant passage or passages (sentence-transformers, FlagEmbedding, Tevatron)."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training queries, and the passages that were labelled relevant to them as far as they are known.
+
+    Attributes:
+        source: the file or folder.
+        queries: ``query_id`` and ``text``, each text once; ids are the texts where the source has none.
+        passage_ids: of the relevant passages.
+        passage_texts: of the relevant passages.
+    """
+
+    source: Path
+    queries: pl.DataFrame
+    passage_ids: pl.Series
+    passage_texts: pl.Series
+
+
+def read(source: Path) -> Training:
+    """Read training queries.
+
+    Args:
+        source: a file of ids, tabs and texts; MS MARCO's triples (query, relevant and other passage, with tabs
+            between); JSON lines with ``query`` (or ``anchor``) and ``positive`` (or ``pos``, ``positive_passages``);
+            or the folder of a release or of a BEIR dataset, for its ``train`` split.
+
+    Raises:
+        UserError: nothing of that kind; with file and line.
+    """
+    if is_folder(source):
+        return _of_release(source, open_release(source))
+    rows = list(_examples(source)) if source.suffix == ".jsonl" else list(_tab_separated(source))
+    if not rows:
+        raise UserError(f"{source}: holds no queries")
+    ids, texts, positives = zip(*rows, strict=True)
+    passages = [text for many in positives for text in many]
+    queries = pl.DataFrame({"query_id": ids, "text": texts}).unique("text", keep="first", maintain_order=True)
+    known = pl.Series("text", passages, pl.String).unique(maintain_order=True)
+    return Training(source, queries, pl.Series("passage_id", [], pl.String), known)
+
+
+def _of_release(folder: Path, release: Release) -> Training:
+    tables = [
+        release.table(config, split) for config, splits in release.configs.items() for split in splits if split == TRAIN
+    ]
+    with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
+    if not with_text:
+        raise UserError(f"{folder}: has no train split")
+    queries = pl.concat(with_text).drop_nulls().unique("query_id", keep="first", maintain_order=True)
+    ids = pl.Series("passage_id", [], pl.String)
+    if TRAIN in release.configs.get("qrels", []):
+        ids = release.qrels(TRAIN).filter(pl.col("relevance") > 0)["passage_id"].unique(maintain_order=True)
+    return Training(folder, queries, ids, pl.Series("text", [], pl.String))
+
+
+def _tab_separated(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    for number, line in read_lines(path):
+        fields = line.split("\t")
+        if len(fields) not in (2, 3) or not all(field.strip() for field in fields):
+            raise UserError(
+                f"{path}:{number}: expected id and text, or query, relevant and other passage, with tabs between"
+            )
+        yield (fields[0], fields[1], []) if len(fields) == 2 else (fields[0], fields[0], fields[1:2])
+
+
+def _examples(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    for number, line in read_lines(path):
+        try:
+            example = decode(line)
+        except ValueError:
+            example = None
+        example = example if isinstance(example, dict) else {}
+        text = next((example[name] for name in QUERY_FIELDS if name in example), None)
+        positives = _texts(next((example[name] for name in POSITIVE_FIELDS if name in example), []))
+        if not isinstance(text, str) or not text.strip() or not all(isinstance(each, str) for each in positives):
+            raise UserError(f'{path}:{number}: expected a JSON object with "query" or "anchor", a text, and "positive"')
+        yield str(example.get("query_id", text)), text, positives
+
+
+def _texts(positives: Any) -> list[Any]:
+    """The texts of one passage, of several, or of several with their ids."""
+    many = positives if isinstance(positives, list) else [positives]
+    return [each.get("text") if isinstance(each, dict) else each for each in many]

@@ -1,0 +1,274 @@
+"""Test queries that a model may have been trained on, and what they do to its figures.
+
+A test query *leaks* if a training query is equal to it, equal but for case, punctuation and spaces, or a near-duplicate
+(:mod:`eval_kit.stats.leaks`). The others are *clean*. Each test set gets two twins, ``<name>.leaked`` and
+``<name>.clean``, which are scored like it. Leaked queries may simply be easier, so that a system's figures on the two
+say nothing by themselves: its gain over an untrained pivot is compared, as :mod:`eval_kit.protocols.generalise` does.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit import __version__
+from eval_kit.errors import UserError
+from eval_kit.exchange.training import Training
+from eval_kit.files import strict_json
+from eval_kit.measures.score import Scores
+from eval_kit.protocols.generalise import Generalisation, contrasts, small_division
+from eval_kit.release import Release, TestSet
+from eval_kit.results import Result, origin
+from eval_kit.search.passages import has_passages, passages
+from eval_kit.stats import leaks
+from eval_kit.tables.table import Column, Table
+
+KINDS = ("equal", "normalised", "near", "passages")
+LEAKED, CLEAN = "leaked", "clean"
+
+
+@dataclass(frozen=True, repr=False)
+class Clean(Result):
+    """The leaks of each test set.
+
+    Attributes:
+        queries: ``test_set``, ``query_id``, ``equal``, ``normalised``, ``near``, ``passages`` (null where the
+            training's passages are unknown), ``leaked``, and ``nearest`` (text of the nearest training query) with its
+            ``cosine``.
+        provenance: kit version, release, training queries and threshold.
+    """
+
+    queries: pl.DataFrame
+    provenance: dict[str, Any]
+
+    title = "Test queries that training gives away"
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each query of each test set."""
+        return self.queries
+
+    def counts(self) -> pl.DataFrame:
+        """One row for each test set: ``queries``, and how many of them leak in each way and in all."""
+        kinds = [pl.when(pl.col(kind).count() > 0).then(pl.col(kind).sum()).alias(kind) for kind in KINDS]
+        grouped = self.queries.group_by("test_set", maintain_order=True)
+        return grouped.agg(
+            pl.len().alias("queries"), *kinds, pl.col(LEAKED).sum(), (~pl.col(LEAKED)).sum().alias(CLEAN)
+        )
+
+    def tables(self) -> list[Table]:
+        """The counts, with shares."""
+        columns = [Column("test set"), *(Column(name, "number") for name in ("queries", *KINDS, LEAKED, CLEAN))]
+        lines = []
+        for row in self.counts().iter_rows(named=True):
+            counts = [row[name] for name in (*KINDS, LEAKED, CLEAN)]
+            shown = ["-" if count is None else f"{count:,} ({count / row['queries']:.1%})" for count in counts]
+            lines.append([row["test_set"], f"{row['queries']:,}", *shown])
+        return [Table(columns, [lines])]
+
+    def notes(self) -> list[str]:
+        """What was compared, and what counts as a leak."""
+        training = self.provenance["training"]
+        of = "equal, normalised and near" + (" ones and shared passages" if self.provenance["passages"] else " ones")
+        return [
+            origin(self.provenance),
+            f"compared with {training['queries']:,} training queries of {training['source']}; leaked: {of}",
+            f"near: a cosine of trigrams of at least {self.provenance['near']:g}; at {leaks.NEAR:g}, precision is "
+            f"{leaks.PRECISION:.2f} and recall {leaks.RECALL:.2f} on as many duplicate as different pairs",
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts, the twins that ``score --clean`` reads, and their digest."""
+        twins = []
+        for (name, leaked), group in self.queries.group_by("test_set", LEAKED, maintain_order=True):
+            twin = f"{name}.{LEAKED if leaked else CLEAN}"
+            twins.append({"name": twin, "of": name, "queries": group["query_id"].to_list()})
+        twins.sort(key=lambda twin: twin["name"])
+        digest = _digest(self.provenance["release"]["digest"], twins)
+        counts = self.counts().to_dicts()
+        return {
+            "rows": counts,
+            "test_sets": twins,
+            "digest": digest,
+            "notes": self.notes(),
+            "provenance": self.provenance,
+        }
+
+
+def clean(
+    release: Release,
+    training: Training,
+    test_sets: Sequence[str] = (),
+    near: float = leaks.NEAR,
+    shared_passages: bool = False,
+) -> Clean:
+    """Find the test queries of a release that training queries give away.
+
+    Args:
+        release: whose queries are tested.
+        training: from :func:`eval_kit.exchange.training.read`.
+        test_sets: names; by default all.
+        near: the cosine of trigrams from which two queries are near-duplicates.
+        shared_passages: whether a query leaks whose relevant passage was relevant in training; counted in any case.
+
+    Raises:
+        UserError: no such test set, or a threshold that is not in 0 to 1.
+    """
+    if not 0 < near <= 1:
+        raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
+    if unknown := [name for name in test_sets if name not in release.test_sets]:
+        raise UserError(f"{release.folder}: has no test set {unknown[0]}; it has {', '.join(release.test_sets)}")
+    chosen = [release.test_sets[name] for name in test_sets or release.test_sets]
+    texts = pl.concat([release.queries(test_set.name) for test_set in chosen])
+    texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))
+    train = leaks.with_normal(training.queries)
+    nearest = leaks.near(texts, train, 0.0, "comparing queries").select("query_id", "cosine", nearest="train_text")
+    flags = texts.join(nearest, on="query_id", how="left", maintain_order="left").select(
+        "query_id",
+        pl.col("text").is_in(train["text"].implode()).alias("equal"),
+        pl.col("normal").is_in(train["normal"].implode()).alias("normalised"),
+        (pl.col("cosine") >= near).fill_null(False).alias("near"),
+        "nearest",
+        "cosine",
+    )
+    given_away = _passages(release, training)
+    frames = []
+    for test_set in chosen:
+        frame = test_set.queries.to_frame("query_id").join(flags, on="query_id", how="left", maintain_order="left")
+        shares = pl.lit(None, pl.Boolean)
+        if given_away is not None:
+            relevant = release.qrels(test_set.qrels).filter(pl.col("relevance") > 0)
+            shared = relevant.filter(pl.col("passage_id").is_in(given_away.implode()))["query_id"]
+            shares = pl.col("query_id").is_in(shared.implode())
+        frame = frame.with_columns(test_set=pl.lit(test_set.name), passages=shares)
+        counted = KINDS if shared_passages else KINDS[:3]
+        frames.append(frame.with_columns(pl.any_horizontal(pl.col(counted).fill_null(False)).alias(LEAKED)))
+    known = {"source": training.source.name, "queries": train.height, "sha256": _texts_digest(train["text"])}
+    provenance = {
+        "kit_version": __version__,
+        "release": release.identity,
+        "training": known,
+        "near": near,
+        "passages": shared_passages,
+    }
+    columns = ("test_set", "query_id", *KINDS, LEAKED, "nearest", "cosine")
+    return Clean(pl.concat(frames).select(columns), provenance)
+
+
+def twins(path: Path, release: Release) -> dict[str, TestSet]:
+    """The release's test sets, each followed by its leaked and its clean twin.
+
+    Args:
+        path: what ``eval_kit clean --json`` wrote.
+        release: the one that it was written for.
+
+    Raises:
+        UserError: another file, one that was edited, or one of another release.
+    """
+    document = strict_json.read(path)
+    entries = document.get("test_sets") if isinstance(document, dict) else None
+    if entries is None or document.get("digest") != _digest(release.digest, entries):
+        raise UserError(f"{path}: expected what 'eval_kit clean --json' wrote for this release, unchanged")
+    test_sets = {}
+    for name, test_set in release.test_sets.items():
+        test_sets[name] = test_set
+        for entry in sorted(entries, key=lambda entry: str(entry["name"]), reverse=True):
+            if entry["of"] == name:
+                queries = pl.Series("query_id", entry["queries"], pl.String)
+                test_sets[entry["name"]] = replace(test_set, name=entry["name"], queries=queries)
+    return test_sets
+
+
+@dataclass(frozen=True, repr=False)
+class CleanScores(Scores):
+    """Scores on test sets and their twins, and the difference in differences to untrained pivots.
+
+    Attributes:
+        effects: of each test set: the gain over the pivots on clean queries, less that on leaked ones.
+    """
+
+    effects: Mapping[str, Generalisation]
+
+    def tables(self) -> list[Table]:
+        """The scores; then a table for each test set that has both twins."""
+        tables = super().tables()
+        for name, effect in self.effects.items():
+            tables += [replace(table, title=f"{name}: near is leaked, far is clean") for table in effect.tables()]
+        return tables
+
+    def notes(self) -> list[str]:
+        """Those of the scores; what the differences mean, or why there are none."""
+        if not self.effects:
+            why = "no differences between leaked and clean: they need a run of a system that was trained (a model) and "
+            return [*super().notes(), f"{why}one that was declared untrained, such as BM25, over queries of both kinds"]
+        known = next(iter(self.effects.values()))
+        return [
+            *super().notes(),
+            "degrades: the gain over the pivot is smaller on clean queries than on leaked ones, beyond chance, so the "
+            "figure on all queries flatters the model.",
+            *known.notes()[:2],
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of the scores, with the ``leak_effects`` of each test set."""
+        return super().as_json() | {
+            "leak_effects": {name: each.as_json()["rows"] for name, each in self.effects.items()}
+        }
+
+
+def with_effects(
+    scores: Scores,
+    release: Release,
+    test_sets: Mapping[str, TestSet],
+    allow_missing: bool = False,
+    seed: int = 0,
+) -> CleanScores:
+    """Add the differences in differences, wherever a run was declared untrained and another was not.
+
+    Args:
+        scores: on the ``test_sets``, of files.
+        release: that they were scored on.
+        test_sets: from :func:`twins`.
+        allow_missing: as for the scores.
+        seed: of the parts that leaked and clean queries are cut into.
+    """
+    files = {source["run"]: Path(source["file"]) for source in scores.provenance["runs"]}
+    untrained = {source["run"] for source in scores.provenance["runs"] if source["training_data"] == []}
+    effects = {}
+    for name in dict.fromkeys(mean.test_set for mean in scores.means):
+        sides = {side: test_sets[f"{name}.{side}"] for side in (LEAKED, CLEAN) if f"{name}.{side}" in test_sets}
+        runs = dict.fromkeys(mean.run for mean in scores.means if mean.test_set == name)
+        pivots = [files[run] for run in runs if run in untrained]
+        systems = [files[run] for run in runs if run not in untrained]
+        if len(sides) < 2 or not pivots or not systems:
+            continue
+        texts = release.queries(name)
+        of_sides = {
+            side: texts.filter(pl.col("query_id").is_in(twin.queries.implode())) for side, twin in sides.items()
+        }
+        division = small_division("leaks", of_sides, CLEAN, seed)
+        effects[name] = contrasts(systems, release, pivots, release.test_sets[name], [division], allow_missing)
+    return CleanScores(scores.means, scores.provenance, effects)
+
+
+def _passages(release: Release, training: Training) -> pl.Series | None:
+    """Ids of the release's passages that were relevant in training; None where either does not say."""
+    if len(training.passage_ids):
+        return training.passage_ids
+    if not len(training.passage_texts) or not has_passages(release):
+        return None
+    known = {leaks.normalised(text) for text in training.passage_texts}
+    ids = [passage for passage, text in passages(release) if leaks.normalised(text) in known]
+    return pl.Series("passage_id", ids, pl.String)
+
+
+def _texts_digest(texts: pl.Series) -> str:
+    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
+
+
+def _digest(release: str, twins: Any) -> str:
+    text = json.dumps([release, twins], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

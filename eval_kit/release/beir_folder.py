@@ -1,0 +1,56 @@
+"""A folder in BEIR's format as a release in memory, so that every command that takes a release takes it too.
+
+Each split of ``qrels/`` but ``train`` becomes a test set of its name. BEIR's own conventions (a passage with the
+query's id left out, the mean of CQADupStack's folders, the paper's figures) are :mod:`eval_kit.measures.beir`'s.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.files.beir import read_qrels, read_queries
+
+KIND = "beir"
+QUERIES_FILE = "queries.jsonl"
+MEASURES = ["nDCG@10", "RR@10", "R@100"]
+TRAIN = "train"
+
+type Tables = dict[tuple[str, str], pl.DataFrame]
+
+
+def read(folder: Path) -> tuple[dict[str, Any], Tables]:
+    """What stands in for the folder's manifest, and its tables of queries and judgements.
+
+    Raises:
+        UserError: what is wrong with its files, with the lines.
+    """
+    queries = read_queries(folder / QUERIES_FILE)
+    splits = sorted(path.stem for path in (folder / "qrels").glob("[!.]*.tsv")) or ["test"]
+    tables: Tables = {}
+    test_sets, digest = [], hashlib.sha256(queries.write_csv().encode())
+    for split in splits:
+        qrels = read_qrels(folder / "qrels" / f"{split}.tsv", set(queries["query_id"]))
+        digest.update(f"{split}\n{qrels.write_csv()}".encode())
+        judged = queries.filter(pl.col("query_id").is_in(qrels["query_id"].implode()))
+        tables[KIND, split] = judged
+        tables["qrels", split] = qrels.select(
+            pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), score="relevance"
+        )
+        if split != TRAIN or splits == [TRAIN]:
+            entry = {"name": split, "shift": KIND, "config": KIND, "split": split, "qrels": split}
+            test_sets.append(entry | {"measures": MEASURES, "queries": judged.height})
+    manifest = {
+        "name": folder.resolve().name,
+        "kind": KIND,
+        "version": "0",
+        "collection": None,
+        "built_from": folder.resolve().name,
+        "digest": digest.hexdigest(),
+        "tables": [{"config": config, "split": split, "rows": len(rows)} for (config, split), rows in tables.items()],
+        "test_sets": test_sets,
+        "missing": [],
+        "remarks": [],
+    }
+    return manifest, tables

@@ -1,0 +1,212 @@
+"""Leaks that are planted are found, clean twins are scored as subsets, and an untrained system shows no effect."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import eval_kit
+from eval_kit.errors import UserError
+from eval_kit.exchange import training
+from eval_kit.files.formats import read_queries
+from eval_kit.measures.score import score
+from eval_kit.protocols.clean import Clean, clean, twins, with_effects
+from eval_kit.protocols.generalise import contrasts, small_division
+from eval_kit.release import Release, open_release
+
+DEV = Path("upstream/ielab/CharacterBERT-DR/data/marco_dev")
+
+
+def trained_on(queries: dict[str, str], folder: Path) -> training.Training:
+    path = folder / "train.tsv"
+    path.write_text("".join(f"{name}\t{text}\n" for name, text in queries.items()))
+    return training.read(path)
+
+
+def found(result: Clean, kind: str) -> set[str]:
+    return set(result.queries.filter(pl.col(kind))["query_id"])
+
+
+def with_a_typo(text: str) -> str:
+    """The text without the third letter of its longest word."""
+    word = max(text.split(), key=len)
+    return text.replace(word, word[:2] + word[3:], 1)
+
+
+PLANTED: dict[str, Callable[[str], str]] = {
+    "equal": lambda text: text,
+    "normalised": lambda text: f"  {text.upper()}?!",
+    "near": with_a_typo,
+}
+
+
+@pytest.fixture(scope="module")
+def nfcorpus(shared: Path) -> Release:
+    return open_release(shared / "beir/nfcorpus")
+
+
+@pytest.mark.parametrize("name", ["nfcorpus", "mini"])
+def test_planted_leaks_are_found(name: str, request, mini_release: Release, shared: Path, tmp_path: Path) -> None:
+    """Recall 1 of equal and normalised ones; of typing errors as on the labelled pairs; hardly a false one beside."""
+    release = request.getfixturevalue("nfcorpus") if name == "nfcorpus" else mini_release
+    split = "test" if name == "nfcorpus" else "dev"
+    texts = {query: text for query, text in release.queries(split).iter_rows() if len(text) > 12}
+    drawn = np.random.default_rng(5).permutation(list(texts))[:60].tolist()
+    web = read_queries(shared / "queries/web-100k.tsv")["text"].head(2_000)
+    other = {f"web{number}": text for number, text in enumerate(web)}
+    kinds = {kind: drawn[20 * number : 20 * number + 20] for number, kind in enumerate(PLANTED)}
+    planted = {f"t{query}": PLANTED[kind](texts[query]) for kind, many in kinds.items() for query in many}
+    result = clean(release, trained_on(other | planted, tmp_path), [split])
+    assert set(kinds["equal"]) <= found(result, "equal") <= found(result, "normalised") <= found(result, "near")
+    assert set(kinds["equal"] + kinds["normalised"]) <= found(result, "normalised")
+    leaked = found(result, "leaked")
+    recall, precision = len(leaked & set(drawn)) / 60, len(leaked & set(drawn)) / len(leaked)
+    print(f"{name}: recall {recall:.3f}, precision {precision:.3f} of {len(texts)} queries")
+    assert recall >= 0.95
+    assert precision >= 0.8, "NFCorpus has titles of one word, which share it with longer queries"
+
+
+def test_typing_errors_of_real_queries_are_near(shared: Path, published_release: Release, tmp_path: Path) -> None:
+    """Each of CharacterBERT-DR's ten replicas of half of dev stands for training; the other half has no twin."""
+    dev = published_release.queries("dev")
+    planted = set(dev["query_id"].gather_every(2))
+    for replica in (1, 4, 10):
+        typos = read_queries(shared / DEV / f"queries.dev.small.typo{replica}.tsv")
+        chosen = typos.filter(pl.col("query_id").is_in(list(planted)))
+        result = clean(published_release, trained_on(dict(chosen.iter_rows()), tmp_path), ["dev"])
+        leaked = found(result, "leaked")
+        recall, precision = len(leaked & planted) / len(planted), len(leaked & planted) / len(leaked)
+        print(f"typo {replica}: recall {recall:.3f}, precision {precision:.3f}")
+        assert recall > 0.93 and precision > 0.93
+
+
+def test_passages_that_training_labels_are_counted_and_leak_on_request(nfcorpus: Release, tmp_path: Path) -> None:
+    by_ids = clean(nfcorpus, training.read(nfcorpus.folder), ["test"])
+    relevant = nfcorpus.qrels("train").filter(pl.col("relevance") > 0)["passage_id"]
+    judged = nfcorpus.qrels("test").filter(pl.col("relevance") > 0)
+    expected = set(judged.filter(pl.col("passage_id").is_in(relevant.implode()))["query_id"])
+    assert found(by_ids, "passages") == expected and not expected <= found(by_ids, "leaked")
+    assert found(clean(nfcorpus, training.read(nfcorpus.folder), ["test"], shared_passages=True), "leaked") >= expected
+    lines = [json.loads(line) for line in (nfcorpus.folder / "corpus.jsonl").read_text().splitlines()]
+    texts = [f"{line['title']} {line['text']}" for line in lines if line["_id"] in set(relevant)]
+    path = tmp_path / "triplets.jsonl"
+    path.write_text("".join(json.dumps({"query": "no such", "positive": text}) + "\n" for text in texts))
+    assert found(clean(nfcorpus, training.read(path), ["test"]), "passages") == expected
+
+
+@pytest.fixture(scope="module")
+def leaky(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
+    """A third of mini's dev queries were trained on; the file that ``clean --json`` writes, and who they are."""
+    folder = tmp_path_factory.mktemp("leaky")
+    dev = mini_release.queries("dev")
+    chosen = dev.gather_every(3)
+    result = clean(mini_release, trained_on(dict(chosen.iter_rows()), folder), ["dev"], near=1.0)
+    path = folder / "clean.json"
+    path.write_text(json.dumps(result.as_json()))
+    return path, set(result.queries.filter(pl.col("leaked"))["query_id"])
+
+
+def runs(release: Release, leaked: set[str], advantage: float, folder: Path, seed: int) -> list[Path]:
+    """A pivot that is right on four queries of ten, and a model that is on six, on leaked ones more often."""
+    random = np.random.default_rng(seed)
+    relevant = release.qrels("dev").filter(pl.col("relevance") > 0).group_by("query_id").first().sort("query_id")
+    paths = []
+    for name, chances in (("bm25", (0.4, 0.4)), ("model", (0.6, 0.6 + advantage))):
+        lines = []
+        for query, passage, _ in relevant.iter_rows():
+            first = random.random() < chances[query in leaked]
+            ranked = [passage, "other"] if first else ["other", "another", passage]
+            lines += [f"{query} Q0 {hit} {rank} {10 - rank} {name}\n" for rank, hit in enumerate(ranked, 1)]
+        path = folder / f"{name}.trec"
+        path.write_text("".join(lines))
+        sources = [] if name == "bm25" else ["something"]
+        path.with_name(f"{name}.training.json").write_text(json.dumps({"training_data": sources}))
+        paths.append(path)
+    return paths
+
+
+def test_twins_are_scored_as_the_queries_they_hold(mini_release: Release, leaky, tmp_path: Path) -> None:
+    path, leaked = leaky
+    files = runs(mini_release, leaked, 0.35, tmp_path, seed=1)
+    scores = score(
+        files, mini_release, True, test_sets=twins(path, mini_release), only=["dev", "dev.leaked", "dev.clean"]
+    )
+    by_name = {(mean.run, mean.test_set, mean.measure): mean for mean in scores.means}
+    whole = by_name["model", "dev", "RR@10"].per_query
+    for twin, inside in (("dev.leaked", True), ("dev.clean", False)):
+        mean = by_name["model", twin, "RR@10"]
+        assert mean.value == pytest.approx(
+            whole.filter(pl.col("query_id").is_in(list(leaked)) == inside)["value"].mean()
+        )
+    effect = with_effects(scores, mini_release, twins(path, mini_release), allow_missing=True).effects["dev"]
+    [row] = effect.to_polars().to_dicts()
+    assert (row["system"], row["verdict"]) == ("model", "degrades")
+    gains = {run: by_name[run, "dev", "RR@10"].per_query["value"].to_numpy() for run in ("model", "bm25")}
+    gain, inside = gains["model"] - gains["bm25"], whole["query_id"].is_in(list(leaked)).to_numpy()
+    assert row["gain"] == pytest.approx(gain[~inside].mean() - gain[inside].mean(), abs=1e-12)
+    assert row["low"] < -0.35 * 2 / 3 < row["high"], "a miss is at rank 3"
+
+
+def test_random_leaks_have_no_effect(mini_release: Release, tmp_path: Path) -> None:
+    """Whoever is called leaked at random: the interval holds zero in nineteen cases of twenty, give or take."""
+    files = runs(mini_release, set(), 0.0, tmp_path, seed=2)
+    dev, alarms, draws = mini_release.queries("dev"), 0, 100
+    for seed in range(draws):
+        chosen = np.random.default_rng(seed).random(dev.height) < 0.35
+        sides = {"leaked": dev.filter(chosen), "clean": dev.filter(~chosen)}
+        division = small_division("leaks", sides, "clean", seed)
+        [row] = (
+            contrasts(files[1:], mini_release, files[:1], mini_release.test_sets["dev"], [division], True)
+            .to_polars()
+            .to_dicts()
+        )
+        alarms += row["p"] < 0.05
+    print(f"false alarms: {alarms} of {draws}")
+    assert alarms <= 11, "5 expected; more than 11 in one case of a hundred"
+
+
+def test_by_the_command_line(mini_release: Release, leaky, command, tmp_path: Path) -> None:
+    path, leaked = leaky
+    files = runs(mini_release, leaked, 0.35, tmp_path, seed=1)
+    train = tmp_path / "train.tsv"
+    train.write_text(
+        "".join(f"{name}\t{text}\n" for name, text in mini_release.queries("dev").gather_every(3).iter_rows())
+    )
+    options = ["--release", mini_release.folder, "--test-set", "dev"]
+    done = command("eval_kit", "clean", "--train", train, *options, "--near", "1", "--json", tmp_path / "clean.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "clean.json").read_text())["digest"] == json.loads(path.read_text())["digest"]
+    scored = ["eval_kit", "score", *files, "--release", mini_release.folder, "--allow-missing", "--clean"]
+    done = command(*scored, tmp_path / "clean.json")
+    assert done.returncode == 0, done.stderr
+    assert "dev.leaked" in done.stdout and "degrades" in done.stdout
+    document = json.loads(path.read_text())
+    document["test_sets"][0]["queries"].pop()
+    (tmp_path / "edited.json").write_text(json.dumps(document))
+    done = command(*scored, tmp_path / "edited.json")
+    assert done.returncode == 2 and "expected what 'eval_kit clean --json' wrote for this release" in done.stderr
+
+
+def test_in_python(mini_release: Release, leaky, tmp_path: Path) -> None:
+    path, leaked = leaky
+    files = runs(mini_release, leaked, 0.35, tmp_path, seed=1)
+    names = ["dev", "dev.leaked", "dev.clean"]
+    scores = eval_kit.score(files, mini_release, allow_missing=True, test_sets=names, clean=path)
+    assert "near is leaked, far is clean" in repr(scores)
+    result = eval_kit.clean(tmp_path / ".." / path.parent.name / "train.tsv", mini_release, ["dev"], near=1.0)
+    assert found(result, "leaked") == leaked
+
+
+def test_mistakes(mini_release: Release, tmp_path: Path) -> None:
+    known = trained_on({"1": "a query"}, tmp_path)
+    with pytest.raises(UserError, match="has no test set nosuch"):
+        clean(mini_release, known, ["nosuch"])
+    with pytest.raises(UserError, match="must be above 0 and at most 1, not 0"):
+        clean(mini_release, known, ["dev"], near=0)
+    for document in ("[]", "{}", '{"test_sets": [], "digest": "x"}'):
+        (tmp_path / "wrong.json").write_text(document)
+        with pytest.raises(UserError, match=r"wrong\.json: expected what 'eval_kit clean --json' wrote"):
+            twins(tmp_path / "wrong.json", mini_release)
