@@ -303,3 +303,7 @@ def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2."""
     with reported("baselines"):
         app()
+
+
+if __name__ == "__main__":
+    main()

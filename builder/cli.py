@@ -497,3 +497,7 @@ def main() -> None:
             raise UserError(
                 f"a package that this command needs is missing: {error}; run: pip install '.[builder]'"
             ) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -547,3 +547,7 @@ def main() -> None:
             app()
     finally:
         gc.freeze()
+
+
+if __name__ == "__main__":
+    main()

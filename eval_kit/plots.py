@@ -305,8 +305,8 @@ def points(
     at_y = _ticks(0, max(point.y for point in every) or 1, wider=True)
     frame = Frame(520, 320, (0, at_x[-1]), (0, at_y[-1]))
     parts = [
-        frame.grid([(at, f"{at:g}") for at in at_y], y_title),
-        frame.x_axis([(at, f"{at:,g}") for at in at_x], x_title),
+        frame.grid(_labelled(at_y, fewest=0), y_title),
+        frame.x_axis(_labelled(at_x, fewest=0), x_title),
     ]
     for number, of_series in enumerate(series.values()):
         marks = []
@@ -411,22 +411,24 @@ def _ticks(low: float, high: float, wider: bool = False) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _digits(ticks: Sequence[float]) -> int:
-    """The fewest decimals, at least two, that show round numbers exactly: no two ticks have one label."""
-    return next(digits for digits in range(2, 12) if all(abs(round(at, digits) - at) < 1e-9 for at in ticks))
+def _digits(ticks: Sequence[float], fewest: int = 2) -> int:
+    """The fewest decimals that show the step between ticks exactly: no two ticks have one label."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    return next(digits for digits in range(fewest, 300) if abs(round(step, digits) - step) < 1e-6 * step)
 
 
-def _labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
-    return [(at, format(at, f".{_digits(ticks)}f").replace("-", "\u2212")) for at in ticks]
+def _labelled(ticks: Sequence[float], fewest: int = 2) -> list[tuple[float, str]]:
+    digits = _digits(ticks, fewest)
+    return [(at, format(at, f",.{digits}f").replace("-", "\u2212")) for at in ticks]
 
 
 def _told_apart(values: Sequence[float]) -> list[str]:
-    """With the fewest significant digits, two to six, in which values that differ have different labels."""
-    for digits in range(2, 7):
-        labels = [format(value, f".{digits}g").replace("-", "\u2212") for value in values]
+    """With the fewest significant digits, at least two, in which values that differ have different labels."""
+    for digits in range(2, 18):
+        labels = [np.format_float_positional(value, digits, fractional=False, trim="-") for value in values]
         if len(set(labels)) == len(set(values)):
             break
-    return labels
+    return [label.replace("-", "\u2212") for label in labels]
 
 
 def _scaled(value: float, span: tuple[float, float], start: float, end: float) -> float:

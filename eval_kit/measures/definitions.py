@@ -22,7 +22,7 @@ _ALIAS = re.compile(r"([a-z]+?)(?:cut|at)?(?:[_@.]([1-9][0-9]*))?")
 ALIASES = {
     "map": "AP", "ap": "AP", "mrr": "RR", "rr": "RR", "reciprank": "RR", "ndcg": "nDCG", "recall": "R", "r": "R",
     "precision": "P", "p": "P", "success": "Success", "judged": "Judged", "rcap": "R_cap", "asl": "ASL",
-    "hitrate": "Success", "accuracy": "Success",
+    "hitrate": "Success", "hit": "Success", "hits": "Success", "accuracy": "Success",
 }  # fmt: skip
 """Names of trec_eval, BEIR, ranx, sentence-transformers and MTEB, in small letters and without ``_``."""
 ROUNDING = 1e-9

@@ -216,13 +216,15 @@ def _form(piece: bytes, faults: Faults) -> Form:
     """What the first line says; a fault if it has neither 6 nor 3 columns."""
     first, newline, _ = piece[: LONGEST_LINE + 1].partition(b"\n")
     crlf = bool(newline) and first.endswith(b"\r")
-    columns = len(_fields(first.removesuffix(b"\r")))
+    first = first.removesuffix(b"\r") if crlf else first
+    columns = len(_fields(first))
+    fault = _fault(first, columns if columns in _LAYOUTS else None)
     if piece.startswith((b"\xff\xfe", b"\xfe\xff")):
         faults.add(1, "the file is UTF-16, not UTF-8")
-    elif columns not in _LAYOUTS and piece.startswith(b"{"):
+    elif fault and piece.startswith(b"{"):
         faults.add(1, "this looks like JSON; in Python, eval_kit.score takes what json.load gives")
     elif columns not in _LAYOUTS:
-        faults.add(1, _fault(first.removesuffix(b"\r") if crlf else first, None))
+        faults.add(1, fault)
     return Form(columns, crlf)
 
 

@@ -39,8 +39,9 @@ def submissions(mini_release: Release, tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-def test_the_version(command):
-    assert command("eval_kit", "--version").stdout == f"eval_kit {__version__}\n"
+@pytest.mark.parametrize("module", ["eval_kit", "eval_kit.cli"])
+def test_the_version(command, module: str):
+    assert command(module, "--version").stdout == f"eval_kit {__version__}\n"
 
 
 def test_validate(submissions, mini_release, command, tmp_path):

@@ -1,20 +1,38 @@
 """The axes of pictures."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_kit import plots
 
 
-@given(st.floats(0, 1), st.floats(1e-4, 1))
-def test_no_two_ticks_have_one_label(low: float, span: float):
-    ticks = plots._ticks(low, low + span)
-    assert len({label for _, label in plots._labelled(ticks)}) == len(ticks)
+@given(st.floats(-100, 100), st.floats(1e-12, 1e12))
+def test_no_two_ticks_have_one_label(spans_below: float, span: float):
+    low = spans_below * span
+    for ticks in (plots._ticks(low, low + span), plots._ticks(low, low + span, wider=True)):
+        for fewest in (0, 2):
+            labels = [label for _, label in plots._labelled(ticks, fewest)]
+            assert len(set(labels)) == len(ticks)
+            assert [float(label.replace(",", "").replace("\u2212", "-")) for label in labels] == pytest.approx(
+                ticks, rel=1e-6, abs=1e-6 * span
+            )
     _, percents = plots._percent_axis([-span, span])
     assert len({label for _, label in percents}) == len(percents)
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1))
+def test_edges_have_one_label_only_if_they_are_equal(edges: list[float]):
+    edges = [edge + 0.0 for edge in edges]  # −0.0 equals 0.0 and has a label of its own
+    assert len(set(plots._told_apart(edges))) == len(set(edges))
+
+
+def test_whole_numbers_are_written_out():
+    assert [label for _, label in plots._labelled(plots._ticks(0, 1e6), fewest=0)][-1] == "1,000,000"
 
 
 def test_edges_that_differ_are_told_apart_by_as_few_digits_as_do():
     assert plots._told_apart([0.1, 0.25]) == ["0.1", "0.25"]
     assert plots._told_apart([0.3449, 0.3481, 0.3522]) == ["0.345", "0.348", "0.352"]
+    assert plots._told_apart([150.2, 161.0]) == ["150", "160"]
     assert plots._told_apart([-0.5, -0.5]) == ["\u22120.5", "\u22120.5"]

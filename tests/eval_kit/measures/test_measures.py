@@ -189,6 +189,8 @@ def test_unknown_measures_are_refused(name):
         ("map", "AP"),
         ("recall_100", "R@100"),
         ("hit_rate@10", "Success@10"),  # ranx's
+        ("Hits@10", "Success@10"),
+        ("hit@10", "Success@10"),
         ("accuracy@1", "Success@1"),  # that of sentence-transformers' evaluator
         ("r_cap@100", "R_cap@100"),
         ("RR(rel=2)@10", "RR(rel=2)@10"),

@@ -175,6 +175,9 @@ BAD_FILES = {
         1,
         "the rank 'rank' is not a whole number",
     ),
+    "JSON of one query and passage": (lambda text: b'{"q": {"p": 0.5}}', 1, "this looks like JSON"),
+    "JSON of two passages": (lambda text: b'{"q": {"p": 0.5, "r": 0.25, "s": 0.1}}\n', 1, "this looks like JSON"),
+    "JSON in lines": (lambda text: b'{\n "q": {\n  "p": 0.5\n }\n}\n', 1, "this looks like JSON"),
     "bzip2": (lambda text: b"BZh91AY&SY\xa0\xff\xfe\x80\n" * 2, 1, "is not UTF-8 text"),
     "MS MARCO, a passage twice": (
         lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p2 3", 1),
