@@ -82,7 +82,7 @@ def keyboard(texts: pl.Series) -> Keyboard:
         language = ENGLISH
     rows = _ROWS.get(language) or (_ROWS[ENGLISH] if latin else ())
     letters = "".join(rows).replace(" ", "") or spelled.unique().str.join("").item()
-    kinds = [kind for kind in KINDS if kind not in (() if rows else ("swap_key",))]
+    kinds = list(KINDS) if rows else ["delete", "insert", "substitute", "swap_adjacent"]
     if language in _NO_LETTERS:
         kinds = ["delete", "swap_adjacent"]
     english = language == ENGLISH
@@ -114,7 +114,7 @@ def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) ->
 def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -> Iterator[tuple[Variation, Table]]:
     """Every kind of typo that their keyboard allows in the queries of a test set, ``replicas`` times."""
     board = keyboard(queries["text"])
-    if lacking := [kind for kind in KINDS if kind not in board.kinds]:
+    if lacking := sorted(KINDS.keys() - board.kinds):
         language = board.language or "unknown"
         warnings.warn(
             f"{base}: no {', '.join(lacking)}: no keyboard is known for the language {language}", stacklevel=2

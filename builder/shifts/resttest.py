@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from builder.assembly import Build, ShiftResult
+from builder.assembly import FEWEST_TESTED, Build, ShiftResult, interval_remark
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
+from eval_kit.shifts import main_split
 from eval_kit.stats.vectors import Vectors
 
 RULE = (
@@ -80,4 +81,13 @@ def rebuild(build: Build, parameters: ResttestParameters) -> ShiftResult:
     for split, queries in build.splits.items():
         members = queries.join(assigned[split], on="query_id", maintain_order="left")
         tables.append(build.table("resttest", split, members, ["bucket"], rule))
-    return ShiftResult(tables)
+    main = main_split(build.collection.evaluation)
+    return ShiftResult(tables, _size_remarks(assigned[main]["bucket"]) if main else ())
+
+
+def _size_remarks(buckets: pl.Series) -> list[str]:
+    """How many test queries the buckets have, and which have too few to test on."""
+    sizes = buckets.value_counts().sort("bucket")
+    few = ", ".join(f"{name} ({size})" for name, size in sizes.filter(pl.col("count") < FEWEST_TESTED).iter_rows())
+    remark = f"resttest: fewer than {FEWEST_TESTED} test queries, too few to conclude from: {few}"
+    return [interval_remark("resttest", sizes["count"].to_list()), *([remark] if few else [])]

@@ -18,6 +18,8 @@ MOST_MISSING = 0.01
 """The share of a test set's queries that a run may lack wherever they are."""
 MOST_SCATTERED = 0.08
 """The share that it may lack where they are scattered: BM25 retrieves nothing for 6.2 % of NFCorpus's dev queries."""
+MOST_OF_A_PART = 0.2
+"""The share that it may lack of one part of a shift whose parts together lack few (NFCorpus's short queries: 12 %)."""
 TOGETHER = 4
 """Scattered missing queries do not make up the first or the last four (8 % to the fourth power: 1 in 24,000)."""
 DL19_UNJUDGED = 157
@@ -44,8 +46,9 @@ def covered(
 ) -> Coverage:
     """Find the test sets that a run covers.
 
-    A test set is covered if the run lacks at most 1 % of its queries, or at most 8 % that are scattered over it; so
-    are all sets that are part of a covered one. Missing queries are not scattered if all of them, or four or more, are
+    A test set is covered if the run lacks at most 1 % of its queries, or at most 8 % that are scattered over it; so are
+    all sets that are part of a covered one, and all parts of a shift of which this holds together, if no set holds them
+    all and the run lacks at most 20 % of each. Missing queries are not scattered if all of them, or four or more, are
     at one end of any order in which queries are listed (the test set's, the release's, that of the ids as text or as
     numbers); such a set is left out where covered sets hold all of its queries in the run, and refused elsewhere. Every
     query of the run must belong to a covered set, or be known to the release without being in any set (the unjudged
@@ -72,6 +75,14 @@ def covered(
     members = {name: test_set.query_ids for name, test_set in test_sets.items()}
     share = {name: len(ids & of_set) / len(of_set) for name, of_set in members.items()}
     chosen = {name for name in members if share[name] >= 1 - MOST_MISSING}
+    for shift in {test_set.shift for test_set in test_sets.values()}:
+        parts = [test_set for test_set in test_sets.values() if test_set.shift == shift]
+        together = pl.concat(part.queries for part in parts).unique(maintain_order=True)
+        whole = TestSet(shift, shift, (), together, parts[0].qrels)
+        is_part = any(whole.query_ids <= larger for larger in members.values())
+        few = min(share[part.name] for part in parts) >= 1 - MOST_OF_A_PART
+        if few and not is_part and not _lacking(run, ids, whole, known):
+            chosen.update(part.name for part in parts)
     nearly = [name for name in members if 1 - MOST_SCATTERED <= share[name] < 1 - MOST_MISSING]
     in_covered = set().union(*(members[name] for name in chosen))
     for name in sorted(nearly, key=lambda name: -len(members[name])):
