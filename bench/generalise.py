@@ -1,18 +1,12 @@
-"""``python -m bench.generalise SQUAD``: does ``eval_kit generalise`` find what is known to be there?
+"""``python -m bench.generalise RELEASE RUNS``: does ``eval_kit generalise`` find what is known to be there?
 
-Eight static bi-encoders (a learnt vector and weight a word, summed) are trained on SQuAD from
-scratch, each without half of 64 clusters of articles (rows of a Hadamard matrix) and without a
-quarter of the other queries by id. So every query is searched by models that saw its cluster but
-not the query, and by models that saw neither: the true loss of each model on each cluster is known.
-About five minutes on two idle cores; a stopped run resumes. Figures go to
-``bench/results/generalise.json``.
+RELEASE holds crossed hold-outs, RUNS are those of its grid (``make baselines CONFIG=squad-crossed SQUAD=DIR``). Each
+query was searched by a model that saw its cluster but not the query, and by four that saw neither: the true loss of
+each model on each cluster is known. Figures go to ``bench/results/generalise.json``.
 """
 
 import argparse
 import json
-import re
-import zlib
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,133 +14,69 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from builder.sources import beir
+from eval_kit.measures.score import score
+from eval_kit.release import Release, open_release
 from eval_kit.search import bm25
-from eval_kit.stats import parts
+from eval_kit.search.passages import passages
+from eval_kit.shifts import SHIFTS
+from eval_kit.stats import distance, parts
 
-MODELS, CLUSTERS, SHARE, DIMENSIONS, BATCH, EPOCHS = 8, 64, 4, 128, 512, 2
-LONGEST, DEPTH, CUTOFF = 120, 100, 10
+BATCH, DEPTH, CUTOFF = 2_048, 100, 10
 DRAWS, LOSS = 1_000, 0.13
+SIZES, LOSSES, SPREADS, REPEATS = (50, 200, 1_000, 5_000), (0.05, 0.1, 0.2, 0.4), (0.0, 0.04), 200
 RESULTS = Path(__file__).parent / "results" / "generalise.json"
-WORD = re.compile(r"\w+")
 
 type Floats = NDArray[np.float64]
 
 
 def main() -> None:
-    """Train, search, estimate, and print the table."""
+    """Read, search by the pivots, estimate, and print the table."""
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    arguments.add_argument("squad", type=Path, help="SQuAD in BEIR's format, with articles as titles")
+    arguments.add_argument("release", type=Path, help="with crossed hold-outs and passages")
+    arguments.add_argument("runs", type=Path, nargs="+", help="of one system, for every model")
     arguments.add_argument("--folder", type=Path, default=Path("build/generalise"), help="for what is kept")
-    given = arguments.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    data = Data(given.squad)
-    values = np.array([trained(data, model, given.folder) for model in range(MODELS)])
-    pivots = {"BM25": by_bm25(data, given.folder), "LSA": by_lsa(data, given.folder)}
-    figures = {name: estimated(data, values, chosen, kind) for name, kind, chosen in designs(pivots)}
-    figures |= {f"a loss of {LOSS}": thinned(data, values, pivots["BM25"])}
-    figures |= {"shuffled": shuffled(data, values, pivots["BM25"])}
+    options = arguments.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    data = Data(open_release(options.release), options.runs)
+    pivots = {"BM25": by_bm25(data, options.folder), "LSA": by_lsa(data, options.folder)}
+    figures: dict[str, Any] = {
+        name: estimated(data, data.values, chosen, kind) for name, kind, chosen in designs(pivots)
+    }
+    figures["thinned"] = thinned(data, pivots["BM25"])
+    figures["shuffled"] = shuffled(data, pivots["BM25"])
+    figures["power"] = power(data, pivots["BM25"])
     RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
-    for name, row in figures.items():
-        print(f"{name:26s}", "  ".join(f"{key} {value:.4f}" for key, value in row.items()))
+    print(RESULTS.read_text())
 
 
 class Data:
-    """SQuAD's texts as words, each query's passage and cluster, and who may train on what."""
+    """The queries, each one's passage and cluster, who was trained on what, and what each model makes of them."""
 
-    def __init__(self, folder: Path) -> None:
-        from scipy.linalg import hadamard
-
-        collection = beir.collection(folder)
-        assert collection.passages is not None
-        self.passages = dict(collection.passages.iter_rows())
+    def __init__(self, release: Release, runs: list[Path]) -> None:
+        table = release.table("crossed", "train")
+        self.models = SHIFTS["crossed"].parts(release)
+        qrels = release.qrels("train").filter(pl.col("relevance") > 0).unique("query_id", keep="first")
+        table = table.join(qrels.select("query_id", "passage_id"), on="query_id", how="inner", maintain_order="left")
+        self.passages = dict(passages(release))
         numbers = {passage: number for number, passage in enumerate(self.passages)}
-        queries = pl.concat(collection.judged.values())
-        judged = pl.concat(collection.qrels.values()).filter(pl.col("score") > 0)
-        relevant = dict(judged.select("query-id", "corpus-id").iter_rows())
-        self.ids, self.texts = queries["query_id"].to_list(), queries["text"].to_list()
-        self.relevant = np.array([numbers[relevant[query]] for query in self.ids])
-        with (folder / "corpus.jsonl").open() as file:
-            titles = {row["_id"]: row["title"] for row in map(json.loads, file)}
-        self.cluster = _clusters(self.passages, titles)[self.relevant]
-        self.share = np.array([zlib.crc32(query.encode()) % SHARE for query in self.ids])
-        order = np.random.default_rng(0).permutation(CLUSTERS)
-        saw = hadamard(CLUSTERS)[1 : MODELS + 1][:, order] > 0
-        self.saw = saw[:, self.cluster]
-        self.words = np.log1p([len(text.split()) for text in self.texts])
+        self.ids, self.texts = table["query_id"], table["text"]
+        self.relevant = np.array([numbers[passage] for passage in table["passage_id"]])
+        self.cluster = table["cluster"].rank("dense").to_numpy().astype(np.int64) - 1
+        self.out = np.array([(table[model] == "out").to_numpy() for model in self.models])
+        self.inside = np.array([(table[model] == "in").to_numpy() for model in self.models])
+        words = np.log1p(self.texts.str.split(" ").list.len().to_numpy())
+        characters = np.log1p([len(text) for text in self.passages.values()])
+        self.forms = np.column_stack([words, words**2, characters[self.relevant]])
+        self.values = np.full(self.out.shape, np.nan)
+        scores = score(runs, release).per_query().filter(pl.col("measure") == f"RR@{CUTOFF}")
+        for number, model in enumerate(self.models):
+            of_model = scores.filter(pl.col("test_set") == f"crossed.{model}").select("query_id", "value")
+            joined = self.ids.to_frame().join(of_model, on="query_id", how="left", maintain_order="left")
+            self.values[number] = joined["value"].fill_null(np.nan).to_numpy()
 
-    def unseen(self, model: int) -> NDArray[np.bool_]:
+    def tested(self, model: int) -> NDArray[np.bool_]:
         """The queries that a model may be tested on: it never saw the query, or not even its cluster."""
-        return np.asarray(~self.saw[model] | (self.share == model % SHARE))
-
-
-def _clusters(passages: dict[str, str], titles: dict[str, str]) -> NDArray[np.int64]:
-    """The cluster of each passage: of its article, by k-means on LSA of the articles' texts."""
-    from sklearn.cluster import KMeans
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.preprocessing import normalize
-
-    articles: dict[str, list[str]] = {}
-    for passage, text in passages.items():
-        articles.setdefault(titles[passage], []).append(text)
-    counts = TfidfVectorizer(max_df=0.2, min_df=3, sublinear_tf=True)
-    weights = counts.fit_transform(" ".join(texts) for texts in articles.values())
-    vectors = normalize(TruncatedSVD(64, random_state=0).fit_transform(weights))
-    labels = KMeans(CLUSTERS, n_init=2, random_state=0).fit_predict(vectors)
-    by_title = dict(zip(articles, labels, strict=True))
-    return np.array([by_title[titles[passage]] for passage in passages], np.int64)
-
-
-def trained(data: Data, model: int, folder: Path) -> Floats:
-    """RR@10 of every query, (queries,), by the model that is trained without its held-out clusters."""
-    import torch
-    from torch.nn.functional import cross_entropy, normalize
-
-    path = folder / f"model{model}.npy"
-    if path.exists():
-        return np.load(path).astype(np.float64)
-    passages = [WORD.findall(text.lower()) for text in data.passages.values()]
-    queries = [WORD.findall(text.lower()) for text in data.texts]
-    counts = Counter(word for words in passages + queries for word in words)
-    vocabulary = {word: row for row, word in enumerate((w for w, n in counts.items() if n > 1), 1)}
-    documents = Counter(word for words in passages for word in set(words))
-    torch.manual_seed(model)
-    vectors = torch.nn.EmbeddingBag(len(vocabulary) + 1, DIMENSIONS, mode="sum", sparse=True)
-    torch.nn.init.normal_(vectors.weight, 0, DIMENSIONS**-0.5)
-    weights = torch.nn.Embedding(len(vocabulary) + 1, 1, sparse=True)
-    rare = [np.log(1 + len(passages) / (1 + documents[word])) for word in vocabulary]
-    weights.weight.data[:, 0] = torch.tensor([0.0, *rare])
-
-    def encoded(texts: list[list[str]]) -> Any:
-        rows = [[vocabulary[w] for w in words if w in vocabulary][:LONGEST] or [0] for words in texts]
-        starts = torch.tensor([0, *np.cumsum([len(row) for row in rows[:-1]])])
-        flat = torch.tensor(np.concatenate(rows))
-        return normalize(vectors(flat, starts, per_sample_weights=weights(flat)[:, 0]), dim=1)
-
-    optimiser = torch.optim.SparseAdam([*vectors.parameters(), *weights.parameters()], 4e-3)
-    training = np.flatnonzero(data.saw[model] & (data.share != model % SHARE))
-    random = np.random.default_rng(model)
-    for _ in range(EPOCHS):
-        order = random.permutation(training)
-        for start in range(0, len(order) - BATCH + 1, BATCH):
-            batch = order[start : start + BATCH]
-            relevant = data.relevant[batch]
-            scores = 20 * encoded([queries[row] for row in batch]) @ encoded([passages[row] for row in relevant]).T
-            same = torch.tensor(relevant[:, None] == relevant) & ~torch.eye(BATCH, dtype=torch.bool)
-            loss = cross_entropy(scores.masked_fill(same, -1e9), torch.arange(BATCH))
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-    ranks = []
-    with torch.no_grad():
-        index = encoded(passages)
-        for start in range(0, len(queries), 4 * BATCH):
-            scores = encoded(queries[start : start + 4 * BATCH]) @ index.T
-            relevant = torch.tensor(data.relevant[start : start + 4 * BATCH])
-            ranks.append((scores > scores.gather(1, relevant[:, None])).sum(1).numpy() + 1)
-    np.save(path, reciprocal(np.concatenate(ranks)))
-    return np.load(path).astype(np.float64)
+        return np.asarray(self.out[model] | self.inside[model])
 
 
 def by_bm25(data: Data, folder: Path) -> pl.DataFrame:
@@ -157,13 +87,13 @@ def by_bm25(data: Data, folder: Path) -> pl.DataFrame:
         names, rows = list(data.passages), []
         searched = bm25.search(zip(data.ids, data.texts, strict=True), bm25.index_in(folder / "lucene"), DEPTH)
         for relevant, (_, hits) in zip(data.relevant, searched, strict=True):
-            passages, scores = [passage for passage, _ in hits], [score for _, score in hits]
-            rank = passages.index(names[relevant]) + 1 if names[relevant] in passages else 0
+            ranked, scores = [passage for passage, _ in hits], [score for _, score in hits]
+            rank = ranked.index(names[relevant]) + 1 if names[relevant] in ranked else 0
             top, step = (scores[0], scores[0] - scores[1]) if len(scores) > 1 else (0.0, 0.0)
             rows.append((rank, top, step))
         pl.DataFrame(rows, ["rank", "top", "step"], orient="row").write_parquet(path)
-    kept = pl.read_parquet(path)
-    return _features(kept["rank"].to_numpy(), kept["top"].to_numpy(), kept["step"].to_numpy())
+    searched = pl.read_parquet(path)
+    return _features(searched["rank"].to_numpy(), searched["top"].to_numpy(), searched["step"].to_numpy())
 
 
 def by_lsa(data: Data, folder: Path) -> pl.DataFrame:
@@ -179,28 +109,24 @@ def by_lsa(data: Data, folder: Path) -> pl.DataFrame:
         index = normalize(svd.fit_transform(counts.fit_transform(data.passages.values()))).astype(np.float32)
         vectors = normalize(svd.transform(counts.transform(data.texts))).astype(np.float32)
         rows = []
-        for start in range(0, len(vectors), 4 * BATCH):
-            scores = vectors[start : start + 4 * BATCH] @ index.T
-            relevant = data.relevant[start : start + 4 * BATCH]
+        for start in range(0, len(vectors), BATCH):
+            scores = vectors[start : start + BATCH] @ index.T
+            relevant = data.relevant[start : start + BATCH]
             best = np.partition(scores, -2, axis=1)[:, -2:]
             rank = (scores > scores[np.arange(len(scores)), relevant][:, None]).sum(axis=1) + 1
             rows.append(np.column_stack([rank, best[:, 1], best[:, 1] - best[:, 0]]))
         pl.DataFrame(np.concatenate(rows), ["rank", "top", "step"]).write_parquet(path)
-    kept = pl.read_parquet(path)
-    rank = np.where(kept["rank"] <= DEPTH, kept["rank"], 0)
-    return _features(rank, kept["top"].to_numpy(), kept["step"].to_numpy())
+    searched = pl.read_parquet(path)
+    rank = np.where(searched["rank"] <= DEPTH, searched["rank"], 0)
+    return _features(rank, searched["top"].to_numpy(), searched["step"].to_numpy())
 
 
 def _features(rank: NDArray[Any], top: Floats, step: Floats) -> pl.DataFrame:
     hit = rank > 0
     by_rank = np.where(hit, 1 / (1 + np.log(np.maximum(rank, 1))), 0.0)
-    columns = {"value": reciprocal(rank), "hit": hit.astype(float), "rank": by_rank}
+    value = np.where(hit & (rank <= CUTOFF), 1 / np.maximum(rank, 1), 0.0)
+    columns = {"value": value, "hit": hit.astype(float), "rank": by_rank}
     return pl.DataFrame(columns | {"top": np.arcsinh(top), "step": np.arcsinh(step)})
-
-
-def reciprocal(rank: NDArray[Any]) -> Floats:
-    """RR@10 of ranks, 0 being none."""
-    return np.where((rank > 0) & (rank <= CUTOFF), 1 / np.maximum(rank, 1), 0.0)
 
 
 def designs(pivots: dict[str, pl.DataFrame]) -> list[tuple[str, str, list[pl.DataFrame]]]:
@@ -216,30 +142,29 @@ def gains(
     values: Floats,
     chosen: list[pl.DataFrame],
     kind: str,
-    rows: NDArray[np.bool_],
+    rows: NDArray[Any],
     near: NDArray[np.bool_],
+    of_parts: NDArray[np.int64],
 ) -> Floats:
-    """The gain of one model's ``values`` over the pivots on these ``rows``, adjusted or plain."""
-    values, chosen = values[rows], [pivot.filter(rows) for pivot in chosen]
+    """The gain of ``values`` (those of these ``rows``) over the pivots, adjusted or plain."""
+    chosen = [pivot[rows] for pivot in chosen]
     gain = values - (np.mean([pivot["value"].to_numpy() for pivot in chosen], axis=0) if chosen else 0.0)
     if kind == "plain":
         return np.asarray(gain)
     covariates = [pivot.to_numpy() for pivot in chosen]
-    covariates += [np.column_stack([data.words, data.words**2])[rows]]
-    return parts.adjusted(gain, np.concatenate(covariates, axis=1), data.cluster[rows], near)
+    covariates += [data.forms[rows]]
+    return parts.adjusted(gain, np.concatenate(covariates, axis=1), of_parts, near)
 
 
 def estimated(data: Data, values: Floats, chosen: list[pl.DataFrame], kind: str) -> dict[str, float]:
     """Error and correlation on held-out clusters, spread and false alarms on trained-on ones."""
     truths, estimates, finds, near_offs, alarms, by_queries = [], [], [], [], [], []
-    for model in range(MODELS):
-        rows = data.unseen(model)
-        near, clusters = data.saw[model][rows], data.cluster[rows]
-        gain = gains(data, values[model], chosen, kind, rows, near)
-        offs = parts.outliers(gain, clusters, near)
-        for cluster, (off, _, p) in offs.items():
-            queries = data.cluster == cluster
-            if data.saw[model][queries][0]:
+    for model in range(len(data.models)):
+        rows = np.flatnonzero(data.tested(model))
+        near, clusters = data.inside[model][rows], data.cluster[rows]
+        gain = gains(data, values[model][rows], chosen, kind, rows, near, clusters)
+        for cluster, (off, _, p) in parts.outliers(gain, clusters, near).items():
+            if near[clusters == cluster][0]:
                 near_offs.append(off)
                 alarms.append(p < 0.05)
                 inside = gain[clusters == cluster]
@@ -247,7 +172,7 @@ def estimated(data: Data, values: Floats, chosen: list[pl.DataFrame], kind: str)
                 continue
             estimates.append(off)
             finds.append(p < 0.05 and off < 0)
-            truths.append(true_loss(data, values, model, queries))
+            truths.append(true_loss(data, values, model, data.cluster == cluster))
     error = np.sqrt(np.mean((np.array(estimates) - truths) ** 2))
     return {
         "rmse": float(error),
@@ -262,41 +187,62 @@ def estimated(data: Data, values: Floats, chosen: list[pl.DataFrame], kind: str)
 
 
 def true_loss(data: Data, values: Floats, model: int, queries: NDArray[np.bool_]) -> float:
-    """Out − In of a model on a cluster that it did not see; In by models that saw it, not the query."""
-    inside = np.full((MODELS, int(queries.sum())), np.nan)
-    for other in range(MODELS):
-        tested = data.saw[other][queries] & (data.share[queries] == other % SHARE)
-        inside[other] = np.where(tested, values[other][queries], np.nan)
+    """Out − In of a model on a cluster that it did not see; In by the models that saw it, not the query."""
+    inside = np.where(data.inside[:, queries], data.values[:, queries], np.nan)
     covered = ~np.isnan(inside).all(axis=0)
-    differences = values[model][queries][covered] - np.nanmean(inside[:, covered], axis=0)
-    return float(differences.mean())
+    return float((values[model][queries][covered] - np.nanmean(inside[:, covered], axis=0)).mean())
 
 
-def thinned(data: Data, values: Floats, pivot: pl.DataFrame) -> dict[str, float]:
+def thinned(data: Data, pivot: pl.DataFrame) -> dict[str, float]:
     """Finds where the true loss is brought down to about ``LOSS``: In's value for a share of the queries."""
-    random, weaker = np.random.default_rng(1), values.copy()
-    share = 1 - LOSS / 0.205
-    for model in range(MODELS):
-        for other in range(MODELS):
-            tested = ~data.saw[model] & data.saw[other] & (data.share == other % SHARE)
-            chosen = tested & (random.random(len(tested)) < share)
-            weaker[model][chosen] = values[other][chosen]
+    random, weaker = np.random.default_rng(1), data.values.copy()
+    mean_inside = np.nanmean(np.where(data.inside, data.values, np.nan), axis=0)
+    whole = estimated(data, data.values, [pivot], "adjusted")["truth"]
+    for model in range(len(data.models)):
+        chosen = data.out[model] & (random.random(len(mean_inside)) < 1 + LOSS / whole) & ~np.isnan(mean_inside)
+        weaker[model][chosen] = mean_inside[chosen]
     return estimated(data, weaker, [pivot], "adjusted")
 
 
-def shuffled(data: Data, values: Floats, pivot: pl.DataFrame) -> dict[str, float]:
+def shuffled(data: Data, pivot: pl.DataFrame) -> dict[str, float]:
     """False alarms of the contrast where far and near are drawn among the clusters trained on."""
     random, alarms = np.random.default_rng(2), []
-    for model in range(MODELS):
-        rows = data.unseen(model) & data.saw[model]
-        of_queries = data.cluster[rows]
-        clusters = np.unique(of_queries)
-        for _ in range(DRAWS // MODELS):
-            far = np.isin(of_queries, random.choice(clusters, len(clusters) // 2, replace=False))
-            gain = gains(data, values[model], [pivot], "adjusted", rows, ~far)
-            contrast = parts.contrast(gain, of_queries, far)
+    for model in range(len(data.models)):
+        rows = np.flatnonzero(data.inside[model])
+        of_parts = data.cluster[rows]
+        clusters = np.unique(of_parts)
+        for _ in range(DRAWS // len(data.models)):
+            far = np.isin(of_parts, random.choice(clusters, len(clusters) // 2, replace=False))
+            gain = gains(data, data.values[model][rows], [pivot], "adjusted", rows, ~far, of_parts)
+            contrast = parts.contrast(gain, of_parts, far)
             alarms.append(contrast is not None and contrast.p < 0.05)
     return {"alarms": float(np.mean(alarms)), "draws": len(alarms)}
+
+
+def power(data: Data, pivot: pl.DataFrame) -> list[dict[str, float]]:
+    """Finds of losses planted in half of the small parts of some queries that a model's training resembled.
+
+    The loss takes away that share of the far queries' values; the spread is a further draw for each part.
+    """
+    random, rows = np.random.default_rng(3), []
+    for size in SIZES:
+        for repeat in range(REPEATS):
+            model = repeat % len(data.models)
+            chosen = random.choice(np.flatnonzero(data.inside[model]), size, replace=False)
+            count = int(np.clip(size // 3, 2, 60))
+            of_parts = np.asarray(distance.small_parts(data.texts.gather(chosen), count, repeat), np.int64)
+            far = np.isin(of_parts, random.choice(count, count // 2, replace=False))
+            kept = random.random(size)
+            draws = random.standard_normal(count)
+            for loss in (0.0, *LOSSES):
+                for spread in SPREADS:
+                    values = data.values[model][chosen] * ~(far & (kept < loss)) + spread * draws[of_parts]
+                    gain = gains(data, values, [pivot], "adjusted", chosen, ~far, of_parts)
+                    contrast = parts.contrast(gain, of_parts, far)
+                    finds = contrast is not None and contrast.p < 0.05 and contrast.difference < 0
+                    rows.append((size, loss, spread, float(finds)))
+    table = pl.DataFrame(rows, ["queries", "loss", "spread", "finds"], orient="row")
+    return table.group_by("queries", "loss", "spread", maintain_order=True).agg(pl.col("finds").mean()).to_dicts()
 
 
 if __name__ == "__main__":

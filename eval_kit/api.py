@@ -185,11 +185,12 @@ def generalise(
     pivots: Runs,
     release: ReleaseSource = None,
     test_set: str = "dev",
-    trained_on: Sequence[str] | None = None,
+    trained_on: Sequence[str] | str | PathLike[str] | None = None,
     parts: Mapping[str, str] | None = None,
     far: Sequence[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
+    vectors: str | None = None,
 ) -> generalisation.Generalisation:
     """Say what a shift costs models that are trained already: degrades, does not, or cannot tell.
 
@@ -198,19 +199,36 @@ def generalise(
         pivots: runs of untrained systems over the same queries, such as BM25's.
         release: the one that holds the judgements.
         test_set: whose queries are divided into near and far.
-        trained_on: texts of the training queries, from which nearness is measured.
+        trained_on: texts of the training queries, from which nearness is measured, or a file of them as for
+            :func:`clean`.
         parts: the part of each query by id, for an own division.
         far: which of these parts training held out; by default the farther half.
         seed: of the division into parts by similarity.
         allow_missing: score test sets that a run covers only in part.
+        vectors: model or file that distances are taken by, as for :func:`similarity`; by default trigrams.
 
     Raises:
         UserError: no pivot, no such test set, a query without a part, or a run that cannot be used.
     """
     opened = open_release(release)
+    known = None
+    if isinstance(trained_on, str | PathLike):
+        known = training.read(Path(trained_on)).queries
+    elif trained_on is not None:
+        ids = [f"training query {number}" for number in range(1, len(trained_on) + 1)]
+        known = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
     with as_files(runs) as files, as_files(pivots, "pivots") as pivot_files:
         return generalisation.generalise(
-            list(files), opened, list(pivot_files), test_set, trained_on, parts, far, seed, allow_missing
+            list(files),
+            opened,
+            list(pivot_files),
+            test_set,
+            known,
+            parts,
+            far,
+            seed,
+            allow_missing,
+            vectors=vectors,
         )
 
 

@@ -249,6 +249,9 @@ def generalise(
             metavar="PART", help="A part of --parts that training held out. Repeatable. Default: by distance."
         ),
     ] = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="Vectors for the distance, as for similarity. Default: character trigrams.")
+    ] = None,
     release: Release = None,
     format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
@@ -263,12 +266,12 @@ def generalise(
     from eval_kit.protocols.generalise import generalise as compare_gains
     from eval_kit.release import open_release
 
-    training = None if trained_on is None else read_training(trained_on).queries["text"].to_list()
+    training = None if trained_on is None else read_training(trained_on).queries
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
     opened = open_release(release)
     with status("reading runs") as on_run:
         result = compare_gains(
-            runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, on_run
+            runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, on_run, vectors
         )
     emit(result, format=format, json=json_file, page=page)
 

@@ -93,8 +93,9 @@ class Comparison(Result):
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
         notes = [
-            f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries "
-            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}). "
+            f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "
+            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}): eval_kit generalise says "
+            "whether they differ between kinds of queries. "
             "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and test sets of a "
             f"measure. ≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}, by two one-sided t-tests, p < 0.05 "
             f"after the same correction. For {', '.join(LOWER_IS_BETTER)}, lower is better.",

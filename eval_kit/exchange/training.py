@@ -14,6 +14,7 @@ from eval_kit.files.text import read_lines
 from eval_kit.release import Release, open_release
 
 TRAIN = "train"
+SCHEMA = {"query_id": pl.String(), "text": pl.String()}
 QUERY_FIELDS, POSITIVE_FIELDS = ("query", "anchor"), ("positive", "pos", "positive_passages")
 """What trainers call a query and its relevant passage or passages (sentence-transformers, FlagEmbedding, Tevatron)."""
 
@@ -53,7 +54,7 @@ def read(source: Path) -> Training:
         raise UserError(f"{source}: holds no queries")
     ids, texts, positives = zip(*rows, strict=True)
     passages = [text for many in positives for text in many]
-    queries = pl.DataFrame({"query_id": ids, "text": texts}).unique("text", keep="first", maintain_order=True)
+    queries = pl.DataFrame({"query_id": ids, "text": texts}, SCHEMA).unique("text", keep="first", maintain_order=True)
     known = pl.Series("text", passages, pl.String).unique(maintain_order=True)
     return Training(source, queries, pl.Series("passage_id", [], pl.String), known)
 

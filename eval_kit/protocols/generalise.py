@@ -3,7 +3,7 @@
 A trained model has no counterpart that saw the far queries, so its level there says nothing: far
 queries may be harder, or easier (MS MARCO's are). Instead its *gain* over a pivot, such as BM25, on
 the same queries is compared between near and far parts, less what the pivot's own success and the
-query's form predict. Parts count as random, since kinds of queries differ in how well a system and
+length of query and passages predict. Parts count as random, since kinds of queries differ in how well a system and
 its pivot get along; with a handful of parts that spread cannot be told, and the verdict is
 "cannot tell".
 """
@@ -25,6 +25,7 @@ from eval_kit.results import Result
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.reader import read_pieces
+from eval_kit.search.passages import has_passages, passages
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats import distance, parts
 from eval_kit.stats.losses import MARGIN, holm
@@ -88,8 +89,8 @@ class Generalisation(Result):
         """What the columns mean, and what no verdict may be read as."""
         pivots = ", ".join(self.provenance["pivots"])
         return [
-            f"The difference, far less near, is of the gain over {pivots} on the same queries, less what "
-            "its success and the query's form predict (fitted on near parts).",
+            f"The difference, far less near, is of the gain over {pivots} on the same queries, less what its success "
+            "and the length of query and relevant passages predict (fitted on near parts).",
             "Interval and p count parts as random (Paule and Mandel; Knapp and Hartung); p after Holm's "
             "correction over all rows. 'would find': the least loss found in 80 % of cases.",
             f"degrades: a loss beyond chance; does not: a loss below {MARGIN:.0%} of the near level beyond "
@@ -113,12 +114,13 @@ def generalise(
     release: Release,
     pivots: Sequence[Path],
     test_set: str,
-    trained_on: Sequence[str] | None = None,
+    trained_on: pl.DataFrame | None = None,
     parts_of: Mapping[str, str] | None = None,
     far: Sequence[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
     on_run: Callable[[Path], object] = lambda run: None,
+    vectors: str | None = None,
 ) -> Generalisation:
     """Compare gains over the pivots on far and near queries of a test set.
 
@@ -127,26 +129,27 @@ def generalise(
         release: the one that holds its judgements.
         pivots: runs of systems that were not trained, such as BM25.
         test_set: whose queries are divided, such as ``dev``.
-        trained_on: texts of training queries, for the shift ``distance``: about fifty parts of
-            similar queries, the farther half of the parts against the nearer.
+        trained_on: ``query_id`` and ``text`` of training queries, for the shift ``distance``: about
+            fifty parts of similar queries, the farther half of the parts against the nearer.
         parts_of: the part of each query by id, as an own shift called ``parts``.
         far: which of these parts training held out; by default the farther half by ``trained_on``.
         seed: of the division into parts.
         allow_missing: as for :func:`eval_kit.measures.score.score`.
         on_run: called with each run before it is read.
+        vectors: model or file that distances are taken by, in place of trigrams.
 
     Raises:
-        UserError: no pivot, no such test set, or a run that cannot be used.
+        UserError: no pivot, no such test set, or a run or vectors that cannot be used.
     """
     if test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set}; it has {', '.join(release.test_sets)}")
     of_test_set = release.test_sets[test_set]
     distances = None
     if trained_on is not None:
-        distances = distance.to_training(release.queries(test_set), trained_on)
+        distances = distance.to_training(release.queries(test_set), trained_on, vectors)
     divisions = _divisions(release, of_test_set, distances, parts_of, far, seed)
     result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing, on_run)
-    return replace(result, distances=distances, provenance=result.provenance | {"seed": seed})
+    return replace(result, distances=distances, provenance=result.provenance | {"seed": seed, "vectors": vectors})
 
 
 def contrasts(
@@ -263,15 +266,22 @@ def _covariates(
 
     For each pivot its value, whether it has a relevant passage at all, the rank of its first one,
     its best score and the step to the second; of the query the logarithm of its words, also
-    squared, and of its judged passages.
+    squared, and of its judged passages; of its relevant passages, where the release holds them, the
+    mean logarithm of their characters.
     """
     texts = release.queries(test_set.name)
     words = (1 + pl.col("text").str.split(" ").list.len()).log()
     frame = texts.select("query_id", words=words, words_squared=words**2)
     qrels = release.qrels(test_set.qrels)
     judged = qrels.group_by("query_id").agg(judged=(1 + pl.len()).log())
-    frames = [judged]
     relevant = qrels.filter(pl.col("relevance") > 0).select("query_id", "passage_id")
+    relevant = relevant.join(test_set.queries.to_frame("query_id"), on="query_id", how="semi")
+    frames = [judged]
+    if has_passages(release):
+        wanted = set(relevant["passage_id"])
+        lengths = {passage: len(text) for passage, text in passages(release) if passage in wanted}
+        characters = (1 + pl.col("passage_id").replace_strict(lengths, default=0, return_dtype=pl.Int64)).log()
+        frames.append(relevant.group_by("query_id").agg(characters=characters.mean()))
     for run, name in zip(pivots, names, strict=True):
         value = pl.col("value").alias(f"value of {name}")
         frames.append(values.filter(pl.col("run") == name).select("query_id", value))

@@ -70,6 +70,26 @@ def test_the_page_of_the_audit_has_the_measured_thresholds(name: str):
         assert float(shown.rstrip("%")) == pytest.approx(float(exact.rstrip("%")), abs=0.011)
 
 
+def test_the_page_of_generalise_has_the_measured_figures():
+    text, figures = page("docs/generalise.md"), measured("generalise")
+    names = {"level, raw": "raw", "gain over BM25": "less BM25", "gain, adjusted, pivot LSA": "adjusted, LSA"}
+    names |= {"**gain, adjusted, pivot BM25**": "adjusted, BM25", "gain, adjusted, both pivots": "adjusted, both"}
+    for label, name in names.items():
+        row = figures[name]
+        shares = [f"{100 * row[share]:.1f} %" for share in ("alarms", "alarms_by_queries", "finds")]
+        cells = [f"{row['rmse']:.3f}", f"{row['r']:.2f}", f"{row['spread']:.3f}", *shares]
+        assert " | ".join([label, *cells]) in text
+    by_size: dict[int, list[str]] = {}
+    for row in figures["power"]:
+        by_size.setdefault(row["queries"], []).append(f"{100 * row['finds']:.{0 if row['loss'] else 1}f} %")
+    for size, (*shares,) in by_size.items():
+        pairs = [f"{without} / {with_spread}" for without, with_spread in zip(shares[::2], shares[1::2], strict=True)]
+        assert " | ".join([f"| {size:,}", *pairs]) in text
+    thinned, shuffled = figures["thinned"], figures["shuffled"]
+    assert f"−{-thinned['truth']:.3f} on average are found in {100 * thinned['finds']:.1f} %" in text
+    assert f"{shuffled['alarms'] * shuffled['draws']:.0f} of 1,000 contrasts" in text
+
+
 def test_the_page_of_beir_has_the_measured_memory():
     text = page("docs/beir.md")
     for stage in measured("beir_memory"):

@@ -19,6 +19,10 @@ TRAINING = [
 QUERIES = ["how to bake a cake", "what is the capital of spain", "北京在哪里", "zzz", "ab"]
 
 
+def trained_on() -> pl.DataFrame:
+    return pl.DataFrame({"query_id": [f"t{row}" for row in range(len(TRAINING))], "text": TRAINING})
+
+
 def grams(text: str) -> Counter[str]:
     padded = f" {text.lower()} "
     return Counter(padded[start : start + 3] for start in range(len(padded) - 2))
@@ -37,7 +41,7 @@ def test_distances_are_those_of_plain_python():
     documents = Counter(gram for text in known for gram in grams(text))
     vectors = [unit(grams(text), documents, len(known)) for text in known]
     frame = pl.DataFrame({"query_id": [str(row) for row in range(len(QUERIES))], "text": QUERIES})
-    ours = distance.to_training(frame, TRAINING)
+    ours = distance.to_training(frame, trained_on())
     for query, row in zip(QUERIES, ours.iter_rows(named=True), strict=True):
         own = unit(grams(query), documents, len(known))
         cosines = [sum(own.get(gram, 0) * weight for gram, weight in vector.items()) for vector in vectors]
@@ -48,13 +52,28 @@ def test_distances_are_those_of_plain_python():
 
 def test_a_query_that_was_trained_on_is_at_no_distance():
     frame = pl.DataFrame({"query_id": ["1", "2"], "text": [TRAINING[1], "HOW TO BAKE BREAD"]})
-    assert distance.to_training(frame, TRAINING)["distance"].to_list() == pytest.approx([0, 0], abs=1e-6)
+    assert distance.to_training(frame, trained_on())["distance"].to_list() == pytest.approx([0, 0], abs=1e-6)
 
 
 def test_words_that_training_lacks_are_far():
     frame = pl.DataFrame({"query_id": ["1", "2"], "text": ["how to bake bread", "how to bake bread in xylophones"]})
-    known, unknown = distance.to_training(frame, TRAINING)["distance"]
+    known, unknown = distance.to_training(frame, trained_on())["distance"]
     assert known == pytest.approx(0, abs=1e-6) and unknown > 0.2
+
+
+def test_distances_by_vectors_are_cosines(tmp_path):
+    frame = pl.DataFrame({"query_id": [str(row) for row in range(len(QUERIES))], "text": QUERIES})
+    training = trained_on()
+    values = np.random.default_rng(3).standard_normal((len(QUERIES) + len(TRAINING), 4)).astype(np.float32)
+    values[0] = 0
+    ids = pl.concat([frame["query_id"], training["query_id"]])
+    pl.DataFrame({"query_id": ids, "vector": values.tolist()}).write_parquet(tmp_path / "v.parquet")
+    ours = distance.to_training(frame, training, str(tmp_path / "v.parquet"))
+    unit_rows = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-30)
+    cosines = unit_rows[: len(QUERIES)] @ unit_rows[len(QUERIES) :].T
+    assert ours["distance"].to_numpy() == pytest.approx(1 - cosines.max(axis=1), abs=1e-6)
+    assert ours["similarity"].to_numpy() == pytest.approx(cosines.mean(axis=1), abs=1e-6)
+    assert ours["nearest"].to_list()[1:] == [TRAINING[row] for row in cosines.argmax(axis=1)[1:]]
 
 
 def test_parts_hold_similar_queries_together_and_follow_from_the_seed():
