@@ -1,43 +1,52 @@
-"""How coherent clusters of vectors are: whether another seed finds the same ones, beside vectors without structure."""
+"""Whether parts of queries are topics: topics are in the relevant passages too, function words are not."""
 
 import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
 
-from builder.shifts.kmeans import kmeans
-from eval_kit.stats.vectors import Vectors
+from builder.assembly import Build
+from builder.validation import drawn
+from eval_kit.words import words
 
 MOST = 5_000
 """Queries looked at, at most."""
-ITERATIONS = 25
 WEAK = 2.0
-"""Agreement below this multiple of the shuffled one is remarked on as hardly better than chance."""
+"""Parts that are told less often than this multiple of shuffled ones are remarked on."""
 
 
-def remark(shift: str, queries: Vectors, parts: int, seed: int) -> str:
-    """One sentence: the agreement of k-means by two seeds, and on shuffled vectors.
+def remark(shift: str, build: Build, assigned: pl.DataFrame) -> str:
+    """One sentence: how often a query's part is told from the words of a relevant passage, and so for shuffled parts.
 
-    Agreement is the adjusted mutual information (0 by chance, 1 for equal clusters) of two k-means into as many
-    clusters as the shift has parts, over at most 5,000 queries. In the shuffled vectors every dimension is permuted on
-    its own, which keeps its values and destroys what they have in common.
+    Naive Bayes (Rennie et al., ICML 2003) over TF-IDF learns from every other passage, and is asked about the queries
+    of the rest. How close the vectors of a part are says less: queries that share function words are close as well.
 
     Args:
         shift: its name, for the sentence.
-        queries: that are clustered.
-        parts: how many parts the shift has.
-        seed: of the sample and of both k-means.
+        build: with the judgements and passages; of a query log there are none.
+        assigned: ``query_id`` and ``cluster``, each query once.
     """
-    rng = np.random.Generator(np.random.PCG64(seed))
-    by_id = queries.query_ids.arg_sort().to_numpy()  # so that the input order does not matter
-    rows = by_id[np.sort(rng.permutation(len(by_id))[:MOST])]
-    sample = np.asarray(queries.values[rows], np.float32)
-    shuffled = np.stack([rng.permutation(column) for column in sample.T], axis=1)
-    lengths = np.linalg.norm(shuffled, axis=1, keepdims=True)
-    real, chance = (_agreement(values, parts, seed) for values in (sample, shuffled / np.maximum(lengths, 1e-9)))
-    weak = "; hardly better than chance: do not read them as topics" if real < WEAK * max(chance, 0.05) else ""
-    return f"{shift}: two seeds of k-means agree by {real:.2f} (1 is the same clusters), {chance:.2f} if shuffled{weak}"
+    passages = build.collection.passages
+    if passages is None or passages.height < 2 or not build.collection.qrels:
+        return (
+            f"{shift}: without passages nothing says whether the parts are topics; builder describe shows their queries"
+        )
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    best = build.pairs("train").sort("score", "corpus-id", descending=[True, False]).unique("query-id", keep="first")
+    rows = assigned.join(best, left_on="query_id", right_on="query-id")
+    rows = rows.join(passages, left_on="corpus-id", right_on="passage_id").sort("query_id")
+    rows = rows.filter(pl.col("query_id").is_in(drawn(rows["query_id"], MOST, build.seed, "coherence").implode()))
+    vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True).fit_transform(rows["text"])
+    learn = (rows["corpus-id"].rank("dense") % 2 == 0).to_numpy()
+    labels = rows["cluster"].cast(pl.String).to_numpy()
+    shuffled = np.random.Generator(np.random.PCG64(build.seed)).permutation(labels)
+    real, chance = _right(vectors, labels, learn), _right(vectors, shuffled, learn)
+    weak = "; hardly better than chance: do not read them as topics" if real < WEAK * chance else ""
+    return f"{shift}: a relevant passage tells a query's part in {real:.0%} of cases, {chance:.0%} if shuffled{weak}"
 
 
-def _agreement(values: np.ndarray, parts: int, seed: int) -> float:
-    from sklearn.metrics import adjusted_mutual_info_score
+def _right(vectors: csr_matrix, labels: np.ndarray, learn: np.ndarray) -> float:
+    from sklearn.naive_bayes import ComplementNB
 
-    first, second = (kmeans(values, parts, seed + more, ITERATIONS, threads=1).labels for more in (0, 1))
-    return float(adjusted_mutual_info_score(first, second))
+    predicted = ComplementNB().fit(vectors[learn], labels[learn]).predict(vectors[~learn])
+    return float((predicted == labels[~learn]).mean())

@@ -304,7 +304,7 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
     rule = build.rule(RULE, SOURCE, parameters, encoded=True)
     result = build.held_back("topic", assigned, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
-    coherent = coherence.remark("topic", build.embedded["train"], parameters.topics, build.seed)
+    coherent = coherence.remark("topic", build, assigned)
     return replace(result, remarks=[*remarks, coherent, *result.remarks])
 
 

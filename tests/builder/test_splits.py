@@ -13,7 +13,8 @@ from builder import release as releases
 from builder.assembly import apart
 from builder.describe import describe, two_sample
 from builder.encoders import Lsa
-from builder.shifts import coherence, length, wh
+from builder.parameters import for_mini
+from builder.shifts import length, wh
 from builder.sources import log, mini
 from builder.sources.parts import read_parts
 from builder.verify import verify
@@ -22,7 +23,6 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import weighted_jaccard
-from eval_kit.stats.vectors import Vectors
 from eval_kit.words import all_spaced, spaced, words
 
 LSA = Lsa(dimensions=8)
@@ -69,13 +69,16 @@ def test_own_question_words() -> None:
             wh.assign(queries, wh.WhParameters(terms=terms))
 
 
-def test_coherence_tells_clusters_from_noise() -> None:
-    rng = np.random.default_rng(3)
-    ids = pl.Series([str(i) for i in range(600)])
-    blobs = np.repeat(np.eye(4, 16, dtype=np.float32), 150, axis=0) + rng.normal(0, 0.05, (600, 16)).astype(np.float32)
-    noise = rng.normal(size=(600, 16)).astype(np.float32)
-    assert "agree by 1.00" in coherence.remark("topic", Vectors("x", ids, blobs), 4, 13)
-    assert "hardly better than chance" in coherence.remark("topic", Vectors("x", ids, noise), 4, 13)
+@pytest.mark.parametrize("of_passages", [True, False])
+def test_topics_are_told_from_clusters_of_function_words(of_passages: bool) -> None:
+    """Mini's topics, which its passages show, and clusters by an encoder that knows its queries alone."""
+    source = mini.collection(mini.MiniParameters(queries=1_500))
+    encoder = mini.encoder(source) if of_passages else Lsa()
+    remarks = rebuilt.draft(source, ["topic"], encoder, for_mini(source.train.height)).remarks
+    [said] = [remark for remark in remarks if "a relevant passage tells" in remark]
+    assert said.endswith("do not read them as topics") != of_passages
+    without = rebuilt.draft(replace(source, passages=None), ["topic"], encoder, for_mini(source.train.height)).remarks
+    assert any("without passages nothing says whether" in remark for remark in without)
 
 
 def test_no_passage_is_shared_where_the_sides_are_apart() -> None:
