@@ -1,7 +1,7 @@
-"""Files beside a release's tables for other tools: benchmarks for ir_datasets 2, and tasks for the Hub.
+"""Files beside a release's tables for other tools: each test set's queries and judgements, and tasks for the Hub.
 
-ir_datasets 2 finds benchmarks in a block of the dataset card. Each of its tables is a whole split or file, so each test
-set has its own two files below ``benchmarks/``. The Hub's benchmark datasets list their tasks in ``eval.yaml``.
+The former are below ``benchmarks/``, in the columns that ir_measures reads. The Hub's benchmark datasets list their
+tasks in ``eval.yaml``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,11 @@ from eval_kit.exchange import hub_results
 from eval_kit.files import atomic
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_utf8
-from eval_kit.measures.definitions import known_elsewhere
 from eval_kit.release import Release
 
 FOLDER = "benchmarks"
 EVAL = "eval.yaml"
 KINDS = ("queries", "qrels")
-BORROWED = {"msmarco-passage": "irds:msmarco-passage"}
-"""ir_datasets 2's name for the passages of an ir_datasets collection."""
 FRAMEWORK = "mteb"
 """The one framework on the Hub's list that scores retrieval."""
 
@@ -30,25 +27,6 @@ FRAMEWORK = "mteb"
 def paths(manifest: Mapping[str, Any]) -> list[str]:
     """The files that :func:`write` makes."""
     return [EVAL, *(_path(entry["name"], kind) for entry in manifest["test_sets"] for kind in KINDS)]
-
-
-def block(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The card's ``ir_datasets`` block: a benchmark for each test set, by the test set's name."""
-    tables: dict[str, dict[str, Any]] = {}
-    benchmarks = {}
-    docs = {}
-    if manifest["collection"] in BORROWED:
-        docs = {"docs": BORROWED[manifest["collection"]]}
-    elif any(table["config"] == "passages" for table in manifest["tables"]):
-        docs = {"docs": "passages"}
-        columns = {"passage_id": "doc_id"}
-        tables["passages"] = {"entity": "docs", "config": "passages", "split": "passages", "column_map": columns}
-    for entry in manifest["test_sets"]:
-        name = entry["name"]
-        tables |= {f"{name}.{kind}": {"entity": kind, "file": _path(name, kind)} for kind in KINDS}
-        own = {kind: f"{name}.{kind}" for kind in KINDS}
-        benchmarks[name] = {**docs, **own, "metrics": known_elsewhere(entry["measures"])}
-    return {"tables": tables, "benchmarks": benchmarks}
 
 
 def write(folder: Path, manifest: Mapping[str, Any], title: str) -> None:

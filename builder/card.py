@@ -29,8 +29,7 @@ AGAIN = "run 'python -m builder card {}' to write it again"
 TEMPLATES = Path(__file__).parent.parent / "hub_cards"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SAMPLE_LENGTH = 200
-TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark", "ir-datasets")
-"""ir_datasets 2 finds the dataset on the Hub by the last of them."""
+TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
 HOLDS = {
     "topic": "MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
     "wh": "MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
@@ -145,7 +144,6 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
         tags=[*TAGS, *["ms-marco"] * ms_marco],
         configs=_config_entries(manifest),
         dataset_info=[_dataset_info(config, splits) for config, splits in configs.items()],
-        ir_datasets=benchmarks.block(manifest),
     )
 
 

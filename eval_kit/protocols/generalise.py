@@ -63,6 +63,11 @@ class Generalisation(Result):
         """The contrasts."""
         return self.contrasts
 
+    def as_json(self) -> dict[str, Any]:
+        """The contrasts, notes and provenance; and each query's distance to training."""
+        distances = [] if self.distances is None else self.distances.to_dicts()
+        return super().as_json() | {"distances": distances}
+
     def tables(self) -> list[Table]:
         """One row for each shift and system: levels beside the pivot's, the adjusted difference, the verdict."""
         columns = [Column("shift"), Column("system", wrap="anywhere"), Column("measure", wrap="never")]

@@ -1,21 +1,18 @@
-"""The card's ``ir_datasets`` block and ``eval.yaml``, read by the rules that ir_datasets 2 and the Hub document."""
+"""Each test set's files and ``eval.yaml``, read by the rules that ir_measures and the Hub document."""
 
 import shutil
 from pathlib import Path
-from typing import Any
 
-import ir_measures
 import polars as pl
 import pytest
 import yaml
 
 from builder import benchmarks
+from builder.benchmarks import KINDS
 from builder.card import check_card, write, yaml_data
 from builder.release import files
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-
-REQUIRED = {"docs": {"doc_id"}, "queries": {"query_id"}, "qrels": {"query_id", "doc_id", "relevance"}}
 
 
 @pytest.fixture(params=["mini_release", "published_release"])
@@ -23,35 +20,13 @@ def release(request: pytest.FixtureRequest) -> Release:
     return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
 
 
-def table(release: Release, spec: dict[str, Any]) -> pl.DataFrame:
-    """A table as version 2 reads it: a file, or a split of a config, with its columns renamed."""
-    if "file" in spec:
-        frame = pl.read_parquet(release.folder / spec["file"])
-    else:
-        frame = release.table(spec["config"], spec["split"])
-    assert set(spec) <= {"entity", "file", "config", "split", "column_map"}
-    frame = frame.rename(spec.get("column_map", {}))
-    assert set(frame.columns) >= REQUIRED[spec["entity"]]
-    return frame
-
-
-def test_every_test_set_is_a_benchmark_of_the_card(release: Release) -> None:
-    card = yaml_data(release.folder / "README.md")
-    assert "ir-datasets" in card["tags"]
-    block = card["ir_datasets"]
-    assert set(block) == {"tables", "benchmarks"} and list(block["benchmarks"]) == list(release.test_sets)
-    assert not any(":" in name or "/" in name for name in block["tables"]), "of version 2's own names"
-    for name, benchmark in block["benchmarks"].items():
-        test_set = release.test_sets[name]
-        queries, qrels = (table(release, block["tables"][benchmark[kind]]) for kind in ("queries", "qrels"))
+def test_every_test_set_has_its_files(release: Release) -> None:
+    for name, test_set in release.test_sets.items():
+        queries, qrels = (pl.read_parquet(release.folder / f"benchmarks/{name}/{kind}.parquet") for kind in KINDS)
         assert queries.equals(release.queries(name)) and queries["query_id"].to_list() == test_set.queries.to_list()
         judged = release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
         assert sorted(qrels.iter_rows()) == sorted(judged.iter_rows()) and qrels.height
-        assert [str(ir_measures.parse_measure(measure)) for measure in benchmark["metrics"]] == benchmark["metrics"]
-        if release.manifest["kind"] == "mini":
-            assert table(release, block["tables"][benchmark["docs"]]).height == 3_000
-        else:
-            assert benchmark["docs"] == "irds:msmarco-passage"
+        assert qrels.columns == ["query_id", "doc_id", "relevance"], "as ir_measures reads them"
 
 
 def test_tasks_are_splits_of_the_dataset(release: Release) -> None:

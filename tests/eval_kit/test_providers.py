@@ -1,4 +1,4 @@
-"""Test sets by name in PyTerrier and in ir_datasets 2, which find the kit by its entry points."""
+"""Test sets by name in PyTerrier, which finds the kit by its entry point."""
 
 import json
 import os
@@ -9,65 +9,21 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from tomllib import loads
-from types import SimpleNamespace
 
 import pytest
 
 from eval_kit.measures.score import score
-from eval_kit.providers import PyTerrier, ir_datasets_2
+from eval_kit.providers import PyTerrier
 from eval_kit.release import Release, ReleaseError
 
 ROOT = Path(__file__).parents[2]
 ENTRY_POINTS = loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
 
 
-class Table(SimpleNamespace):
-    """What ir_datasets 2 makes of a name and a handler of version 1."""
-
-    def __init__(self, name: str, handler: object) -> None:
-        super().__init__(name=name, handler=handler)
-
-
-@pytest.fixture
-def version_2(monkeypatch: pytest.MonkeyPatch, mini_release: Release, tmp_path: Path) -> None:
-    """A stand-in for ``ir_datasets.v2``, which is on no package index; its classes take what the repository's take."""
-    ir_datasets = pytest.importorskip("ir_datasets")
-    classes = {"DocTable": Table, "QueryTable": Table, "QrelTable": Table}
-    benchmark = lambda name, **facets: SimpleNamespace(name=name, **facets)  # noqa: E731
-    monkeypatch.setattr(ir_datasets, "v2", SimpleNamespace(Benchmark=benchmark, **classes), raising=False)
-    monkeypatch.setenv("MS_MARCO_SHIFT_RELEASE", str(mini_release.folder))
-    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path))
-
-
-def test_entry_points_lead_to_the_providers() -> None:
-    for group, [(name, value)] in ((group, points.items()) for group, points in ENTRY_POINTS.items()):
-        provider = EntryPoint(name, value, group).load()
-        assert name == "shift"
-        if group == "ir_datasets.providers":
-            assert provider.prefix == name, "version 2 refuses an entry point of another name"
-    assert set(ENTRY_POINTS) == {"pyterrier.dataset_provider", "ir_datasets.providers"}
-
-
-@pytest.mark.usefixtures("version_2")
-def test_version_2_loads_a_benchmark(mini_release: Release) -> None:
-    benchmark = ir_datasets_2.load("shift:topic/c0")
-    test_set = mini_release.test_sets["topic.c0"]
-    assert (benchmark.name, benchmark.metrics) == ("topic/c0", ["RR@10", "R@1000"])
-    assert [query.query_id for query in benchmark.queries.handler.queries_iter()] == test_set.queries.to_list()
-    judged = {row.query_id for row in benchmark.qrels.handler.qrels_iter()}
-    assert judged == set(test_set.queries)
-    assert len(list(benchmark.docs.handler.docs_iter())) == mini_release.table("passages", "passages").height
-    with pytest.raises(KeyError):
-        ir_datasets_2.load("shift:topic/c9")
-
-
-@pytest.mark.usefixtures("version_2")
-def test_version_2_lists_what_it_loads(mini_release: Release) -> None:
-    triples = list(ir_datasets_2.discover_edges())
-    assert {(kind, type) for _, kind, type in triples} == {("type", "irds:Benchmark")}
-    names = {name for name, _, _ in triples}
-    assert {f"shift:{name.replace('.', '/')}" for name in mini_release.test_sets} < names
-    assert "shift:topic/not-c0" in names
+def test_the_entry_point_leads_to_the_provider() -> None:
+    [(group, providers)] = ENTRY_POINTS.items()
+    assert group == "pyterrier.dataset_provider"
+    assert EntryPoint("shift", providers["shift"], group).load() is PyTerrier
 
 
 def test_a_tool_that_lists_everything_is_not_disturbed_without_a_release(
@@ -75,7 +31,7 @@ def test_a_tool_that_lists_everything_is_not_disturbed_without_a_release(
 ) -> None:
     monkeypatch.delenv("MS_MARCO_SHIFT_RELEASE", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert list(ir_datasets_2.discover_edges()) == []
+    assert PyTerrier().list_dataset_names() == []
     monkeypatch.setenv("MS_MARCO_SHIFT_RELEASE", str(tmp_path / "nowhere"))
     assert PyTerrier().list_dataset_names() == []
     with pytest.raises(ReleaseError, match="nowhere"):
