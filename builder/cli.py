@@ -14,7 +14,9 @@ from rich.filesize import decimal
 
 from builder import beir_cli, build_cli
 from builder.build_cli import Json
+from eval_kit import output
 from eval_kit.errors import UserError, printable, reported
+from eval_kit.options import JsonFile, PageFile, PrintedFormat
 from eval_kit.program import Program
 from eval_kit.search.processes import cores
 
@@ -413,11 +415,14 @@ def describe(
         Path | None, typer.Option(help="A reference log, or another release: how far the queries are from its own.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draws.")] = 13,
+    format: PrintedFormat = output.Format.table,
+    json_file: JsonFile = None,
+    page: PageFile = None,
 ) -> None:
     """Say what the parts of a release are about: sizes, typical words, ten queries of each, near duplicates."""
     from builder.describe import describe as described
 
-    typer.echo(described(folder, against, seed))
+    output.emit(described(folder, against, seed), format=format, json=json_file, page=page)
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """What the parts of a release are about, and how its queries differ from another log's: for reading alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,23 @@ import polars as pl
 
 from builder.sources import log
 from builder.validation import drawn
+from eval_kit import __version__
 from eval_kit.release import Release, verified_manifest
+from eval_kit.results import Result
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
+from eval_kit.tables.table import Column, Table
 from eval_kit.words import words
 
+PARTS: dict[str, pl.DataType] = {
+    "shift": pl.String(),
+    "part": pl.String(),
+    "queries": pl.Int64(),
+    "words": pl.List(pl.String),
+    "examples": pl.List(pl.String),
+    "jaccard": pl.Float64(),
+}
 EXAMPLES = 10
 SAMPLE = 2_000
 """Queries of each side that the classifier sees, at most: half to learn from, half to be tested on."""
@@ -25,8 +37,48 @@ HALVES = 20
 LEVEL = 0.05
 
 
-def describe(folder: Path, against: Path | None, seed: int) -> str:
-    """The page: for each shift its parts with sizes, typical words and ten queries drawn at random.
+@dataclass(frozen=True, repr=False)
+class Description(Result):
+    """What the parts of a release are about.
+
+    Attributes:
+        parts: ``shift``, ``part``, ``queries``, ``words`` and ``examples`` (lists), and ``jaccard``, the weighted
+            Jaccard with the other log (null without one).
+        sentences: on all queries together, and the release's remarks.
+        provenance: the release.
+    """
+
+    title = "What the queries are about"
+    parts: pl.DataFrame
+    sentences: list[str]
+    provenance: Mapping[str, Any]
+
+    def to_polars(self) -> pl.DataFrame:
+        """The parts."""
+        return self.parts
+
+    def tables(self) -> list[Table]:
+        """For each shift its parts, and queries of each."""
+        columns = [Column("part", "heading"), Column("queries", "number"), Column("Jaccard", "number")]
+        tables = []
+        for (shift,), rows in self.parts.group_by("shift", maintain_order=True):
+            about, asked = [], []
+            for _, part, queries, typical, examples, jaccard in rows.iter_rows():
+                near = "-" if jaccard is None else f"{jaccard:.3f}"
+                about.append([part, f"{queries:,}", near, ", ".join(typical)])
+                asked.append([[part if text is examples[0] else None, text] for text in examples])
+            title = f"{SHIFTS[str(shift)].title} ({shift})"
+            tables.append(Table([*columns, Column("typical words")], [about], section=title))
+            tables.append(Table([Column("part", "heading"), Column("queries drawn at random")], asked, section=title))
+        return tables
+
+    def notes(self) -> list[str]:
+        """On all queries together, and the release's remarks."""
+        return self.sentences
+
+
+def describe(folder: Path, against: Path | None, seed: int) -> Description:
+    """Describe each shift's parts by sizes, typical words and ten queries drawn at random.
 
     Args:
         folder: a release.
@@ -38,17 +90,18 @@ def describe(folder: Path, against: Path | None, seed: int) -> str:
     """
     release = Release(folder, verified_manifest(folder))
     other = None if against is None else _queries(against)
-    lines = [f"{folder}: digest {release.digest[:16]}"]
+    rows: list[tuple[Any, ...]] = []
     for name, shift in SHIFTS.items():
         splits = release.configs.get(name, [])
         if shift.label and splits:
             table = pl.concat(release.table(name, split).select("query_id", "text", shift.label) for split in splits)
-            lines += ["", f"## {shift.title} ({name})", *_parts(table, shift.label, other, seed)]
+            rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     own = _all(release)
-    lines += ["", "## All queries", _near_duplicates(own)]
-    if other is not None:
-        lines += list(_compared(release, own, other, seed))
-    return "\n".join([*lines, "", *(f"remark: {remark}" for remark in release.manifest["remarks"])])
+    compared = [] if other is None else _compared(release, own, other, seed)
+    remarks = [f"remark: {remark}" for remark in release.manifest["remarks"]]
+    parts = pl.DataFrame(rows, PARTS, orient="row")
+    provenance = {"kit_version": __version__, "release": release.identity}
+    return Description(parts, [_near_duplicates(own), *compared, *remarks], provenance)
 
 
 def two_sample(own: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
@@ -91,13 +144,13 @@ def _all(release: Release) -> pl.DataFrame:
     return pl.concat(frames).unique("query_id", keep="first").sort("query_id")
 
 
-def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: int) -> Iterator[str]:
+def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: int) -> Iterator[tuple[Any, ...]]:
     for part in topics(table.unique(["query_id", label], keep="first", maintain_order=True), label):
         members = table.filter(pl.col(label).cast(pl.String) == part.cluster)
-        near = "" if other is None else f", weighted Jaccard {weighted_jaccard(members['text'], other['text']):.3f}"
-        yield f"{part.cluster}: {part.queries:,} queries{near}; typical words: {', '.join(part.terms)}"
+        near = None if other is None else weighted_jaccard(members["text"], other["text"])
         ids = drawn(members["query_id"], EXAMPLES, seed, f"describe {part.cluster}")
-        yield from (f"    {text}" for text in members.filter(pl.col("query_id").is_in(ids.implode()))["text"].unique())
+        examples = members.filter(pl.col("query_id").is_in(ids.implode()))["text"].unique(maintain_order=True)
+        yield part.cluster, part.queries, part.terms, examples.to_list(), near
 
 
 def _near_duplicates(queries: pl.DataFrame) -> str:

@@ -20,6 +20,7 @@ from builder.sources.parts import read_parts
 from builder.verify import verify
 from eval_kit import languages
 from eval_kit.errors import UserError
+from eval_kit.pages.page import result_page
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import weighted_jaccard
@@ -138,8 +139,14 @@ def test_a_log_is_split_and_described(tmp_path: Path) -> None:
     releases.write(rebuilt.draft(log.collection(file), ["topic", "length"], LSA), tmp_path / "release")
     release = open_release(tmp_path / "release")
     assert not release.test_sets and {"topic", "length"} <= release.configs.keys()
-    text = describe(release.folder, file, 13)
-    assert "## query topics (topic)" in text and "typical words:" in text and "false alarms" in text
+    described = describe(release.folder, file, 13)
+    assert described.parts.group_by("shift").len().sort("shift").rows() == [("length", 2), ("topic", 5)]
+    assert described.parts["queries"].sum() == sum(release.table("length", s).height for s in ("train", "test")) + sum(
+        release.table("topic", s).height for s in ("train", "test")
+    )
+    assert (described.parts["examples"].list.len() == 10).all() and (described.parts["jaccard"] > 0).all()
+    text = result_page(described)
+    assert "query topics (topic)" in text and "false alarms" in text and described.parts["examples"][0][3] in text
 
 
 def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one() -> None:
