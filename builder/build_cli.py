@@ -113,7 +113,10 @@ def rebuilt(
         ),
     ] = None,
     disjoint_passages: Annotated[
-        bool, typer.Option("--disjoint-passages", help="Test and training queries share no relevant passage.")
+        bool,
+        typer.Option(
+            "--disjoint-passages", help="Test and training queries of topic, wh, length and given share no passage."
+        ),
     ] = False,
     queries: Annotated[
         str | None,

@@ -55,7 +55,7 @@ def draft(
         cache: where vectors are kept.
         threads: how many to use; does not affect the result.
         disjoint_passages: draw the test queries of topic, wh and given parts so that no training query of the shift
-            shares a relevant passage with them.
+            shares a relevant passage with them; length, whose test queries are given, leaves such training queries out.
 
     Raises:
         UserError: a shift is unknown, or cannot be built although it or its parameters were chosen; there is no shift

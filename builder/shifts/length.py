@@ -117,13 +117,29 @@ def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
     dev = evaluation.get(_test_split(build))
     parts = assign(build.train, dev, parameters)
     parts = {split: queries for split, queries in parts.items() if queries.height}
+    remarks = []
+    if build.disjoint_passages and "train" in parts:
+        tested = _relevant(build, _test_split(build) if dev is not None else "train", parts["test"])
+        sharing = _relevant(build, "train", parts["train"]).join(tested, on="corpus-id", how="semi")
+        parts["train"] = parts["train"].join(sharing, left_on="query_id", right_on="query-id", how="anti")
+        left_out = sharing["query-id"].n_unique()
+        remarks.append(
+            f"length: {left_out:,} training queries left out that share a relevant passage with a test query"
+        )
     check_clusters("length", parts)
     sizes = [int((parts["test"]["cluster"].cast(pl.String) == name).sum()) for name in CLUSTERS]
     if min(sizes) < FEWEST_TESTED and "length" not in build.required:
         shares = " and ".join(f"{size:,} {name}" for size, name in zip(sizes, CLUSTERS, strict=True))
-        raise UserError(f"{shares} test queries are too few, cut at {parameters.words} words (--set length.words)")
+        raise UserError(
+            f"{shares} test queries are too few, cut at {parameters.words} words between blanks (--set length.words)"
+        )
     rule = build.rule(RULE.replace(f"= {LONGEST_SHORT},", f"= {parameters.words},") + DRAWN, SOURCE, parameters)
     tables = [build.table("length", split, queries, ["cluster"], rule) for split, queries in parts.items()]
     if dev is None:
         tables += build.qrels("length_test", "train", parts["test"])
-    return ShiftResult(tables, [interval_remark("length", sizes)])
+    return ShiftResult(tables, [*remarks, interval_remark("length", sizes)])
+
+
+def _relevant(build: Build, split: str, queries: pl.DataFrame) -> pl.DataFrame:
+    pairs = build.pairs(split).filter(pl.col("score") > 0)
+    return pairs.join(queries, left_on="query-id", right_on="query_id", how="semi")

@@ -101,6 +101,21 @@ def test_no_passage_is_shared_where_the_sides_are_apart() -> None:
         apart("topic", assigned, pairs.with_columns(pl.lit("p").alias("corpus-id")), 13)
 
 
+def test_length_leaves_out_training_queries_that_share_a_tested_passage(tmp_path: Path) -> None:
+    source = mini.collection(mini.MiniParameters(queries=2_000))
+    pairs = source.qrels["dev"]
+    first = pairs.filter(pl.col("score") > 0)["corpus-id"][0]
+    shared = pl.DataFrame([(source.train["query_id"][0], first, 1)], source.qrels["train"].schema, orient="row")
+    train = pl.concat([source.qrels["train"], shared])
+    source = replace(source, qrels={**source.qrels, "train": train})
+    releases.write(rebuilt.draft(source, ["length"], disjoint_passages=True), tmp_path / "release")
+    release = open_release(tmp_path / "release")
+    tested = pairs.join(release.table("length", "test"), left_on="query-id", right_on="query_id", how="semi")
+    trained = train.join(release.table("length", "train"), left_on="query-id", right_on="query_id", how="semi")
+    assert trained.height and not set(trained["corpus-id"]) & set(tested.filter(pl.col("score") > 0)["corpus-id"])
+    assert any("training queries left out that share" in remark for remark in release.manifest["remarks"])
+
+
 def test_given_parts_are_a_shift_like_the_others(tmp_path: Path) -> None:
     collection = mini.collection(mini.MiniParameters(queries=3_000))
     file = tmp_path / "parts.tsv"
