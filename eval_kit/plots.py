@@ -305,8 +305,8 @@ def points(
     at_y = _ticks(0, max(point.y for point in every) or 1, wider=True)
     frame = Frame(520, 320, (0, at_x[-1]), (0, at_y[-1]))
     parts = [
-        frame.grid(_labelled(at_y, fewest=0), y_title),
-        frame.x_axis(_labelled(at_x, fewest=0), x_title),
+        frame.grid(_labelled(at_y), y_title),
+        frame.x_axis(_labelled(at_x), x_title),
     ]
     for number, of_series in enumerate(series.values()):
         marks = []
@@ -411,14 +411,14 @@ def _ticks(low: float, high: float, wider: bool = False) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _digits(ticks: Sequence[float], fewest: int = 2) -> int:
+def _digits(ticks: Sequence[float]) -> int:
     """The fewest decimals that show the step between ticks exactly: no two ticks have one label."""
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
-    return next(digits for digits in range(fewest, 300) if abs(round(step, digits) - step) < 1e-6 * step)
+    return next(digits for digits in range(300) if abs(round(step, digits) - step) < 1e-6 * step)
 
 
-def _labelled(ticks: Sequence[float], fewest: int = 2) -> list[tuple[float, str]]:
-    digits = _digits(ticks, fewest)
+def _labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
+    digits = _digits(ticks)
     return [(at, format(at, f",.{digits}f").replace("-", "\u2212")) for at in ticks]
 
 

@@ -11,12 +11,10 @@ from eval_kit import plots
 def test_no_two_ticks_have_one_label(spans_below: float, span: float):
     low = spans_below * span
     for ticks in (plots._ticks(low, low + span), plots._ticks(low, low + span, wider=True)):
-        for fewest in (0, 2):
-            labels = [label for _, label in plots._labelled(ticks, fewest)]
-            assert len(set(labels)) == len(ticks)
-            assert [float(label.replace(",", "").replace("\u2212", "-")) for label in labels] == pytest.approx(
-                ticks, rel=1e-6, abs=1e-6 * span
-            )
+        labels = [label for _, label in plots._labelled(ticks)]
+        numbers = [float(label.replace(",", "").replace("\u2212", "-")) for label in labels]
+        assert len(set(labels)) == len(ticks)
+        assert numbers == pytest.approx(ticks, rel=1e-6, abs=1e-6 * span)
     _, percents = plots._percent_axis([-span, span])
     assert len({label for _, label in percents}) == len(percents)
 
@@ -27,8 +25,9 @@ def test_edges_have_one_label_only_if_they_are_equal(edges: list[float]):
     assert len(set(plots._told_apart(edges))) == len(set(edges))
 
 
-def test_whole_numbers_are_written_out():
-    assert [label for _, label in plots._labelled(plots._ticks(0, 1e6), fewest=0)][-1] == "1,000,000"
+def test_labels_have_the_decimals_of_the_step():
+    for high, last in ((1e6, "1,000,000"), (1, "1.0"), (0.3, "0.3"), (12, "10.0")):
+        assert plots._labelled(plots._ticks(0, high))[-1][1] == last
 
 
 def test_edges_that_differ_are_told_apart_by_as_few_digits_as_do():
