@@ -19,14 +19,7 @@ from eval_kit.stats.typical import topics
 from eval_kit.tables.table import Column, Table
 from eval_kit.words import words
 
-PARTS: dict[str, pl.DataType] = {
-    "shift": pl.String(),
-    "part": pl.String(),
-    "queries": pl.Int64(),
-    "words": pl.List(pl.String),
-    "examples": pl.List(pl.String),
-    "jaccard": pl.Float64(),
-}
+PARTS = ("shift", "part", "queries", "words", "examples", "jaccard")
 EXAMPLES = 10
 SAMPLE = 2_000
 """Queries of each side that the classifier sees, at most: half to learn from, half to be tested on."""
@@ -42,7 +35,7 @@ class Description(Result):
     """What the parts of a release are about.
 
     Attributes:
-        parts: ``shift``, ``part``, ``queries``, ``words`` and ``examples`` (lists), and ``jaccard``, the weighted
+        parts: ``shift``, ``part``, ``queries``, ``words``, ``examples`` (one a line), and ``jaccard``, the weighted
             Jaccard with the other log (null without one).
         sentences: on all queries together, and the release's remarks.
         provenance: the release.
@@ -65,8 +58,9 @@ class Description(Result):
             about, asked = [], []
             for _, part, queries, typical, examples, jaccard in rows.iter_rows():
                 near = "-" if jaccard is None else f"{jaccard:.3f}"
-                about.append([part, f"{queries:,}", near, ", ".join(typical)])
-                asked.append([[part if text is examples[0] else None, text] for text in examples])
+                about.append([part, f"{queries:,}", near, typical])
+                first, *more = examples.split("\n")
+                asked.append([[part, first], *([None, text] for text in more)])
             title = f"{SHIFTS[str(shift)].title} ({shift})"
             tables.append(Table([*columns, Column("typical words")], [about], section=title))
             tables.append(Table([Column("part", "heading"), Column("queries drawn at random")], asked, section=title))
@@ -150,7 +144,7 @@ def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: in
         near = None if other is None else weighted_jaccard(members["text"], other["text"])
         ids = drawn(members["query_id"], EXAMPLES, seed, f"describe {part.cluster}")
         examples = members.filter(pl.col("query_id").is_in(ids.implode()))["text"].unique(maintain_order=True)
-        yield part.cluster, part.queries, part.terms, examples.to_list(), near
+        yield part.cluster, part.queries, ", ".join(part.terms), "\n".join(examples), near
 
 
 def _near_duplicates(queries: pl.DataFrame) -> str:

@@ -159,9 +159,14 @@ def test_a_log_is_split_and_described(tmp_path: Path) -> None:
     assert described.parts["queries"].sum() == sum(release.table("length", s).height for s in ("train", "test")) + sum(
         release.table("topic", s).height for s in ("train", "test")
     )
-    assert (described.parts["examples"].list.len() == 10).all() and (described.parts["jaccard"] > 0).all()
+    assert (described.parts["examples"].str.count_matches("\n") == 9).all() and (described.parts["jaccard"] > 0).all()
     text = result_page(described)
-    assert "query topics (topic)" in text and "false alarms" in text and described.parts["examples"][0][3] in text
+    assert (
+        "query topics (topic)" in text
+        and "false alarms" in text
+        and described.parts["examples"][0].split("\n")[3] in text
+    )
+    assert described.to_csv().count("topic,c") == 5
 
 
 def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one() -> None:
