@@ -502,7 +502,7 @@ def align(
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="Results of protocol --json and of beir --json; or one CSV or JSON file of models' scores. Of beir "
+            help="Results of protocol --json and of beir --json; or one CSV file of models' scores. Of beir "
             "--json alone, or none: figures on MS MARCO against those elsewhere, with BEIR's own.",
         ),
     ] = None,

@@ -8,10 +8,8 @@ ReSTTest, has two rows that differ in ``training`` and ``score`` alone.
 
 import csv
 import io
-import json
 import math
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ import polars as pl
 
 from eval_kit import __version__, plots
 from eval_kit.errors import UserError
-from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.text import read_utf8
 from eval_kit.plots import Point
@@ -191,23 +188,17 @@ def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Cell]:
 
 
 def read(path: Path) -> pl.DataFrame:
-    """Read models' scores from CSV or JSON, told apart by the file's ending.
-
-    CSV: the header ``system,training,score`` and then one column per dataset. JSON: a list of objects with ``system``,
-    ``training``, ``score`` and ``beir``, an object of dataset → score. Every model needs all datasets.
+    """Read models' scores: the header ``system,training,score`` and then one column for each dataset.
 
     Returns:
         As :func:`align` takes it.
 
     Raises:
-        UserError: ``file:line`` (JSON: the entry's path) of the first faults, and how many more there are.
+        UserError: ``file:line`` of the first faults, and how many more there are.
     """
-    readers = {".csv": _read_csv, ".json": _read_json}
-    if path.suffix.lower() not in readers:
-        raise UserError(f"{path}: expected a .csv or .json file of models' scores")
-    text = read_utf8(path)
-    rows = readers[path.suffix.lower()](path, text)
-    return pl.DataFrame(rows, _MODELS, orient="row")
+    if path.suffix.lower() != ".csv":
+        raise UserError(f"{path}: expected a .csv file of models' scores")
+    return pl.DataFrame(_read_csv(path, read_utf8(path)), _MODELS, orient="row")
 
 
 def _read_csv(path: Path, text: str) -> list[tuple[str, str, float, str, float]]:
@@ -257,42 +248,4 @@ def _fault_of_model(system: str, training: str, seen: set[tuple[str, str]]) -> s
     if (system, training) in seen:
         return f"{system} appears twice for {training}"
     seen.add((system, training))
-    return ""
-
-
-def _read_json(path: Path, text: str) -> list[tuple[str, str, float, str, float]]:
-    document = strict_json.parse(text, str(path))
-    if not isinstance(document, list) or not document:
-        raise UserError(f"{path}: $: expected a list of models")
-    faults: list[str] = []
-    rows: list[tuple[str, str, float, str, float]] = []
-    seen: set[tuple[str, str]] = set()
-    datasets: list[str] | None = None
-    for index, model in enumerate(document):
-        what = _fault_of_entry(model, datasets) or _fault_of_model(model["system"], model["training"], seen)
-        if what:
-            faults.append(f"$[{index}]: {what}")
-            continue
-        datasets = datasets or list(model["beir"])
-        score = float(model["score"])
-        rows += [(model["system"], model["training"], score, name, float(model["beir"][name])) for name in datasets]
-    if faults:
-        more = f"; and {len(faults) - 5:,} more" if len(faults) > 5 else ""
-        raise UserError(f"{path}: " + "; ".join(faults[:5]) + more)
-    return rows
-
-
-def _fault_of_entry(model: Any, datasets: Sequence[str] | None) -> str:
-    if not isinstance(model, dict) or set(model) != {*COLUMNS, "beir"}:
-        return "expected an object with system, training, score and beir, and nothing else"
-    if not isinstance(model["system"], str) or not isinstance(model["training"], str):
-        return "system and training must be strings"
-    beir = model["beir"]
-    if not isinstance(beir, dict) or not beir or not all(beir):
-        return "beir must be an object of dataset and score"
-    if datasets is not None and set(beir) != set(datasets):
-        return f"scores the datasets {', '.join(sorted(beir))}, but the models before it {', '.join(sorted(datasets))}"
-    for name, value in {"score": model["score"], **beir}.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-            return f"{name} is {json.dumps(value)[:40]}, not a finite number"
     return ""
