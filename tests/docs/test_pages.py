@@ -1,7 +1,7 @@
 """Every console block whose data is at hand is run, and prints what its page shows.
 
-A page's commands run in one folder, in their order. A line ``...`` on the page stands for any lines; ``--format
-markdown`` with nothing below it stands for the table that follows the block.
+A page's commands run in one folder, in their order. A line ``...`` on the page stands for any lines, ``…`` in a line
+for any characters; ``--format markdown`` with nothing below it stands for the table that follows the block.
 """
 
 import importlib
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import hub_server
 import pytest
 from typer.main import get_command
 
@@ -91,7 +92,7 @@ def agrees(shown: list[str], printed: list[str], status: int) -> bool:
         return status == 0
     pattern = ""
     for line in shown:
-        pattern += r"(.*\n)*?" if line.strip() == ELLIPSIS else re.escape(line.rstrip()) + r"\n"
+        pattern += r"(.*\n)*?" if line.strip() == ELLIPSIS else re.escape(line.rstrip()).replace("…", ".*") + r"\n"
     return re.fullmatch(pattern, "".join(line.rstrip() + "\n" for line in printed)) is not None
 
 
@@ -128,6 +129,15 @@ class Folder:
             link(path, self.folder / path.name)
         if mini:
             link(trained / "mini", self.folder / "mini")
+
+    def hub(self) -> None:
+        """A local Hub, for a user who may write to it."""
+        hub = hub_server.Hub()
+        self.request.addfinalizer(hub.stop)
+        patch: pytest.MonkeyPatch = self.request.getfixturevalue("monkeypatch")
+        home = str(self.folder.parent / "hub")
+        for name, value in {"ENDPOINT": hub.url, "TOKEN": hub_server.TOKEN, "HOME": home}.items():
+            patch.setenv(f"HF_{name}", value)
 
     def without_ir_datasets(self) -> None:
         """An ir_datasets that has nothing, instead of the tests' own, which cannot have anything."""
@@ -208,6 +218,11 @@ def variations(folder: Folder) -> None:
         link(run, folder.folder / run.name)
 
 
+def publish(folder: Folder) -> None:
+    folder.hub()
+    link(folder.shared / "upstream", folder.folder / "upstream")
+
+
 PAGES: dict[str, Callable[[Folder], None]] = {
     "README.md": readme,
     "docs/audit.md": audit,
@@ -217,6 +232,7 @@ PAGES: dict[str, Callable[[Folder], None]] = {
     "docs/integrations/triplets.md": nothing,
     "docs/load.md": load,
     "docs/protocol.md": protocol,
+    "docs/tutorials/publish.md": publish,
     "docs/tutorials/score.md": score,
     "docs/tutorials/your-collection.md": collection,
     "docs/variations.md": variations,
