@@ -1,6 +1,7 @@
 """The documentation: its notebook runs and shows what it says, its generated page is current, and the site builds."""
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +48,10 @@ def test_the_site_builds_without_a_warning(tmp_path):
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert 'src="http' not in text and "fonts.googleapis" not in text, page
+
+
+def test_every_page_with_commands_says_how_to_install():
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"]
+    with_commands = [page for page in pages if re.search(r"^```console$", page.read_text(), re.MULTILINE)]
+    assert len(with_commands) > 15
+    assert [page.name for page in with_commands if "index.md#install" not in page.read_text()] == []
