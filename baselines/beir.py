@@ -16,12 +16,12 @@ from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries, read_corpus, read_fields
-from eval_kit.measures.beir import MS_MARCO, dataset_name, split_of
 from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
 from eval_kit.models.runs import latency_ms, make_run
 from eval_kit.release import beir_suite
+from eval_kit.release.beir_suite import MS_MARCO, dataset_name, split_of
 from eval_kit.runs import contamination
 from eval_kit.search import bm25
 from eval_kit.search.gpus import refuse_unusable_gpus

@@ -241,15 +241,15 @@ def beir(
     """Search datasets of BEIR with several systems. Their figures are shown beside the paper's."""
 
     from baselines.beir import folders, measured, published_as, search
-    from baselines.beir_table import suite
     from eval_kit.console import screen, status, write_json
+    from eval_kit.protocols.beir import suite
 
     parts = folders(folder, datasets or [])
     runs = search(list(dict.fromkeys(systems)), parts, out, depth, runner)
     with status("reading runs") as on_run:
         results = suite(runs, parts, published_as(), on_run)
     if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):
-        results.print(screen())
+        results.show(screen())
 
 
 @app.command()

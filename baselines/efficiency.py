@@ -16,9 +16,9 @@ from rich.console import Console
 from baselines import beir
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries
-from eval_kit.measures.beir import dataset_name, split_of
 from eval_kit.models import devices
 from eval_kit.models.runs import latency_ms
+from eval_kit.release.beir_suite import dataset_name, split_of
 from eval_kit.release.reference import printed, published
 from eval_kit.search import shards
 from eval_kit.search.gpus import refuse_unusable_gpus

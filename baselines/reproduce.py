@@ -51,7 +51,7 @@ class Reproduction:
 
     Attributes:
         command: of this kit, with ``{shared}``, ``{release}`` and ``{out}`` (an empty folder) for the folders; prints
-            the JSON of ``eval_kit score`` or ``eval_kit beir``.
+            the JSON of ``eval_kit score``.
         test_set: the one that the figures are for.
         source: where the expected figures are from.
         figures: one per measure.
@@ -164,8 +164,7 @@ def _results(reproduction: Reproduction, run: Path, commands: Sequence[Sequence[
         if done.returncode:
             yield from _without_value(reproduction, run, Verdict.FAIL, done.stderr.strip().splitlines()[-1])
             return
-    printed = json.loads(done.stdout)
-    document = printed["scores"][0] if "scores" in printed else printed
+    document = json.loads(done.stdout)
     values = {(row["test_set"], row["measure"]): row["value"] for row in document["measures"]}
     digest = document["provenance"]["runs"][0]["sha256"]
     for figure in reproduction.figures:

@@ -135,9 +135,9 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
     from baselines.runners import ray
     from eval_kit.console import write_json
-    from eval_kit.measures.beir import dataset_name
     from eval_kit.models.runs import latency_ms, make_runs
     from eval_kit.program import check_outputs
+    from eval_kit.release.beir_suite import dataset_name
     from eval_kit.runs import contamination
     from eval_kit.search.gpus import refuse_unusable_gpus
 

@@ -126,7 +126,7 @@ def _measures() -> str:
         facts.append("needs a cutoff" if kind.needs_cutoff else "with or without a cutoff")
         example = f"`{kind.name}@10`{f', `{kind.name}(rel=2)@10`' if kind.takes_grade else ''}"
         parts.append(f"## {kind.name}\n\n{inspect.getdoc(kind.values)}\n\n{example}: {'; '.join(facts)}.")
-    return "\n\n".join([*parts, "::: eval_kit.measures.definitions.holes", *_official()]) + "\n"
+    return "\n\n".join([*parts, *_official()]) + "\n"
 
 
 def _official() -> list[str]:

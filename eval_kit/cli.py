@@ -527,16 +527,17 @@ def beir(
         list[Path], typer.Option(metavar="DIR", help="Folder in BEIR's format; one per run, in their order.")
     ],
     bm25: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="BM25's runs, in the same order.")] = None,
+    format: PrintedFormat = Format.table,
     json_file: JsonFile = None,
+    page: PageFile = None,
 ) -> None:
-    """Score runs on datasets in BEIR's format. BEIR's own figures are shown beside them."""
-    from eval_kit.console import screen, status, write_json
-    from eval_kit.measures.beir import report as score_datasets
+    """Score a system's runs on BEIR's datasets. The paper's own figures are shown beside them."""
+    from eval_kit.console import status
+    from eval_kit.protocols.beir import suite, systems
 
     with status("reading runs") as on_run:
-        results = score_datasets(runs, dataset, bm25 or [], on_run)
-    if not write_json(results.as_json(), json_file):
-        results.print(screen())
+        results = suite(systems(runs, dataset, bm25 or []), dataset, on_run=on_run)
+    emit(results, format=format, json=json_file, page=page)
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from builder.sources.fetch import Advance, Checksum, UnavailableError, download_
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.beir import read_documents
-from eval_kit.measures import beir
-from eval_kit.release.beir_suite import BeirDataset, parts
+from eval_kit.release import open_release
+from eval_kit.release.beir_suite import BeirDataset, parts, split_of
 
 
 def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: None) -> Path:
@@ -46,13 +46,14 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
 def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
     """Remarks on the dataset, sizes that differ from BEIR's Table 1, and judged passages that are not in the corpus."""
     passages = queries = absent = 0
-    for part in map(beir.open, parts(folder)):
-        missing = set(part.qrels["passage_id"])
-        for passage, _, _ in read_documents(part.folder / "corpus.jsonl"):
+    for part in parts(folder):
+        qrels = open_release(part).qrels(split_of(part))
+        missing = set(qrels["passage_id"])
+        for passage, _, _ in read_documents(part / "corpus.jsonl"):
             passages += 1
             missing.discard(passage)
         absent += len(missing)
-        queries += len(part.test_set.queries)
+        queries += qrels["query_id"].n_unique()
     sizes = (("passages", passages, dataset.passages), ("queries", queries, dataset.queries))
     differing = [f"{have:,} {what}, where Table 1 has {stated:,}" for what, have, stated in sizes if have != stated]
     strangers = [f"{absent:,} judged passages are not in corpus.jsonl; nothing can find them"] if absent else []

@@ -1,8 +1,8 @@
 """The measures, each computed from nothing but the ranks and grades of a query's judged passages.
 
 Names follow ir_measures: ``RR@10``, ``nDCG@10``, ``R@1000``, ``AP``; ``(rel=2)`` sets the lowest grade that counts
-as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers, ``R_cap@100``
-BEIR's capped recall. Hole@k has a separate function, :func:`holes`, as it asks for the judgements of all queries.
+as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers; ``R_cap@100`` and
+``hole@10`` are BEIR's capped recall and share of passages that annotators never saw.
 """
 
 import difflib
@@ -22,7 +22,7 @@ _ALIAS = re.compile(r"([a-z]+?)(?:cut|at)?(?:[_@.]([1-9][0-9]*))?")
 ALIASES = {
     "map": "AP", "ap": "AP", "mrr": "RR", "rr": "RR", "reciprank": "RR", "ndcg": "nDCG", "recall": "R", "r": "R",
     "precision": "P", "p": "P", "success": "Success", "judged": "Judged", "rcap": "R_cap", "asl": "ASL",
-    "hitrate": "Success", "hit": "Success", "hits": "Success", "accuracy": "Success",
+    "hitrate": "Success", "hit": "Success", "hits": "Success", "accuracy": "Success", "holes": "hole",
 }  # fmt: skip
 """Names of trec_eval, BEIR, ranx, sentence-transformers and MTEB, in small letters and without ``_``."""
 ROUNDING = 1e-9
@@ -53,6 +53,8 @@ class Kind:
         lowest_grade: the lowest grade that counts; ``(rel=2)`` raises it.
         takes_grade: whether a name may say ``(rel=2)``; nDCG and Judged take every grade.
         needs_retrieved: its values depend on how many passages the run has for a query.
+        for_any_query: its passages are those of the run that are judged for any query, each with relevance 1; a query
+            of the run without one has a row without a rank.
         unit: of the values.
         lower_is_better: a negative relative loss is harm then.
         needs_cutoff: the measure does not exist without one.
@@ -69,6 +71,7 @@ class Kind:
     lowest_grade: int = 1
     takes_grade: bool = True
     needs_retrieved: bool = False
+    for_any_query: bool = False
     lower_is_better: bool = False
     needs_cutoff: bool = False
     bounded_by_cutoff: bool = False
@@ -183,36 +186,6 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
     )
 
 
-def holes(annotated: pl.DataFrame, retrieved: pl.DataFrame, queries: pl.Series, cutoff: int) -> pl.Series:
-    """Hole@k: a query's first k passages that annotators never saw, divided by k.
-
-    As in the code of BEIR (NeurIPS 2021, §6, Table 4), a passage was seen if it is judged for any
-    query of the dataset. ``1 - Judged@k`` asks instead whether it is judged for this query. Not a
-    measure of quality: it says how far the other measures can be trusted. A query without any
-    passages has no holes.
-
-    Args:
-        annotated: ``query_id`` and ``rank`` of the passages of the run that are judged, at any
-            grade, for any query.
-        retrieved: ``query_id`` and ``retrieved``, how many passages the run has for the query.
-        queries: the query ids wanted.
-        cutoff: k.
-
-    Returns:
-        float64 in 0..1, in the order of ``queries``.
-    """
-    seen = annotated.filter(pl.col("rank") <= cutoff).group_by("query_id").agg(seen=pl.len())
-    shown = pl.col("retrieved").cast(pl.Int64).clip(upper_bound=cutoff)
-    unseen = (shown - pl.col("seen").fill_null(0)) / cutoff
-    return (
-        queries.to_frame("query_id")
-        .join(retrieved.select("query_id", "retrieved"), on="query_id", how="left", maintain_order="left")
-        .join(seen, on="query_id", how="left", maintain_order="left")
-        .select(value=unseen.fill_null(0.0))
-        .get_column("value")
-    )
-
-
 def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool, lowest_grade: int = 1) -> pl.DataFrame:
     """The ranks if every tie across the cutoff were broken in the best way (relevant passages first) or the worst.
 
@@ -300,6 +273,17 @@ def _judged(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     return judged.group_by("query_id").agg(value=within.sum() / shown)
 
 
+def _hole(annotated: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    """``|never judged, rank ≤ k| / k``: first passages that no query's annotators saw (BEIR §6, Table 4, and its code).
+
+    ``1 - Judged@k`` asks instead whether they are judged for this query. Not a measure of quality: it says how far the
+    others can be trusted. A query without any passages has no holes.
+    """
+    seen = (pl.col("rank") <= measure.cutoff).fill_null(False).sum().cast(pl.Int64)
+    shown = pl.col("retrieved").first().cast(pl.Int64).clip(upper_bound=measure.cutoff)
+    return annotated.group_by("query_id").agg(value=(shown - seen) / measure.cutoff)
+
+
 def _capped_recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``|relevant, rank ≤ k| / min(k, |relevant|)``: recall relative to what could be there (BEIR, App. G)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False).sum()
@@ -355,6 +339,16 @@ KINDS = {
         Kind("AP", _average_precision),
         Kind("nDCG", _ndcg, takes_grade=False),
         Kind("Judged", _judged, lowest_grade=0, takes_grade=False, needs_retrieved=True, needs_cutoff=True),
+        Kind(
+            "hole",
+            _hole,
+            takes_grade=False,
+            needs_retrieved=True,
+            for_any_query=True,
+            lower_is_better=True,
+            needs_cutoff=True,
+            unknown_elsewhere=True,
+        ),
         Kind(
             "ASL",
             _search_length,

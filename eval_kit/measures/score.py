@@ -175,6 +175,11 @@ def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
         )
     if source["unjudged_queries"]:
         yield f"{run}: {source['unjudged_queries']:,} unjudged queries were left out"
+    if source.get("own_passages_left_out"):
+        yield (
+            f"{run}: {source['own_passages_left_out']:,} queries had a passage with the query's own id, "
+            "which was left out, as BEIR's evaluator does"
+        )
     if source.get("rank_contradictions"):
         yield (
             f"{run}: the ranks of {source['rank_contradictions']:,} queries contradict their scores; "
@@ -274,20 +279,23 @@ def _scores(
         raise UserError(f"{empty[0]}: there is no query to score on")
     splits = sorted({test_set.qrels for test_set in test_sets})
     qrels = {split: release.qrels(split) for split in splits}
-    judged = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
+    pairs = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
+    own_kept = pairs.filter(query_id=pl.col("passage_id"))["query_id"] if release.in_beir_format else None
     measures = {parse(name) for test_set in test_sets for name in test_set.measures}
+    for_any_query = any(measure.kind.for_any_query for measure in measures)
+    judged = pairs.select("passage_id").unique() if for_any_query else pairs
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     means: list[Mean] = []
     sources = []
     for run, name in zip(runs, _names(runs), strict=True):
         on_run(run)
-        ranked = rank_judged(run, judged, cutoffs)
+        ranked = rank_judged(run, judged, cutoffs, own_kept)
         coverage = choose(run, ranked.queries["query_id"])
         training_data = declared(run)
         trained_on = {each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets}
         for unmarked in _means(name, ranked, qrels, coverage.test_sets):
             means.append(replace(unmarked, trained_on=trained_on[unmarked.test_set]))
-        sources.append(source_of(name, ranked, coverage) | {"training_data": training_data})
+        sources.append(_source(name, ranked, pairs, coverage) | {"training_data": training_data})
         if contradicts(tag := first_tag(run), run, release):
             _warn(f"{name}: its lines are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
@@ -358,11 +366,12 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
         judged = judged.join(ranked.queries.select("query_id", "retrieved"), on="query_id", how="left")
     values = members.lazy()
     for measure in measures:
-        resolved = {measure.name: judged}
+        passages = _annotated(ranked, qrels) if measure.kind.for_any_query else judged
+        resolved = {measure.name: passages}
         if (across := _across(measure)) and ranked.queries[across].any():
             for how in ("worst", "best"):
                 resolved[f"{measure.name} {how}"] = with_ties_resolved(
-                    judged, measure.cutoff or 0, how == "best", min(measure.grade, 1)
+                    passages, measure.cutoff or 0, how == "best", min(measure.grade, 1)
                 )
         for name, ranks in resolved.items():
             value = pl.col("value").cast(pl.Float64).alias(name)
@@ -374,6 +383,13 @@ def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRu
     for measure in measures:
         check_values(measure, joined[measure.name])
     return joined.rechunk()  # the last digit of a sum depends on the chunks
+
+
+def _annotated(ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
+    """The run's passages that are judged for any query, as :attr:`Kind.for_any_query` says."""
+    annotated = ranked.judged.join(qrels.select("passage_id"), on="passage_id", how="semi")
+    retrieved = ranked.queries.select("query_id", "retrieved")
+    return retrieved.join(annotated, on="query_id", how="left").with_columns(relevance=pl.lit(1, pl.Int64))
 
 
 def _mean(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Mean:
@@ -404,7 +420,7 @@ def mean(values: pl.Series) -> float:
     return float(values.sum()) / len(values)
 
 
-def source_of(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any]:
+def _source(name: str, ranked: RankedRun, judged: pl.DataFrame, coverage: Coverage) -> dict[str, Any]:
     """What the provenance says of one run (the entries of scores.schema.json)."""
     return {
         "run": name,
@@ -413,9 +429,10 @@ def source_of(name: str, ranked: RankedRun, coverage: Coverage) -> dict[str, Any
         "lines": ranked.lines,
         "queries": ranked.queries.height,
         "depth": int(ranked.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
-        "judged_passages": ranked.judged.height,
+        "judged_passages": ranked.judged.join(judged, on=judged.columns, how="semi").height,
         "unjudged_queries": coverage.unjudged,
         "rank_contradictions": ranked.contradictions,
+        **({"own_passages_left_out": ranked.own_left_out} if ranked.own_left_out else {}),
     }
 
 

@@ -84,26 +84,20 @@ def beir_scores(paths: Sequence[Path]) -> dict[str, dict[str, float]]:
     for path in paths:
         try:
             _add(values, strict_json.read(path), path)
-        except (KeyError, TypeError, AttributeError, IndexError, StopIteration):
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError):
             raise UserError(f"{path}: is not in the format of beir --json") from None
     return values
 
 
 def _add(values: dict[str, dict[str, float]], document: Any, path: Path) -> None:
     """Add each system's nDCG@10 by dataset, with the mean of CQADupStack's folders as one."""
-    for report in document["systems"].values() if "systems" in document else [document]:
-        by_dataset: dict[str, list[float]] = {}
-        system = ""
-        for entry in report["scores"]:
-            folder = entry["provenance"]["release"]["version"]
-            figure = next(figure for figure in entry["measures"] if figure["measure"] == "nDCG@10")
-            system = figure["run"].removesuffix(f".{folder}")
-            name = CQADUPSTACK if folder.startswith(f"{CQADUPSTACK}.") else folder
-            by_dataset.setdefault(name, []).append(figure["value"])
-        for name, of_folders in by_dataset.items():
-            if name in values.setdefault(system, {}):
-                raise UserError(f"{path}: scores {system} on {name}, as an earlier file does")
-            values[system][name] = sum(of_folders) / len(of_folders)
+    for row in document["rows"]:
+        system, name, measure = row["system"], row["dataset"], row["measure"]
+        if measure != "nDCG@10" or name.startswith(f"{CQADUPSTACK}."):
+            continue
+        if name in values.setdefault(system, {}):
+            raise UserError(f"{path}: scores {system} on {name}, as an earlier file does")
+        values[system][name] = float(row["value"])
 
 
 def _published(name: str) -> str:

@@ -16,9 +16,8 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256
-from eval_kit.measures.beir import MS_MARCO
 from eval_kit.protocols.align_results import beir_scores
-from eval_kit.release.beir_suite import ANNOTATED, published_values
+from eval_kit.release.beir_suite import ANNOTATED, MS_MARCO, published_values
 from eval_kit.results import Result
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.tables.table import Column, Table
@@ -66,8 +65,8 @@ class InDomain(Result):
 def lack_protocol(paths: Sequence[Path]) -> bool:
     """Whether files are results on BEIR alone, and so nothing that :mod:`eval_kit.protocols.align` compares."""
     documents = (strict_json.read(path) for path in paths if path.suffix == ".json")
-    with_scores = [path for path in documents if isinstance(path, dict) and path.keys() & {"scores", "systems"}]
-    return len(with_scores) == len(paths)
+    on_beir = [path for path in documents if isinstance(path, dict) and "protocols" not in path]
+    return len(on_beir) == len(paths)
 
 
 def in_domain(paths: Sequence[Path] = (), seed: int = 0) -> InDomain:

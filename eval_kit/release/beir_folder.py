@@ -1,7 +1,8 @@
 """A folder in BEIR's format as a release in memory, so that every command that takes a release takes it too.
 
-Each split of ``qrels/`` but ``train`` becomes a test set of its name. BEIR's own conventions (a passage with the
-query's id left out, the mean of CQADupStack's folders, the paper's figures) are :mod:`eval_kit.measures.beir`'s.
+Each split of ``qrels/`` but ``train`` becomes a test set of its name. As in BEIR's own evaluator, a passage with the
+query's id (ArguAna's queries are passages of its corpus) is left out of a run that is scored on it; unlike there, it
+stays where it is judged.
 """
 
 import hashlib
@@ -14,6 +15,8 @@ from eval_kit.files.beir import read_qrels, read_queries
 
 KIND = "beir"
 QUERIES_FILE = "queries.jsonl"
+QUERIES = "queries"
+"""The table of all queries, judged or not."""
 MEASURES = ["nDCG@10", "RR@10", "R@100"]
 TRAIN = "train"
 
@@ -28,7 +31,7 @@ def read(folder: Path) -> tuple[dict[str, Any], Tables]:
     """
     queries = read_queries(folder / QUERIES_FILE)
     splits = sorted(path.stem for path in (folder / "qrels").glob("[!.]*.tsv")) or ["test"]
-    tables: Tables = {}
+    tables: Tables = {(KIND, QUERIES): queries}
     test_sets, digest = [], hashlib.sha256(queries.write_csv().encode())
     for split in splits:
         qrels = read_qrels(folder / "qrels" / f"{split}.tsv", set(queries["query_id"]))

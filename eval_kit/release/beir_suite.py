@@ -15,6 +15,7 @@ from eval_kit.errors import UserError
 from eval_kit.release.reference import published
 
 CQADUPSTACK = "cqadupstack"
+MS_MARCO = "msmarco"
 ANNOTATED = "trec-covid-beir"
 """TREC-COVID with more judgements (Table 4), which is not among the 19 of Table 1."""
 
@@ -70,6 +71,18 @@ def named(name: str) -> BeirDataset:
     if name not in datasets():
         raise UserError(f"BEIR has no dataset {name!r}; it has {', '.join(datasets())}")
     return datasets()[name]
+
+
+def dataset_name(folder: Path) -> str:
+    """The folder's name; of CQADupStack's folders ``cqadupstack.android`` and so on."""
+    path = folder.resolve()
+    return f"{CQADUPSTACK}.{path.name}" if path.parent.name == CQADUPSTACK else path.name
+
+
+def split_of(folder: Path) -> str:
+    """The split that Table 2 reports: ``test``, and ``dev`` for MS MARCO."""
+    known = datasets().get(folder.resolve().name)
+    return known.split if known else "test"
 
 
 def parts(folder: Path) -> list[Path]:

@@ -124,6 +124,11 @@ class Release:
         return str(self.manifest["version"])
 
     @property
+    def in_beir_format(self) -> bool:
+        """Whether this is a folder in BEIR's format, which is scored as BEIR's own evaluator does."""
+        return bool(self.manifest["kind"] == beir_folder.KIND)
+
+    @property
     def digest(self) -> str:
         """Identity of the content: 64 hexadecimal digits."""
         return str(self.manifest["digest"])
@@ -249,6 +254,8 @@ class Release:
         used = {(entry["config"], entry["split"]) for entry in self.manifest["test_sets"]}
         used |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
         used |= {("validation", split) for split in self.configs.get("validation", [])}
+        if self.in_beir_format:
+            used.add((beir_folder.KIND, beir_folder.QUERIES))
         parts = [self.table(*key)["query_id"] for key in sorted(used)]
         return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
 

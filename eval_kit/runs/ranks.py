@@ -44,6 +44,7 @@ class RankedRun:
         contradictions: queries in which the run states a better rank for a passage than for one of higher score.
         judged: one row per judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
             and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
+        own_left_out: of how many queries the passage with the query's own id was left out.
     """
 
     path: Path
@@ -52,9 +53,12 @@ class RankedRun:
     contradictions: int
     queries: pl.DataFrame
     judged: pl.DataFrame
+    own_left_out: int = 0
 
 
-def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -> RankedRun:
+def rank_judged(
+    path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = (), own_kept: pl.Series | None = None
+) -> RankedRun:
     """Read a run once and rank the judged passages in it.
 
     Args:
@@ -62,6 +66,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         judged: ``query_id`` and ``passage_id`` of the passages whose rank is wanted; without
             ``query_id``, their rank is wanted in every query.
         cutoffs: ranks at which ties are looked for.
+        own_kept: if given, a passage with the query's own id is left out of the ranking, but for these queries.
 
     Raises:
         RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that appears twice
@@ -69,7 +74,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
     """
     refuse_forked()
     wanted = judged.select({"query_id", "passage_id"}.intersection(judged.columns))
-    ranker = _Ranker(path, wanted, sorted(set(cutoffs)))
+    ranker = _Ranker(path, wanted, sorted(set(cutoffs)), own_kept)
     digest = _Sha256()
     pieces = read_pieces(path, digest=digest)
     try:
@@ -78,7 +83,7 @@ def rank_judged(path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = ()) -
         pieces.close()
         digest = _Sha256()
         queries, hits, lines = ranker.rank(_grouped(pl.concat(read_pieces(path, digest=digest))))
-    return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits)
+    return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits, ranker.own_left_out)
 
 
 class _Sha256:
@@ -101,18 +106,19 @@ class _ScatteredError(Exception):
 
 
 class _Ranker:
-    def __init__(self, path: Path, judged: pl.DataFrame, cutoffs: list[int]) -> None:
+    def __init__(self, path: Path, judged: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None) -> None:
         self.path = path
         self.judged = judged
         self.cutoffs = cutoffs
-        self.contradictions = 0
+        self.own_kept = own_kept
+        self.contradictions = self.own_left_out = 0
 
     def rank(self, frames: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, int]:
         queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
         hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
         ranks = []
         seen: set[str] = set()
-        lines = self.contradictions = 0
+        lines = self.contradictions = self.own_left_out = 0
         repeats: list[Future[list[tuple[int, str]]]] = []
         with ThreadPoolExecutor(1) as beside:
             for frame in frames:
@@ -127,12 +133,17 @@ class _Ranker:
                         repeats.append(beside.submit(_repeats, frame, column, lines))
                 if "rank" in frame.columns:
                     ranks.append(_ranks_by_query(frame))
+                lines += frame.height
+                if self.own_kept is not None:
+                    kept = pl.col("query_id").is_in(self.own_kept.implode())
+                    others = frame.filter((pl.col("query_id") != pl.col("passage_id")) | kept)
+                    self.own_left_out += frame.height - others.height
+                    frame, blocks = others, _blocks(others)
                 frame = _by_score(frame)
                 if "stated_rank" in frame.columns:
                     self.contradictions += _contradictions(frame)
                 queries.append(self._queries(blocks, frame["tied"]))
                 hits.append(self._hits(blocks, frame))
-                lines += frame.height
         faults = Faults(self.path)
         if ranks and _look_like_scores(pl.concat(ranks)):
             faults.add(1, f"the third column looks like a score; expected {MS_MARCO}, or {TREC}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.digests import file_sha256
-from eval_kit.release import Release, beir_folder
+from eval_kit.release import Release
 from eval_kit.search.retriever import Passages
 
 
@@ -26,7 +26,7 @@ def passages(release: Release) -> Passages:
 
 def has_passages(release: Release) -> bool:
     """Whether the release's own folder holds its passages."""
-    return "passages" in release.configs or release.manifest["kind"] == beir_folder.KIND
+    return "passages" in release.configs or release.in_beir_format
 
 
 def of_file(path: Path) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ class Counted:
 
 
 def _read(release: Release) -> Iterator[tuple[str, str]]:
-    if release.manifest["kind"] == beir_folder.KIND:
+    if release.in_beir_format:
         yield from read_corpus(release.folder / "corpus.jsonl")
         return
     collection = release.manifest["collection"]
@@ -109,6 +109,6 @@ def collection_key(release: Release) -> str:
     for table in release.manifest["tables"]:
         if table["config"] == "passages":
             return str(table["digest"])
-    if release.manifest["kind"] == beir_folder.KIND:
+    if release.in_beir_format:
         return file_sha256(release.folder / "corpus.jsonl")
     return str(release.manifest["collection"]).replace("/", "-")

@@ -46,9 +46,9 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     # bm25: two of three queries perfect, one without a hit; tas-b: 1, 1/log2(3) and 0
     assert ["nfcorpus", "0.667", "0.325", "0.544", "0.319"] in lines
     assert ["Avg.", "vs.", "bm25", "-18.5%"] in lines
-    assert "bm25.nfcorpus: nothing was found for 1 queries of nfcorpus (scored 0; without them" in done.stdout
+    assert "bm25: nothing was found for 1 queries of nfcorpus (scored 0; without them" in done.stdout
     document = json.loads((tmp_path / "suite.json").read_text())
-    assert list(document["systems"]) == ["bm25", "tas-b"]
+    assert list(dict.fromkeys(row["system"] for row in document["rows"])) == ["bm25", "tas-b"]
     assert document["measured"]["bm25.nfcorpus"]["index_bytes"] > 0
     assert document["measured"]["bm25.nfcorpus"]["latency_ms"] > 0
     assert not (runs / "bm25.nfcorpus.searching").exists()
@@ -152,6 +152,6 @@ def test_bm25_over_title_and_text_is_anserinis_multifield_index(shared: Path, co
     given = ("--folder", shared / "beir", "--dataset", "nfcorpus", "--out", tmp_path, "--json", "-")
     done = command("baselines", "beir", "bm25-multifield", *given)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["systems"]["bm25-multifield"]["table"]
-    assert rows[0]["values"]["nDCG@10"] == pytest.approx(0.3254, abs=0.0005)
-    assert rows[0]["values"]["R@100"] == pytest.approx(0.2500, abs=0.0005)
+    values = {row["measure"]: row["value"] for row in json.loads(done.stdout)["rows"]}
+    assert values["nDCG@10"] == pytest.approx(0.3254, abs=0.0005)
+    assert values["R@100"] == pytest.approx(0.2500, abs=0.0005)

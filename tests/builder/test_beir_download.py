@@ -15,10 +15,10 @@ import pytest
 from test_fetch import Server, server  # noqa: F401 - a fixture
 
 from baselines.beir import folders, search
-from baselines.beir_table import suite
 from builder.sources.beir_download import install, remarks
 from builder.sources.fetch import UnavailableError
 from eval_kit.errors import UserError
+from eval_kit.protocols.beir import suite
 from eval_kit.release.beir_suite import BeirDataset, datasets, named
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -93,13 +93,13 @@ def test_the_whole_suite_from_download_to_table(server: Server, tmp_path: Path) 
     assert len(parts) == 19 + 12
     runs = search(["bm25"], parts, tmp_path / "runs", 101)
     results = suite(runs, parts)
-    rows = {cells[0].text: cells for cells in results.table("R@100").rows()}
+    rows = {cells[0].text: cells for cells in results.tables()[1].rows()}
     assert list(rows) == [name + " (R_cap@100)" * (name == "trec-covid") for name in datasets()]
     assert rows["nfcorpus"][2].text == "0.250" and rows["trec-covid (R_cap@100)"][2].text == "0.498"
-    by_dataset = results.reports["bm25"].by_dataset()
-    assert by_dataset["cqadupstack"].run == "mean of 12 of 12 folders" and by_dataset["cqadupstack"].queries == 12
+    of_dataset = {row["dataset"]: row for row in results.to_polars().filter(measure="R@100").to_dicts()}
+    assert len(of_dataset) == 20 + 12 and of_dataset["cqadupstack"]["queries"] == 12
     assert "q2 Q0" in runs["bm25"][parts.index(tmp_path / "beir" / "msmarco")].read_text(), "dev is MS MARCO's split"
-    assert by_dataset["msmarco"].values["R@100"] == 1 == by_dataset["nfcorpus"].values["R@100"]
+    assert of_dataset["msmarco"]["value"] == 1 == of_dataset["nfcorpus"]["value"]
 
 
 def test_judged_passages_that_the_corpus_lacks_are_counted(tmp_path: Path) -> None:

@@ -169,11 +169,16 @@ def test_other_files_are_refused(tmp_path):
 
 def beir_report(run, values):
     """A report as ``eval_kit beir --json`` writes it, of what is read of it."""
-    entries = []
-    for dataset, value in values.items():
-        figures = [{"run": f"{run}.{dataset}", "measure": name, "value": value} for name in ("R@100", "nDCG@10")]
-        entries.append({"measures": figures, "provenance": {"release": {"version": dataset, "kind": "beir"}}})
-    return {"scores": entries, "bm25": [], "average": None, "table": []}
+    measures = ("R@100", "nDCG@10")
+    return [
+        {"system": run, "dataset": dataset, "measure": name, "value": value if name == "nDCG@10" else 0.9}
+        for dataset, value in values.items()
+        for name in measures
+    ]
+
+
+def suite_document(*reports):
+    return {"rows": [row for report in reports for row in report], "notes": [], "provenance": {}}
 
 
 def protocol(shift, measure, rows):
@@ -192,10 +197,10 @@ def test_the_kits_own_results_are_read(tmp_path):
     for number, model in enumerate(("a.14k", "a.45k", "b.14k")):
         system, _, size = model.partition(".")
         for regime in ("interpolate", "extrapolate"):
-            values = {"fiqa": 0.1 * number, "cqadupstack.tex": 0.2, "cqadupstack.gis": 0.4 + 0.1 * number}
+            values = {"fiqa": 0.1 * number, "cqadupstack.tex": 0.2, "cqadupstack": 0.3 + 0.05 * number}
             run = f"{system}.restrain.{regime}_{size}"
             systems[run] = beir_report(run, values)
-    files = [write("protocol.json", restrain), write("suite.json", {"systems": systems, "measured": {}})]
+    files = [write("protocol.json", restrain), write("suite.json", suite_document(*systems.values()))]
     found = align_files(files)
     assert found.models.filter(dataset="cqadupstack", system="b.14k")["value"].to_list() == pytest.approx([0.4, 0.4])
     assert found.models.filter(dataset="fiqa-2018", training="extrapolation").select("system", "score").rows() == [
@@ -210,7 +215,7 @@ def test_the_kits_own_results_are_read(tmp_path):
 
     # ReSTTest: one model for both trainings; of several files
     resttest = write("resttest.json", protocol("resttest", "RR@10", [("a", 0.3, 0.2), ("b", 0.4, 0.1)]))
-    reports = [write(f"{system}.json", beir_report(system, {"nq": 0.5})) for system in ("a", "b")]
+    reports = [write(f"{system}.json", suite_document(beir_report(system, {"nq": 0.5}))) for system in ("a", "b")]
     models = align_files([*reports, resttest]).models
     assert models.select("system", "training", "score", "value").rows() == [
         ("a", "interpolation", 0.3, 0.5),
@@ -222,7 +227,7 @@ def test_the_kits_own_results_are_read(tmp_path):
         ([resttest, reports[0]], "lack b on nq: run b.nq.trec"),
         ([resttest, resttest], "give one file of eval_kit protocol --json and at least one of beir --json"),
         ([resttest, reports[0], reports[0]], "scores a on nq, as an earlier file does"),
-        ([resttest, write("other.json", {"scores": [{}]})], "other.json: is not in the format of eval_kit"),
+        ([resttest, write("other.json", {"rows": [{}]})], "other.json: is not in the format of eval_kit"),
         ([resttest, write("list.json", [])], "list.json: expected results"),
         ([write("topic.json", protocol("topic", "RR@10", [])), reports[0]], "neither restrain nor resttest"),
     ):
@@ -235,7 +240,7 @@ def test_in_domain_figures_of_own_systems_are_correlated_beside_the_papers(tmp_p
     figures = {f"s{number}": dict(zip(("msmarco", "nq", "fiqa"), rng.random(3), strict=True)) for number in range(6)}
     suite = tmp_path / "suite.json"
     systems = {system: beir_report(system, values) for system, values in figures.items()}
-    suite.write_text(json.dumps({"systems": systems, "measured": {}}))
+    suite.write_text(json.dumps(suite_document(*systems.values())))
     own = in_domain([suite]).to_polars().row(-1, named=True)
     inside = [values["msmarco"] for values in figures.values()]
     outside = [(values["nq"] + values["fiqa"]) / 2 for values in figures.values()]
@@ -248,8 +253,8 @@ def test_in_domain_figures_of_own_systems_are_correlated_beside_the_papers(tmp_p
         assert done.stdout.count("BEIR, Table 2") == 3 and ("the given results" in done.stdout) == bool(given)
         assert "trained on MS MARCO" in (tmp_path / page).read_text()
     for values, sentence in (({"nq": 0.5, "msmarco": 0.1}, "fiqa"), ({"nq": 0.5, "fiqa": 0.1}, "msmarco")):
-        suite.write_text(json.dumps({"systems": {**systems, "s6": beir_report("s6", values)}, "measured": {}}))
+        suite.write_text(json.dumps(suite_document(*systems.values(), beir_report("s6", values))))
         with pytest.raises(UserError, match=f"s6 has no result on {sentence}"):
             in_domain([suite])
-    suite.write_text(json.dumps(beir_report("s0", {"msmarco": 0.2})))
+    suite.write_text(json.dumps(suite_document(beir_report("s0", {"msmarco": 0.2}))))
     assert command("eval_kit", "align", suite).stderr.count("are on msmarco alone") == 1

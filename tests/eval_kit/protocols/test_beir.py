@@ -9,15 +9,16 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.schemas import validate
-from eval_kit.measures import beir
-from eval_kit.measures.definitions import holes, parse, per_query
+from eval_kit.measures.definitions import parse, per_query
+from eval_kit.measures.score import Scores, with_measures
 from eval_kit.measures.score import score as score_release
-from eval_kit.release import Release
+from eval_kit.protocols import beir
+from eval_kit.protocols.beir import MEASURES
+from eval_kit.release import Release, open_release
 from eval_kit.release.beir_suite import ANNOTATED, datasets, named, published_values
 from eval_kit.release.reference import load
 from eval_kit.runs.ranks import rank_judged
@@ -53,6 +54,21 @@ def write_dataset(folder: Path, judged, texts=()) -> Path:
     rows = [f"{q}\t{p}\t{grade}\n" for q, grades in judged.items() for p, grade in grades.items()]
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
     return folder
+
+
+def score(run: Path, folder: Path, allow_missing: bool = True) -> Scores:
+    """A run on a folder's test split, by BEIR's measures."""
+    release = open_release(folder)
+    test = with_measures(release.test_sets, MEASURES)["test"]
+    return score_release([run], release, allow_missing, test_sets={"test": test})
+
+
+def values_of(scores: Scores) -> dict[str, float]:
+    return {mean.measure: mean.value for mean in scores.means}
+
+
+def left_out(scores: Scores) -> int:
+    return scores.provenance["runs"][0].get("own_passages_left_out", 0)
 
 
 def ranking(scores) -> list[str]:
@@ -100,7 +116,8 @@ def test_capped_recall_and_holes_against_brute_force(scratch, run, judged, k):
     both = frame.join(ranked.judged, on=["query_id", "passage_id"], how="left")
     queries = pl.Series([*reversed(QUERIES), "other"])
     recalls = per_query(parse(f"R_cap@{k}"), both, queries)
-    shares = holes(ranked.judged, ranked.queries, queries, k)
+    retrieved = ranked.queries.select("query_id", "retrieved")
+    shares = per_query(parse(f"hole@{k}"), retrieved.join(ranked.judged, on="query_id", how="left"), queries)
     for place, query in enumerate(queries[:3]):
         assert recalls[place] == pytest.approx(capped_recall(run[query], judged[query], k))
         assert shares[place] == pytest.approx(hole(run[query], for_any_query(judged), k))
@@ -124,9 +141,9 @@ def test_capped_recall_is_recall_below_the_cap_and_can_be_perfect_above_it():
 @settings(max_examples=60, deadline=None)
 @given(own_runs, qrels)
 def test_scores_are_those_of_a_ranking_without_the_query_itself(scratch, run, judged):
-    found = beir.score(write_run(scratch / "s.trec", run), beir.open(write_dataset(scratch / "set", judged)))
+    found = score(write_run(scratch / "s.trec", run), write_dataset(scratch / "set", judged))
     cleaned = {q: {p: score for p, score in scores.items() if p != q} for q, scores in run.items()}
-    values = {(measure, query): value for _, _, measure, query, value in found.scores.per_query().iter_rows()}
+    values = {(measure, query): value for _, _, measure, query, value in found.per_query().iter_rows()}
     for query in QUERIES:
         mine, grades = cleaned[query], judged[query]
         assert values["nDCG@10", query] == pytest.approx(ndcg(mine, grades, 10))
@@ -134,8 +151,8 @@ def test_scores_are_those_of_a_ranking_without_the_query_itself(scratch, run, ju
         assert values["R@100", query] == pytest.approx(capped_recall(mine, grades, 100)), "fewer than 100 are relevant"
         assert values["hole@10", query] == pytest.approx(hole(mine, for_any_query(judged), 10))
         assert values["Judged@10", query] == pytest.approx(judged_share(mine, grades, 10))
-    assert found.left_out == sum(query in scores for query, scores in run.items())
-    figures = {figure.measure: figure for figure in found.scores.means}
+    assert left_out(found) == sum(query in scores for query, scores in run.items())
+    figures = {figure.measure: figure for figure in found.means}
     crossing = 0
     for scores in cleaned.values():
         order = ranking(scores)
@@ -167,10 +184,10 @@ def resolved(scores, grades, k, best) -> list[str]:
 @settings(max_examples=60, deadline=None)
 @given(tied_runs, qrels)
 def test_bounds_of_ties_against_brute_force(scratch, run, judged):
-    found = beir.score(write_run(scratch / "t.trec", run), beir.open(write_dataset(scratch / "ties", judged)))
+    found = score(write_run(scratch / "t.trec", run), write_dataset(scratch / "ties", judged))
     cleaned = {q: {p: score for p, score in scores.items() if p != q} for q, scores in run.items()}
     crossing = [len(one) > 10 and one[ranking(one)[9]] == one[ranking(one)[10]] for one in cleaned.values()]
-    figures = {figure.measure: figure for figure in found.scores.means}
+    figures = {figure.measure: figure for figure in found.means}
     assert figures["R_cap@100"].worst is None
     anywhere = for_any_query(judged)
     for measure, of in (("nDCG@10", ndcg), ("hole@10", hole), ("Judged@10", judged_share)):
@@ -190,10 +207,24 @@ def test_bounds_of_ties_against_brute_force(scratch, run, judged):
 
 
 def test_a_judged_passage_with_the_querys_id_stays(tmp_path):
-    dataset = beir.open(write_dataset(tmp_path / "d", {"7": {"7": 1}}))
-    found = beir.score(write_run(tmp_path / "r", {"7": {"7": 2.0, "8": 1.0}}), dataset)
-    assert (found.value("nDCG@10"), found.value("hole@10"), found.left_out) == (1.0, 0.1, 0)
-    assert found.value("Judged@10") == 0.5
+    dataset = write_dataset(tmp_path / "d", {"7": {"7": 1}})
+    found = score(write_run(tmp_path / "r", {"7": {"7": 2.0, "8": 1.0}}), dataset)
+    values = values_of(found)
+    assert (values["nDCG@10"], values["hole@10"], left_out(found)) == (1.0, 0.1, 0)
+    assert values["Judged@10"] == 0.5
+
+
+def test_hole_is_a_measure_of_every_command(tmp_path, command):
+    dataset = write_dataset(tmp_path / "d", {"q": {"a": 1}, "r": {"b": 0}})
+    run = write_run(tmp_path / "x.trec", {"q": {"a": 3.0, "b": 2.0, "c": 1.0}, "r": {"a": 1.0}})
+    given = ("score", run, "--release", dataset, "--json", "-", "--measure")
+    [of_hole], [of_rank] = (
+        json.loads(command("eval_kit", *given, name).stdout)["provenance"]["runs"] for name in ("holes@2", "RR@10")
+    )
+    assert of_hole["judged_passages"] == of_rank["judged_passages"] == 1, "those judged for the query itself"
+    document = json.loads(command("eval_kit", *given, "hole@2").stdout)
+    assert document["measures"][0]["value"] == 0.0
+    validate("scores", document)
 
 
 def test_an_exported_test_set_scores_as_in_its_release(mini_release: Release, tmp_path):
@@ -205,27 +236,27 @@ def test_an_exported_test_set_scores_as_in_its_release(mini_release: Release, tm
     ]
     run = tmp_path / "some.trec"
     run.write_text("\n".join(lines) + "\n")
-    mine = beir.score(run, beir.open(tmp_path / "beir" / "dl19"))
+    mine = score(run, tmp_path / "beir" / "dl19")
+    values = values_of(mine)
     theirs = {(f.test_set, f.measure): f for f in score_release([run], mini_release, allow_missing=True).means}
-    assert 0.1 < mine.value("nDCG@10") < 0.99
-    assert mine.value("nDCG@10") == pytest.approx(theirs["dl19", "nDCG@10"].value)
-    assert mine.scores.means[0].queries == theirs["dl19", "nDCG@10"].queries
-    validate("scores", mine.scores.as_json())
+    assert 0.1 < values["nDCG@10"] < 0.99
+    assert values["nDCG@10"] == pytest.approx(theirs["dl19", "nDCG@10"].value)
+    assert mine.means[0].queries == theirs["dl19", "nDCG@10"].queries
+    validate("scores", mine.as_json())
 
 
 def test_queries_of_other_splits_may_stand_in_a_run_but_not_in_the_mean(tmp_path):
     judged = {"q0": {"a": 1}, "q1": {"b": 1}}
-    dataset = beir.open(write_dataset(tmp_path / "d", judged, texts=["train"]))
+    dataset = write_dataset(tmp_path / "d", judged, texts=["train"])
     both = {"q0": {"a": 1.0}, "q1": {"x": 1.0}}
-    found = beir.score(write_run(tmp_path / "r", {**both, "train": {"a": 1.0}}), dataset)
-    assert (found.value("nDCG@10"), found.scores.means[0].queries) == (0.5, 2)
-    assert found.scores.provenance["runs"][0]["unjudged_queries"] == 1
+    found = score(write_run(tmp_path / "r", {**both, "train": {"a": 1.0}}), dataset)
+    assert (values_of(found)["nDCG@10"], found.means[0].queries) == (0.5, 2)
+    assert found.provenance["runs"][0]["unjudged_queries"] == 1
     with pytest.raises(UserError, match=r"r:3: query stranger"):
-        beir.score(write_run(tmp_path / "r", {**both, "stranger": {"a": 1.0}}), dataset)
+        score(write_run(tmp_path / "r", {**both, "stranger": {"a": 1.0}}), dataset)
     half = write_run(tmp_path / "r", {"q0": {"a": 1.0}})
-    scores = beir.score(half, dataset)
-    assert (scores.value("nDCG@10"), scores.scores.means[0].missing) == (0.5, 1)
-    assert scores.answered == {"nDCG@10": 1.0, "R@100": 1.0}
+    rows = beir.suite({"half": [half]}, [dataset]).to_polars().filter(measure="nDCG@10")
+    assert rows.select("value", "queries", "missing", "answered").row(0) == (0.5, 2, 1, 1.0)
 
 
 QUERY = b'{"_id": "1", "text": "a"}\n'
@@ -265,7 +296,7 @@ def test_faults_of_a_dataset_name_their_line(tmp_path, file, content, sentence):
     else:
         (folder / file).write_bytes(content)
     with pytest.raises(UserError) as error:
-        beir.open(folder)
+        beir.suite({"x": [tmp_path / "x.trec"]}, [folder])
     assert sentence in str(error.value)
 
 
@@ -273,17 +304,16 @@ def test_windows_line_ends_and_grades_below_zero_are_read(tmp_path):
     folder = write_dataset(tmp_path / "d", {"1": {"a": 1, "b": -1}})
     for file in ("queries.jsonl", "qrels/test.tsv"):
         (folder / file).write_bytes((folder / file).read_bytes().replace(b"\n", b"\r\n"))
-    dataset = beir.open(folder)
-    assert dataset.qrels.rows() == [("1", "a", 1), ("1", "b", -1)]
-    found = beir.score(write_run(tmp_path / "r", {"1": {"b": 2.0, "a": 1.0}}), dataset)
-    assert found.value("nDCG@10") == pytest.approx(1 / math.log2(3))
+    assert open_release(folder).qrels("test").rows() == [("1", "a", 1), ("1", "b", -1)]
+    found = score(write_run(tmp_path / "r", {"1": {"b": 2.0, "a": 1.0}}), folder)
+    assert values_of(found)["nDCG@10"] == pytest.approx(1 / math.log2(3))
 
 
 def test_a_split_that_is_not_there(tmp_path):
     folder = write_dataset(tmp_path / "d", {"1": {"a": 1}})
     (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "train.tsv")
     with pytest.raises(UserError, match=r"qrels/test\.tsv: there is no such split; the folder has train$"):
-        beir.open(folder)
+        beir.suite({"x": [tmp_path / "x.trec"]}, [folder])
 
 
 def test_a_corpus_is_read_to_its_first_damaged_line(tmp_path):
@@ -360,37 +390,35 @@ def test_an_average_needs_the_same_datasets():
         beir.against_bm25({}, {})
 
 
-def test_a_report_over_datasets(tmp_path):
+def test_a_system_over_datasets(tmp_path):
     folders = [write_dataset(tmp_path / name, {"1": {"a": 1}}) for name in ("nq", "[bold]x")]
     found = write_run(tmp_path / "mine.trec", {"1": {"a": 1.0}})
     second = write_run(tmp_path / "second.trec", {"1": {"b": 2.0, "1": 1.5, "a": 1.0}})
-    report = beir.report([found, found], folders, [found, second])
-    assert report.average.relative == pytest.approx(2 / (1 + 1 / math.log2(3)) - 1)
-    document = json.loads(json.dumps(report.as_json(), allow_nan=False))
-    assert document["average"]["datasets"] == 2
-    for entry in (*document["scores"], *document["bm25"]):
-        validate("scores", entry)
-    console = Console(width=120)
-    with console.capture() as capture:
-        report.print(console)
-    text = capture.get()
+    again = [write_run(tmp_path / f"mine.{number}.trec", {"1": {"a": 1.0}}) for number in (1, 2)]
+    suite = beir.suite(beir.systems(again, folders, [found, second]), folders)
+    average = suite.averages()["mine.1"]
+    assert average.relative == pytest.approx(2 / (1 + 1 / math.log2(3)) - 1) and average.datasets == 2
+    document = json.loads(json.dumps(suite.as_json(), allow_nan=False))
+    assert len(document["rows"]) == 2 * 2 * len(MEASURES) and len(document["provenance"]["runs"]) == 4
+    text = repr(suite)
     assert "[bold]x" in text
-    assert "vs. BM25 (nDCG@10): +22.6%" in text
-    assert "second: 1 queries of [bold]x had a passage with the query's own id" in text
+    assert "Avg. vs. bm25" in text and "+22.6%" in text
+    assert "second: 1 queries had a passage with the query's own id" in text
     for arguments, sentence in (
         (([found], folders), "--dataset once for each run"),
         (([found, found], folders, [found]), "--bm25 once for each run"),
-        (([found, found], [folders[0], folders[0]]), "two datasets are called nq"),
     ):
         with pytest.raises(UserError, match=sentence):
-            beir.report(*arguments)
-    assert beir.report([found], folders[:1]).average is None
+            beir.systems(*arguments)
+    with pytest.raises(UserError, match="two datasets are called nq"):
+        beir.suite({"mine": [found, found]}, [folders[0], folders[0]])
+    assert beir.suite({"mine": [found]}, folders[:1]).averages() == {}
 
 
 def test_a_dataset_is_told_by_what_scores_depend_on(tmp_path):
-    first = beir.open(write_dataset(tmp_path / "a" / "set", {"1": {"a": 1}}))
-    same = beir.open(write_dataset(tmp_path / "b" / "set", {"1": {"a": 1}}))
-    other = beir.open(write_dataset(tmp_path / "c" / "set", {"1": {"a": 2}}))
+    first = open_release(write_dataset(tmp_path / "a" / "set", {"1": {"a": 1}}))
+    same = open_release(write_dataset(tmp_path / "b" / "set", {"1": {"a": 1}}))
+    other = open_release(write_dataset(tmp_path / "c" / "set", {"1": {"a": 2}}))
     assert first.digest == same.digest != other.digest
 
 
@@ -402,15 +430,18 @@ def test_cqadupstacks_folders_count_as_one_dataset_and_ms_marco_not_at_all(tmp_p
     (ms_marco / "qrels" / "test.tsv").rename(ms_marco / "qrels" / "dev.tsv")
     first = write_run(tmp_path / "tas-b.trec", {"1": {"a": 1.0}})
     second = write_run(tmp_path / "bm25.trec", {"1": {"b": 2.0, "a": 1.0}})
-    report = beir.report([first, second, first, first], [*folders, ms_marco], [second] * 4)
+    results = beir.suite({"tas-b": [first, second, first, first], "bm25": [second] * 4}, [*folders, ms_marco])
     third = 1 / math.log2(3)
-    assert report.average.datasets == 2
-    assert (report.average.system, report.average.bm25) == (pytest.approx((1.5 + third / 2) / 2), pytest.approx(third))
-    rows = {(row.dataset, row.run): row for row in report.rows()}
-    assert rows["cqadupstack", "mean of 2 of 12 folders"].queries == 2
-    published = rows["scifact", "tas-b (BEIR)"].values
-    assert (published["nDCG@10"], published["R@100"]) == (0.643, 0.891)
-    assert rows["cqadupstack", "bm25 (BEIR)"].values["nDCG@10"] == 0.299
+    average = results.averages()["tas-b"]
+    assert average.datasets == 2
+    assert (average.system, average.bm25) == (pytest.approx((1.5 + third / 2) / 2), pytest.approx(third))
+    rows = {(row["system"], row["dataset"], row["measure"]): row for row in results.to_polars().to_dicts()}
+    assert rows["tas-b", "cqadupstack", "nDCG@10"]["queries"] == 2
+    assert rows["tas-b", "cqadupstack", "nDCG@10"]["value"] == pytest.approx((1 + third) / 2)
+    assert [rows["tas-b", "scifact", name]["published"] for name in ("nDCG@10", "R@100")] == [0.643, 0.891]
+    assert rows["bm25", "cqadupstack", "nDCG@10"]["published"] == 0.299
+    of_table = {cells[0].text: [cell.text for cell in cells[1:]] for cells in results.tables()[0].rows()}
+    assert of_table["cqadupstack"] == ["0.815", "0.314", "0.631", "0.299"] and "cqadupstack.tex" not in of_table
 
 
 def test_table_9_is_capped_for_trec_covid_alone():

@@ -1,0 +1,287 @@
+"""Systems on the datasets of BEIR (Thakur et al., NeurIPS Datasets and Benchmarks 2021), beside the paper's figures.
+
+nDCG@10 (§4, Table 2), R@100 (Table 9), R_cap@100 (Appendix G), hole@10 (§6, Table 4) and Judged@10 over the queries
+that a split judges, the mean of CQADupStack's twelve folders, and the average against BM25. Each run is scored by
+:func:`eval_kit.measures.score.score` on its dataset's folder.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit import __version__
+from eval_kit.errors import UserError
+from eval_kit.measures.score import Mean, Scores, score
+from eval_kit.release import Release, beir_folder
+from eval_kit.release.beir_suite import ANNOTATED, CQADUPSTACK, MS_MARCO, dataset_name, published_values, split_of
+from eval_kit.results import Result
+from eval_kit.runs.names import run_name
+from eval_kit.runs.ranks import TIE_RULE
+from eval_kit.tables.table import Column, Row, Table
+
+MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
+OVER_ANSWERED = ("nDCG@10", "R@100")
+"""The measures whose mean BEIR's own evaluator takes over the queries that the run answers."""
+TITLES = {"nDCG@10": "nDCG@10 (Table 2)", "R@100": "R@100 (Table 9)", "hole@10": "hole@10 (Table 4)"}
+CAPPED = "trec-covid"
+"""The dataset for which Table 9 has capped recall."""
+BM25 = ("bm25-multifield", "bm25")
+"""The first of these among the systems is the one that others are compared with: the paper's BM25 has two fields."""
+
+
+@dataclass(frozen=True)
+class Average:
+    """A system against BM25 over some datasets, by nDCG@10.
+
+    Attributes:
+        system: its mean.
+        bm25: BM25's mean.
+        relative: the ratio of the means less 1; None where BM25 finds nothing.
+        mean_of_relatives: the mean over datasets of the ratio less 1; None where BM25 finds nothing on one.
+        datasets: how many.
+    """
+
+    system: float
+    bm25: float
+    relative: float | None
+    mean_of_relatives: float | None
+    datasets: int
+
+
+@dataclass(frozen=True, repr=False)
+class Suite(Result):
+    """Systems on the same datasets.
+
+    Attributes:
+        rows: see :meth:`to_polars`.
+        provenance: of every run on every dataset.
+        published_as: the paper's name of each system that it may have.
+    """
+
+    title = "BEIR"
+
+    rows: pl.DataFrame
+    provenance: dict[str, Any]
+    published_as: Mapping[str, str]
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each system, dataset and measure; CQADupStack's folders have rows besides that of their mean.
+
+        ``published`` is the paper's figure, null where it has none; ``missing``, how many of the ``queries`` the run
+        lacks; ``answered``, the mean over the others (:data:`OVER_ANSWERED`).
+        """
+        return self.rows
+
+    def tables(self) -> list[Table]:
+        """A table for each measure that the paper prints: a row for each dataset, the paper's figures beside ours."""
+        return [self._table(measure) for measure in TITLES]
+
+    def averages(self) -> dict[str, Average]:
+        """Each system against BM25, without MS MARCO, which systems were trained on (§4), and the second TREC-COVID.
+
+        Empty without BM25, or on MS MARCO alone.
+        """
+        left_out = ~pl.col("dataset").is_in([MS_MARCO, ANNOTATED])
+        rows = self._of_datasets().filter(left_out, measure="nDCG@10")
+        values: dict[str, dict[str, float]] = {}
+        for system, dataset, value in rows.select("system", "dataset", "value").iter_rows():
+            values.setdefault(system, {})[dataset] = value
+        reference = values.pop(self._bm25 or "", {})
+        return {system: against_bm25(figures, reference) for system, figures in values.items() if reference}
+
+    def notes(self) -> list[str]:
+        """The averages against BM25, the queries that a run lacks with the means without them, and own ids left out."""
+        notes = [
+            f"{system} against {self._bm25} (nDCG@10): {_percent(average.relative)} (ratio of the means, "
+            f"{average.system:.3f} against {average.bm25:.3f}), {_percent(average.mean_of_relatives)} (mean of the "
+            f"ratios); datasets: {average.datasets}. The paper's own row follows from neither over its 18 datasets."
+            for system, average in self.averages().items()
+        ]
+        lacking = self.rows.filter(pl.col("missing") > 0, pl.col("measure").is_in(OVER_ANSWERED))
+        for (system, dataset), group in lacking.group_by("system", "dataset", maintain_order=True):
+            means = ", ".join(f"{row['measure']} {row['answered']:.4f}" for row in group.iter_rows(named=True))
+            notes.append(
+                f"{system}: nothing was found for {group['missing'][0]:,} queries of {dataset} "
+                f"(scored 0; without them, as BEIR averages: {means})"
+            )
+        for source in self.provenance["runs"]:
+            if left_out := source.get("own_passages_left_out"):
+                notes.append(
+                    f"{source['run']}: {left_out:,} queries had a passage with the query's own id, which was left out"
+                )
+        return notes
+
+    @property
+    def _bm25(self) -> str | None:
+        """The system that stands for the paper's BM25, if there is one."""
+        systems = self.rows["system"].unique()
+        return next((name for name in BM25 if name in systems), None)
+
+    def _of_datasets(self) -> pl.DataFrame:
+        """The rows without those of CQADupStack's folders."""
+        return self.rows.filter(~pl.col("dataset").str.starts_with(f"{CQADUPSTACK}."))
+
+    def _table(self, measure: str) -> Table:
+        rows = self._of_datasets()
+        datasets = rows["dataset"].unique(maintain_order=True).to_list()
+        measures = ["R_cap@100" if measure == "R@100" and name == CAPPED else measure for name in datasets]
+        averages = self.averages() if measure == "nDCG@10" else {}
+        ours = {(row["system"], row["dataset"], row["measure"]): row["value"] for row in rows.iter_rows(named=True)}
+        columns = [Column("dataset", wrap="anywhere")]
+        places = list(zip(datasets, measures, strict=True))
+        cells = [[f"{name} ({of})" if of != measure else name for name, of in places]]
+        if averages:
+            cells[0].append(f"Avg. vs. {self._bm25}")
+        systems = dict(self.published_as)
+        if "bm25" not in systems.values():
+            systems["bm25"] = "bm25"  # the paper's, beside any system
+        for system, paper_name in systems.items():
+            values = [ours.get((system, *place)) for place in places]
+            printed = [published_values().get((paper_name, name), {}).get(of) for name, of in places]
+            average = [_percent(averages[system].relative) if system in averages else ""] if averages else []
+            if system in self.published_as:
+                columns.append(Column("ours", "number", group=system, wrap="never"))
+                cells.append([_shown(value) for value in values] + average)
+            if any(value is not None for value in printed):
+                columns.append(Column("BEIR", "number", group=system, wrap="never"))
+                cells.append([_shown(value) for value in printed] + [""] * len(average))
+        lines: list[Row] = [list(line) for line in zip(*cells, strict=True)]
+        return Table(columns, [lines[: len(datasets)], lines[len(datasets) :]], title=TITLES[measure])
+
+
+def systems(runs: Sequence[Path], folders: Sequence[Path], bm25: Sequence[Path] = ()) -> dict[str, list[Path]]:
+    """A system's runs, and BM25's, as :func:`suite` takes them; the first run's name is the system's.
+
+    Args:
+        runs: the system's, ``<system>.<dataset>.trec`` or under any other name.
+        folders: the datasets', in the order of the runs.
+        bm25: BM25's runs in that order, or none.
+
+    Raises:
+        UserError: not as many runs as datasets.
+    """
+    for name, given in (("--dataset", folders), ("--bm25", bm25)):
+        if len(given) != len(runs) and (given or name == "--dataset"):
+            raise UserError(f"give {name} once for each run: {len(runs)} runs, but {len(given)} of {name}")
+    system = run_name(runs[0]).removesuffix(f".{dataset_name(folders[0])}")
+    if bm25 and system == "bm25":
+        raise UserError("--bm25: the runs to compare with it are called bm25 too")
+    return {system: list(runs)} | ({"bm25": list(bm25)} if bm25 else {})
+
+
+def suite(
+    runs: Mapping[str, Sequence[Path]],
+    folders: Sequence[Path],
+    published_as: Mapping[str, str] | None = None,
+    on_run: Callable[[Path], object] = lambda run: None,
+) -> Suite:
+    """Score systems on the same datasets.
+
+    A query that a run lacks, such as one for which BM25 finds nothing, has the value 0 and is counted.
+
+    Args:
+        runs: of each system, one per dataset, in the order of ``folders``.
+        folders: in BEIR's format; CQADupStack's twelve (``cqadupstack/android`` …) count as one dataset, their mean.
+        published_as: the paper's name of a system, where it is not the system's up to the first dot.
+        on_run: called with each run before it is read.
+
+    Raises:
+        UserError: a dataset given twice, or without the split that the paper reports; a folder that is not in BEIR's
+            format; a run that cannot be used.
+    """
+    names = [dataset_name(folder) for folder in folders]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two datasets are called {twice}")
+    paper_names = {system: (published_as or {}).get(system, system.partition(".")[0]) for system in runs}
+    scores: dict[str, dict[str, Scores]] = {system: {} for system in runs}
+    digests, sources = {}, []
+    for number, (name, folder) in enumerate(zip(names, folders, strict=True)):
+        release = Release(folder, *beir_folder.read(folder))
+        split = split_of(folder)
+        if split not in release.test_sets:
+            has = ", ".join(release.test_sets)
+            raise UserError(f"{folder / 'qrels' / split}.tsv: there is no such split; the folder has {has}")
+        test_sets = {split: replace(release.test_sets[split], measures=MEASURES)}
+        for system, files in runs.items():
+            scores[system][name] = score([files[number]], release, True, on_run, test_sets)
+            sources += scores[system][name].provenance["runs"]
+        digests[name] = release.digest
+    rows = [_rows(name, paper_names[name], of_system) for name, of_system in scores.items()]
+    provenance = {
+        "kit_version": __version__,
+        "tie_rule": TIE_RULE,
+        "datasets": digests,
+        "runs": sources,
+    }
+    return Suite(pl.concat(rows), provenance, paper_names)
+
+
+def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Average:
+    """Average performance against BM25 (Table 2's last row), by the two definitions that are defensible.
+
+    The paper does not define the row. Over its 18 datasets no printed cell follows from the table; without NQ, the
+    ratio of the means gives two as printed (docT5query and GenQ), and none of the others.
+
+    Args:
+        system: dataset → nDCG@10.
+        bm25: the same for BM25.
+
+    Raises:
+        UserError: no datasets, or not the same ones.
+    """
+    if odd := sorted(set(system) ^ set(bm25)):
+        raise UserError(f"system and BM25 must be scored on the same datasets; only one of them is on {odd[0]}")
+    if not system:
+        raise UserError("an average against BM25 needs at least one dataset")
+    system_mean, bm25_mean = (sum(values.values()) / len(values) for values in (system, bm25))
+    ratios = [system[dataset] / bm25[dataset] - 1 for dataset in system if bm25[dataset]]
+    mean_of_ratios = sum(ratios) / len(ratios) if len(ratios) == len(system) else None
+    return Average(
+        system_mean, bm25_mean, system_mean / bm25_mean - 1 if bm25_mean else None, mean_of_ratios, len(system)
+    )
+
+
+def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.DataFrame:
+    """A system's rows: each folder's, with CQADupStack's mean behind the last of its folders."""
+    by_dataset: dict[str, list[pl.DataFrame]] = {}
+    for name, of_folder in scores.items():
+        dataset = CQADUPSTACK if name.startswith(f"{CQADUPSTACK}.") else name
+        figures = pl.DataFrame([_row(system, name, figure) for figure in of_folder.means])
+        by_dataset.setdefault(dataset, []).append(figures.cast({"answered": pl.Float64}))
+    if members := by_dataset.get(CQADUPSTACK):
+        means = pl.col("value", "answered").mean()  # each folder counts the same, as in BEIR
+        together = pl.concat(members).group_by("measure", maintain_order=True)
+        mean = together.agg(
+            means, pl.col("queries", "missing").sum(), system=pl.lit(system), dataset=pl.lit(CQADUPSTACK)
+        )
+        members.append(mean.select(members[0].columns))
+    rows = pl.concat(frame for frames in by_dataset.values() for frame in frames)
+    names = rows.select("dataset", "measure").iter_rows()
+    printed = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
+    return rows.with_columns(published=pl.Series(printed, dtype=pl.Float64))
+
+
+def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:
+    answered = figure.queries - figure.missing
+    # the value of a query that the run lacks is 0
+    over_answered = float(figure.per_query["value"].sum()) / answered if answered else 0.0
+    return {
+        "system": system,
+        "dataset": dataset,
+        "measure": figure.measure,
+        "value": figure.value,
+        "queries": figure.queries,
+        "missing": figure.missing,
+        "answered": over_answered if figure.measure in OVER_ANSWERED else None,
+    }
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1%}"
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
