@@ -11,7 +11,8 @@ import polars as pl
 from builder.sources import log
 from builder.validation import drawn
 from eval_kit import __version__
-from eval_kit.release import Release, verified_manifest
+from eval_kit.errors import UserError
+from eval_kit.release import Release, beir_folder, open_release
 from eval_kit.results import Result
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import weighted_jaccard
@@ -82,13 +83,13 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
     Raises:
         UserError: the release is damaged, or the log cannot be read.
     """
-    release = Release(folder, verified_manifest(folder))
+    release = open_release(str(folder))
     other = None if against is None else _queries(against)
     rows: list[tuple[Any, ...]] = []
     for name, shift in SHIFTS.items():
         splits = release.configs.get(name, [])
         if shift.label and splits:
-            table = pl.concat(release.table(name, split).select("query_id", "text", shift.label) for split in splits)
+            table = pl.concat(_worded(release, name, split, shift.label) for split in splits)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     own = _all(release)
     compared = [] if other is None else _compared(release, own, other, seed)
@@ -128,14 +129,22 @@ def two_sample(own: pl.Series, other: pl.Series, seed: int) -> tuple[float, floa
 
 def _queries(path: Path) -> pl.DataFrame:
     if path.is_dir():
-        return _all(Release(path, verified_manifest(path)))
+        return _all(open_release(str(path)))
     return log.collection(path).queries["train"]
 
 
 def _all(release: Release) -> pl.DataFrame:
-    tables = [entry for entry in release.manifest["tables"] if entry["config"] in (*SHIFTS, "validation")]
-    frames = (release.table(entry["config"], entry["split"]).select("query_id", "text") for entry in tables)
-    return pl.concat(frames).unique("query_id", keep="first").sort("query_id")
+    configs = (*SHIFTS, "validation", beir_folder.KIND)
+    tables = [(entry["config"], entry["split"]) for entry in release.manifest["tables"] if entry["config"] in configs]
+    texts = pl.concat(_worded(release, *table) for table in tables).unique("query_id", keep="first").sort("query_id")
+    if texts.is_empty():
+        raise UserError(f"{release.folder}: has no texts of queries")
+    return texts
+
+
+def _worded(release: Release, config: str, split: str, *labels: str) -> pl.DataFrame:
+    """The queries of a table whose texts are at hand: a partial release lacks some."""
+    return release.table(config, split).select("query_id", "text", *labels).drop_nulls("text")
 
 
 def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: int) -> Iterator[tuple[Any, ...]]:
@@ -162,9 +171,10 @@ def _compared(release: Release, own: pl.DataFrame, other: pl.DataFrame, seed: in
         order = rng.permutation(own.height)
         first, second = (own["text"].gather(rows) for rows in np.array_split(order, 2))
         alarms += two_sample(first, second, number)[1] < LEVEL
+    chance = f"= {p:.2g}" if p else "< 1e-300"
     verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"
     yield (
-        f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p = {p:.2g}: {verdict}; "
+        f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p {chance}: {verdict}; "
         f"on {HALVES} random halves of the one log it gives {alarms} false alarms"
     )
     yield from _grown(release, other, seed)
@@ -179,7 +189,7 @@ def _grown(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
     splits = release.configs.get("topic", [])
     if not splits:
         return
-    table = pl.concat(release.table("topic", split).select("query_id", "text", "cluster") for split in splits)
+    table = pl.concat(_worded(release, "topic", split, "cluster") for split in splits)
     learn = table["query_id"].is_in(drawn(table["query_id"], table.height // 2, seed, "describe").implode())
     model: Any = make_pipeline(CountVectorizer(analyzer=words), MultinomialNB())
     model.fit(table.filter(learn)["text"].to_list(), table.filter(learn)["cluster"].cast(pl.String).to_list())

@@ -194,3 +194,11 @@ def test_own_wordings_are_a_variation(mini_release: Release, tmp_path: Path, com
     file.write_text("unknown\ttext\n")
     with pytest.raises(UserError, match="query unknown is not in dl19"):
         wordings.add(folder, file, "dl19", "typo.mine")
+
+
+def test_a_log_is_compared_with_ms_marcos_queries_as_far_as_a_partial_release_has_their_texts(
+    published_release: Release, shared: Path
+) -> None:
+    own, other, compared, *_ = describe(shared / "beir" / "nfcorpus", published_release.folder, 13).notes()
+    assert own.startswith("3,237 queries; ") and " queries of the other log; weighted Jaccard 0." in other
+    assert ": they differ; on 20 random halves of the one log it gives " in compared
