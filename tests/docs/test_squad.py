@@ -33,6 +33,20 @@ def test_the_table_is_that_of_the_results():
         assert [f"{100 * inside:.1f}", f"{100 * out:.1f}", f"{100 * (1 - out / inside):.1f} %"] == row[3:6]
 
 
+def test_bm25_tells_how_hard_the_parts_are():
+    said = []
+    for shift in ("given", "wh", "topic"):
+        parts = [part for part in SQUAD["bm25"] if part["test_set"].startswith(shift)]
+        values = [100 * part["value"] for part in parts]
+        mean = sum(100 * part["value"] * part["queries"] for part in parts) / sum(part["queries"] for part in parts)
+        said.append([f"{figure:.1f}" for figure in (mean, min(values), max(values))])
+    paragraph = PAGE[PAGE.index("BM25, which is trained on nothing") :].split("\n\n")[0]
+    figures = re.findall(r"\d\d\.\d", paragraph)
+    assert figures == [*said[0], *said[1], *said[2], "71.5", "85.8"]
+    lengths = {part["test_set"]: f"{100 * part['value']:.1f}" for part in SQUAD["bm25"] if "length" in part["test_set"]}
+    assert lengths == {"length.short": "71.5", "length.long": "85.8"}
+
+
 def test_every_cluster_loses():
     losses = [row["rel_loss"] for row in SQUAD["by_cluster"]]
     assert len(losses) == 64 and all(row["p_holm"] < 0.05 for row in SQUAD["by_cluster"])
