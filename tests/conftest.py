@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from eval_kit.release import Release, open_release
 
+LONGEST = ("test_shadow.py", "test_pages.py", "test_publish.py")
 NEURAL = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
 READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
 ROOT = Path(__file__).parent.parent
@@ -28,8 +29,8 @@ type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest begin first, lest one worker is left with one of them at the end."""
-    items.sort(key=lambda item: item.path.parent != ROOT / "tests" and item.path.name != "test_publish.py")
+    """The files that take longest begin first, so that no worker ends with one of them."""
+    items.sort(key=lambda item: item.path.parent != ROOT / "tests" and item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")
