@@ -236,16 +236,32 @@ def beir(
         "beir-runs"
     ),
     runner: search_cli.RunnerOption = Runner.local,
+    latency: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="PASSAGES",
+            help="Measure latency and index size on the first PASSAGES instead, as in BEIR's Table 3.",
+        ),
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Search datasets of BEIR with several systems. Their figures are shown beside the paper's."""
 
     from baselines.beir import folders, measured, published_as, search
+    from baselines.efficiency import efficiency
     from eval_kit.console import screen, status, write_json
     from eval_kit.protocols.beir import suite
+    from eval_kit.tables import terminal
 
-    parts = folders(folder, datasets or [])
-    runs = search(list(dict.fromkeys(systems)), parts, out, depth, runner)
+    parts, systems = folders(folder, datasets or []), list(dict.fromkeys(systems))
+    if latency is not None:
+        costs = [efficiency(systems, part, latency, out) for part in parts]
+        if not write_json([dataclasses.asdict(cost) for cost in costs], json_file):
+            for cost in costs:
+                terminal.show(cost.table(), screen())
+        return
+    runs = search(systems, parts, out, depth, runner)
     with status("reading runs") as on_run:
         results = suite(runs, parts, published_as(), on_run)
     if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):
@@ -271,32 +287,6 @@ def generate(
     refuse_unusable_gpus()
     count = write_queries(beir, out, dataclasses.replace(chosen, model=model or chosen.model), seed)
     typer.echo(f"{out}: {count:,} queries")
-
-
-@app.command()
-def efficiency(
-    systems: Annotated[
-        list[str], typer.Argument(metavar="SYSTEM...", help="bm25, bm25-multifield or published checkpoints.")
-    ],
-    beir: Annotated[Path, typer.Option(metavar="FOLDER", help="A folder in BEIR's format.")] = Path(
-        "beir/dbpedia-entity"
-    ),
-    passages: Annotated[int, typer.Option(min=1, help="How many of its first passages to use.")] = 1_000_000,
-    out: Annotated[Path, typer.Option(help="Folder for the indexes and figures; existing figures are kept.")] = Path(
-        "beir-efficiency"
-    ),
-    json_file: JsonFile = None,
-) -> None:
-    """Measure latency and index size as in BEIR's Table 3. The paper's figures are shown beside them."""
-    from rich.console import Console
-
-    from baselines.efficiency import efficiency as measure
-    from eval_kit.console import screen, write_json
-    from eval_kit.tables import terminal
-
-    results = measure(list(dict.fromkeys(systems)), beir, passages, out, Console(stderr=True))
-    if not write_json(dataclasses.asdict(results), json_file):
-        terminal.show(results.table(), screen())
 
 
 def main() -> None:

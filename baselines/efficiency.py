@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from baselines import beir
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries
@@ -55,7 +53,7 @@ class Efficiency:
         return Table(columns, [rows], "Latency of one query and index size (BEIR, Table 3)", notes=notes)
 
 
-def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path, progress: Console) -> Efficiency:
+def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path) -> Efficiency:
     """Index and search the first passages of a dataset with each system; earlier measurements are kept.
 
     Args:
@@ -63,7 +61,6 @@ def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path, p
         folder: in BEIR's format.
         passages: how many.
         out: for ``<system>.<dataset>.<passages>.json``; the index lies there until its system is measured.
-        progress: where progress is reported.
 
     Raises:
         UserError: an unknown system; a folder not in BEIR's format; a GPU that torch cannot use.
@@ -76,7 +73,7 @@ def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path, p
     measured = {}
     for system in systems:
         path = out / f"{system}.{dataset}.{passages}.json"
-        with atomic.lock(path), progress.status(f"measuring {system}"):
+        with atomic.lock(path):
             if not path.is_file():
                 figures = _measure(system, folder, passages, path.with_suffix(".index"))
                 atomic.write_text(path, json.dumps(figures, indent=1) + "\n")

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,37 +44,19 @@ def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]
 class Model:
     """The searcher: BM25, a model, or a published checkpoint."""
 
-    system: Annotated[str | None, typer.Argument(help="bm25, or bm25-multifield with --beir.")] = None
-    model: Annotated[str | None, typer.Option(help="Hub id or folder of a model or a Lucene index.")] = None
-    architecture: Annotated[
+    system: Annotated[
         str | None,
-        typer.Option(help="Architecture of --model: dense, sparse, multivector, cross or prebuilt (Lucene, Pyserini)."),
-    ] = None
-    checkpoint: Annotated[str | None, typer.Option(help="A published checkpoint; --list shows them.")] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Option of the architecture, such as pooling=cls or engine=exact. Repeatable."
+        typer.Argument(
+            metavar="MODEL",
+            help="As for eval_kit run: a Hub id or folder, a published checkpoint, a Lucene index, or bm25; "
+            "bm25-multifield with --beir.",
         ),
     ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Option of the model, such as pooling=cls or engine=exact. Repeatable."),
+    ] = None
     show_list: Annotated[bool, typer.Option("--list", help="List the published checkpoints and exit.")] = False
-
-    @property
-    def source(self) -> str:
-        """The system, model or checkpoint that was named.
-
-        Raises:
-            UserError: none was, or more than one.
-        """
-        named = {"the system": self.system, "--model": self.model, "--checkpoint": self.checkpoint}
-        given = [option for option, value in named.items() if value is not None]
-        if len(given) != 1:
-            raise UserError(f"name one of {', '.join(named)}; given: {' and '.join(given) or 'none'}")
-        if (self.model is None) != (self.architecture is None):
-            raise UserError("--model and --architecture go together")
-        if self.system not in (None, "bm25", "bm25-multifield"):
-            raise UserError(f"only bm25 searches without a model, not {self.system!r}; name one with --model")
-        return str(named[given[0]])
 
 
 @dataclass
@@ -123,7 +104,8 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     if model.show_list:
         _show_checkpoints(output.json_file)
         return
-    source = model.source
+    if model.system is None:
+        raise UserError("name a MODEL, such as bm25; --list shows the published checkpoints")
     if texts.beir and (texts.release or texts.test_set or texts.variation or texts.passages or texts.queries):
         raise UserError("--beir has its own passages and queries: leave out the release's options and the files")
     if model.system == "bm25-multifield" and texts.beir is None:
@@ -133,28 +115,27 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     if texts.variation and texts.queries is not None:
         raise UserError("--variation needs a release's queries, but --queries names a file")
 
+    from baselines.beir import LEXICAL
     from baselines.runners import ray
     from eval_kit.console import write_json
+    from eval_kit.models.opening import parsed
     from eval_kit.models.runs import latency_ms, make_runs
     from eval_kit.program import check_outputs
     from eval_kit.release.beir_suite import dataset_name
     from eval_kit.runs import contamination
-    from eval_kit.search.gpus import refuse_unusable_gpus
 
     if output.runner is Runner.ray:
         ray.connect()
-    if model.system is None:
-        refuse_unusable_gpus()
-    retriever = _retriever(model, texts.beir)
-    name = output.name or Path(source).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
+    retriever, training_data = _opened(model.system, parsed(model.option or []), texts.beir)
+    name = output.name or Path(model.system).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
     runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
     check_outputs({"inputs": [texts.passages, texts.queries], "out": [*runs, output.json_file]})
-    index = output.out / f"{name}.{'lucene' if model.system else 'index'}"
-    if model.system is not None:
+    is_lexical = model.system in LEXICAL
+    index = output.out / f"{name}.{'lucene' if is_lexical else 'index'}"
+    if is_lexical:
         shutil.rmtree(index, ignore_errors=True)
-    training_data = _training_data(model)
     if output.runner is Runner.ray:
         ray.encode(retriever, _read(texts)[0], index)
     measured, *of_wordings = make_runs(retriever, collection, runs, index, output.depth)
@@ -167,37 +148,17 @@ def search(model: Model, texts: Texts, output: Output) -> None:
         typer.echo("\n".join(map(str, runs)))
 
 
-def _retriever(model: Model, beir_folder: Path | None) -> Any:
-    from baselines.beir import MultifieldBm25, over_fields
-    from eval_kit import models
-    from eval_kit.models import checkpoints
-    from eval_kit.models.bm25 import Bm25
+def _opened(system: str, options: dict[str, Any], beir_folder: Path | None) -> Any:
+    """The retriever, and what it was trained on."""
+    from baselines.beir import MULTIFIELD, MultifieldBm25, over_fields
+    from eval_kit.models.opening import opened
 
-    options = _parsed(model.option or [])
-    if model.system == "bm25-multifield" and beir_folder is not None:
-        _refuse_unfit(options, {}, model.system)
-        return MultifieldBm25(beir_folder / "corpus.jsonl")
-    if model.system is not None:
-        _refuse_unfit(options, {field.name: field.type for field in dataclasses.fields(Bm25)}, "bm25")
-        return Bm25(**options)
-    architecture, name = model.architecture or "", model.model or ""
-    if model.checkpoint is not None:
-        checkpoint = checkpoints.named(model.checkpoint)
-        architecture, name, options = checkpoint.architecture, checkpoint.model, checkpoint.options | options
-    if architecture in models.ARCHITECTURES:
-        _refuse_unfit(options, models.options_of(architecture), architecture)
-    retriever = models.retriever(architecture, name, options)
-    return over_fields(retriever, beir_folder) if beir_folder else retriever
-
-
-def _training_data(model: Model) -> list[str] | None:
-    """What is known about the model's training queries; BM25 has none."""
-    from eval_kit.models import checkpoints
-
-    if model.system is not None:
-        return []
-    hub_id = model.model if model.checkpoint is None else checkpoints.named(model.checkpoint).model
-    return checkpoints.training_data(str(hub_id))
+    if system == MULTIFIELD and beir_folder is not None:
+        if options:
+            raise UserError(f"{MULTIFIELD} has no options")
+        return MultifieldBm25(beir_folder / "corpus.jsonl"), []
+    retriever, training_data = opened(system, options)
+    return (over_fields(retriever, beir_folder) if beir_folder else retriever), training_data
 
 
 def _read(texts: Texts) -> Any:
@@ -217,30 +178,6 @@ def _read(texts: Texts) -> Any:
     queries = only(release, texts.test_set or []) if texts.queries is None else read_queries(texts.queries)
     wordings = varied(release, texts.variation or [], texts.test_set or [])
     return passages(release) if texts.passages is None else of_file(texts.passages), queries, wordings
-
-
-def _refuse_unfit(options: dict[str, Any], known: dict[str, Any], owner: str) -> None:
-    for key, value in options.items():
-        if key not in known:
-            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(known)}")
-        expected = known[key]
-        if not isinstance(value, int | float if expected is float else expected):
-            type_name = getattr(expected, "__name__", str(expected))
-            raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
-
-
-def _parsed(options: list[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` pairs; a value that reads as a number, ``true`` or ``false`` is one."""
-    parsed: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not key or not equals:
-            raise UserError(f"--option {option}: expected KEY=VALUE")
-        try:
-            parsed[key] = json.loads(value)
-        except ValueError:
-            parsed[key] = value
-    return parsed
 
 
 def _show_checkpoints(json_file: Path | None) -> None:

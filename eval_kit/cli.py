@@ -101,10 +101,20 @@ def score(
 @app.command()
 def run(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Hub id or folder of a model, module:object of your own, or bm25.")
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.",
+        ),
     ],
     release: Release = None,
     revision: Revision = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="Option of the model, such as query_prompt=… or pooling=cls. Repeatable."
+        ),
+    ] = None,
     test_set: TestSets = None,
     variation: Annotated[
         list[str] | None,
@@ -122,12 +132,14 @@ def run(
     seed: Seed = 0,
 ) -> None:
     """Search a release with a model and score it beside BM25. Its kind is read from its own files."""
+    from eval_kit.models.opening import parsed
     from eval_kit.models.run import run as run_model
     from eval_kit.release import open_release
 
+    options = parsed(option or [])
     opened = open_release(release, revision)
     outputs = [json_file, page]
-    card = run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs)
+    card = run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs, options)
     emit(card, format=format, json=json_file, page=page)
 
 

@@ -1,6 +1,7 @@
 """One vector per text: bi-encoders."""
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,12 +100,26 @@ class Dense(Encoder):
 
     def _load(self, model: str) -> Any:
         if self.pooling is None:
-            return super()._load(model)
+            loaded = super()._load(model)
+            self._warn_of_prompts(model, loaded)
+            return loaded
         if self.pooling in bare.FORMS:
             plain = bare.Bare(model, self.pooling, self.tokenizer or model, self.revision, self.device)
             return to_precision(plain, self.encode_precision)
         with checkpoint.loading(model):
             return self._prepared(pooled(model, self.pooling, self.revision, self.device))
+
+    def _warn_of_prompts(self, name: str, model: Any) -> None:
+        """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""
+        used = {"query", "document", "passage", "corpus", model.default_prompt_name}
+        others = [prompt for prompt, text in model.prompts.items() if text and prompt not in used]
+        if others and not any(model.prompts.get(prompt) for prompt in used) and self.query_prompt is None:
+            listed = ", ".join(others)
+            warnings.warn(
+                f"{name}: its prompts ({listed}) are not used, as none is called query or document; give the "
+                "texts with --option query_prompt=TEXT and passage_prompt=TEXT",
+                stacklevel=2,
+            )
 
     def _encode_in(self, size: int, texts: Sequence[Any], role: str) -> NDArray[np.float32]:
         model = self._query_model if role == "query" else self._model

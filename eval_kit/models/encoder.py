@@ -21,7 +21,7 @@ class Pretrained:
 
     Attributes:
         model: Hub id or folder.
-        encode_batch: texts or pairs in a batch; None for 32 on a CPU and 256 on a GPU.
+        encode_batch: texts or pairs in a batch; None for 16 on a CPU and 256 on a GPU.
         encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
             and float32 on a CPU.
         revision: of the model on the Hub.

@@ -117,7 +117,9 @@ def greatest_first(model: Any) -> Any:
         if "cu_seq_lens_q" in features:  # texts without padding, one after the other
             return by_token(features)  # type: ignore[no-any-return]
         logits = features["token_embeddings"]
-        greatest = (logits * features["attention_mask"].unsqueeze(-1).to(logits.dtype)).max(1).values
+        mask = features["attention_mask"].unsqueeze(-1).to(logits.dtype)
+        in_place = None if logits.requires_grad else logits  # a second copy is half of the memory
+        greatest = torch.mul(logits, mask, out=in_place).max(1).values
         pooling.embedding_dimension = pooling.embedding_dimension or greatest.shape[1]
         return features | {"sentence_embedding": torch.log1p(torch.relu(greatest))}
 

@@ -94,6 +94,14 @@ def digest(model: str, revision: str | None = None) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def card(model: str) -> Path | None:
+    """The file of the model's card; None where it has none, or the Hub does not answer."""
+    try:
+        return _file(model, "README.md", None)
+    except UserError:
+        return None
+
+
 @functools.cache
 def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
     """The arguments that make the libraries load one commit of a model, the Hub's current one.

@@ -28,7 +28,7 @@ class Batch:
     """
 
     size: int | None
-    on_cpu: int = 32
+    on_cpu: int = 16
     on_gpu: int = 256
     unit: str = "texts"
 

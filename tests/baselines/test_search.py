@@ -40,7 +40,7 @@ def rows(run: Path) -> list[list[str]]:
 @pytest.mark.parametrize("architecture", ["dense", "multivector"])
 def test_a_model_over_files(architecture, files, command, tmp_path: Path):
     done = command(
-        "baselines", "search", "--model", tiny(architecture), "--architecture", architecture,
+        "baselines", "search", tiny(architecture),
         *files, "--depth", 7, "--out", tmp_path, "--json", "-",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -89,7 +89,7 @@ def test_a_model_over_a_beir_folder_without_train(command, tmp_path: Path):
     judged = list(QUERIES)[:2]
     lines = [f"{query}\t{rows[0]['_id']}\t1\n" for query in judged]
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
-    given = ("baselines", "search", "--model", tiny("dense"), "--architecture", "dense", "--beir", folder)
+    given = ("baselines", "search", tiny("dense"), "--beir", folder)
     done = command(*given, "--depth", 5, "--out", tmp_path / "runs")
     assert done.returncode == 0, done.stderr
     run = [line.split() for line in (tmp_path / "runs" / "dense.toy.trec").read_text().splitlines()]
@@ -135,7 +135,7 @@ Dense.encode_passages = encode
 from baselines.cli import app
 app(sys.argv[1:])
 """
-    arguments = ["search", "--model", str(tiny("dense")), "--architecture", "dense", *map(str, files)]
+    arguments = ["search", str(tiny("dense")), *map(str, files)]
     command = ["-c", program, *arguments, "--out"]
     process = clients.Running([*command, str(tmp_path / "killed"), "0.3"], os.environ, neural=True)
     done_shards = tmp_path / "killed" / "dense.index" / shards.DONE
@@ -153,9 +153,7 @@ app(sys.argv[1:])
 @pytest.mark.slow
 def test_a_prebuilt_index_of_texts_is_searched_by_bm25(files, command, tmp_path: Path):
     bm25.index(passages(90), tmp_path / "docs")
-    done = command(
-        "baselines", "search", "--model", tmp_path / "docs", "--architecture", "prebuilt", *files, "--out", tmp_path
-    )
+    done = command("baselines", "search", tmp_path / "docs", *files, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     expected = [
         [query, one, str(rank)] for query, one, rank, _ in lines(bm25.search(QUERIES.items(), tmp_path / "docs", 1000))
@@ -196,23 +194,20 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     sparse, dense = tiny("sparse"), tiny("dense")
     for arguments, sentence in (
-        ([], "name one of the system, --model, --checkpoint; given: none"),
-        (["bm25", "--checkpoint", "ance"], "given: the system and --checkpoint"),
-        (["splade"], "only bm25 searches without a model, not 'splade'; name one with --model"),
-        (["--model", dense], "--model and --architecture go together"),
-        (["--model", sparse, "--architecture", "dense"], "is a sparse encoder (SparseEncoder or masked language"),
-        (["--model", dense, "--architecture", "dense", "--option", "indx=hnsw"], "dense has no option 'indx'; it has"),
+        ([], "name a MODEL, such as bm25; --list shows the published checkpoints"),
+        (["splade"], "splade: cannot be loaded: there is no such folder, and the Hub cannot be reached"),
+        ([sparse, "--option", "similarity=dot"], "sparse has no option 'similarity'; it has"),
+        ([dense, "--option", "indx=hnsw"], "dense has no option 'indx'; it has"),
+        ([dense, "--option", "encode_batch"], "--option encode_batch: expected KEY=VALUE"),
         (["bm25", "--option", "k=0.9"], "bm25 has no option 'k'; it has k1, b, rm3"),
         (["bm25", "--option", "k1=high"], "bm25: option k1 cannot be 'high'; it is of type float"),
-        (["--model", dense, "--architecture", "dense", "--option", "encode_batch=x"], "encode_batch cannot be 'x'"),
-        (["--checkpoint", "tas"], "there is no checkpoint 'tas'; there are dpr"),
-        (["--checkpoint", "tas-b"], "tas-b: cannot be loaded: there is no such folder, and the Hub cannot be reached"),
+        ([dense, "--option", "encode_batch=x"], "encode_batch cannot be 'x'"),
+        (["mine:model", "--option", "k1=1"], "an object of your own has no option 'k1'; it has none"),
+        (["bm25-multifield"], "bm25-multifield searches titles and texts: name a folder with --beir"),
+        (["tas-b"], "msmarco-distilbert-base-tas-b: cannot be loaded: there is no such folder, and the Hub cannot be"),
+        (["msmarco-v0"], "msmarco-v0: there is no such folder, and no such inverted index among"),
         (
-            ["--model", "msmarco", "--architecture", "prebuilt"],
-            "msmarco: there is no such folder, and no such inverted index among",
-        ),
-        (
-            ["--model", "msmarco-v1-passage.unicoil", "--architecture", "prebuilt"],
+            ["msmarco-v1-passage.unicoil"],
             "is an index of impacts; name the query encoder with --option query_encoder=",
         ),
         (["bm25", "--test-set", "dl19"], "--test-set needs a release's queries, but --queries names a file"),
@@ -222,11 +217,9 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
         assert isinstance(result.exception, UserError), (given, result.output)
         assert sentence in str(result.exception) and "\n" not in str(result.exception)
     assert not list(tmp_path.rglob("*.trec*"))
-    done = command("baselines", "search", "splade", *files, "--out", tmp_path)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "baselines: only bm25 searches without a model, not 'splade'; name one with --model\n",
-    )
+    done = command("baselines", "search", *files, "--out", tmp_path)
+    sentence = "baselines: name a MODEL, such as bm25; --list shows the published checkpoints\n"
+    assert (done.returncode, done.stderr) == (2, sentence)
 
 
 def test_without_java_it_says_so(files, tmp_path: Path):

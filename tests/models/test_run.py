@@ -1,11 +1,17 @@
 """From a model to its figures in one command."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 import eval_kit
+from eval_kit.models.dense import Dense
+from eval_kit.models.opening import opened
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from tests.conftest import Run
@@ -113,3 +119,91 @@ def test_what_cannot_be_searched_is_one_sentence(
         assert done.returncode == 2
         assert sentence in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr
+
+
+class Shell:
+    """Unpickled, it would leave a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def configured(model: Path, **settings: object) -> Path:
+    """The model, with settings of sentence-transformers."""
+    file = model / "config_sentence_transformers.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    return model
+
+
+def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
+    trainable_release: Release, tmp_path: Path, command: Run
+) -> None:
+    models = [Path(shutil.copytree(tiny("dense"), tmp_path / name)) for name in ("nan", "pickled", "shell", "prompt")]
+    not_numbers, pickled, shell, prompt = models
+    weights = load_file(not_numbers / "model.safetensors")
+    last = [name for name in weights if name.endswith("LayerNorm.weight")][-1]
+    weights[last][:] = float("nan")
+    save_file(weights, not_numbers / "model.safetensors", {"format": "pt"})
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    torch.save({"weights": Shell(tmp_path / "reached")}, shell / "pytorch_model.bin")
+    for model in (pickled, shell):
+        (model / "model.safetensors").unlink()
+    configured(prompt, default_prompt_name="search", prompts={"query": "q: "})
+    for model, sentence in (
+        (not_numbers, "the model gives NaN or infinity (vectors) for a passage between"),
+        (shell, "shell: cannot be loaded: Weights only load failed."),
+        (prompt, "prompt: cannot be loaded: Default prompt name 'search' not found in the configured prompts"),
+    ):
+        arguments = (
+            "--release",
+            trainable_release.folder,
+            "--test-set",
+            "dl19",
+            "--out",
+            tmp_path / f"{model.name}-runs",
+        )
+        done = command("eval_kit", "run", model, *arguments)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+        assert sentence in done.stderr.splitlines()[-1]
+        assert not (tmp_path / f"{model.name}-runs" / f"{model.name}.trec").exists()
+    assert not (tmp_path / "reached").exists()
+    vectors = [Dense(str(model)).encode_queries(["alpha beta"]) for model in (pickled, tiny("dense"))]
+    assert (vectors[0] == vectors[1]).all()
+
+
+def test_prompts_that_no_text_would_get_are_named(tmp_path: Path) -> None:
+    model = configured(Path(shutil.copytree(tiny("dense"), tmp_path / "mine")), prompts={"search_query": "alpha "})
+    with pytest.warns(UserWarning, match=r"mine: its prompts \(search_query\) are not used, as none is called query"):
+        plain = Dense(str(model)).encode_queries(["beta"])
+    retriever, _ = opened(str(model), {"query_prompt": "alpha "})
+    assert isinstance(retriever, Dense)
+    prompted, together = retriever.encode_queries(["beta"]), Dense(str(tiny("dense"))).encode_queries(["alpha beta"])
+    assert abs(prompted - together).max() < 1e-6 < abs(prompted - plain).max()
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        ("---\ndatasets:\n- ms_marco\n---\n", ["ms_marco"]),
+        ("# A model\n", None),
+        ("---\ndatasets: [\n---\n", None),
+        ("---\ndatasets: ms_marco\n---\n", ["ms_marco"]),
+    ],
+)
+def test_training_data_is_what_the_card_declares_and_never_none_by_silence(
+    card: str, expected: list[str] | None, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny("dense"), tmp_path / "mine"))
+    (model / "README.md").write_text(card)
+    assert opened(str(model))[1] == expected
+
+
+def test_training_data_of_models_without_a_card_is_what_mteb_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_kit.search.checkpoint.card", lambda _: None)
+    monkeypatch.setattr("eval_kit.search.checkpoint.kind", lambda _: "dense")
+    monkeypatch.setattr("eval_kit.models.retriever", lambda *_: None)
+    assert {"MSMARCO", "NQ"} <= set(opened("sentence-transformers/all-MiniLM-L6-v2")[1] or [])
+    assert opened("somebody/unknown")[1] is None

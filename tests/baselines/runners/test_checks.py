@@ -117,11 +117,9 @@ def test_what_runs_a_model_refuses_gpus_that_torch_does_not_see(
     progress, model = Console(), str(tiny("dense"))
     for start in (
         lambda: beir.search(["bm25", "tas-b"], [tmp_path / "nfcorpus"], tmp_path / "runs", 101, progress),
-        lambda: efficiency(["tas-b"], tmp_path / "nfcorpus", 10, tmp_path / "efficiency", progress),
+        lambda: efficiency(["tas-b"], tmp_path / "nfcorpus", 10, tmp_path / "efficiency"),
         lambda: encoders.Model(model).model(),
-        lambda: CliRunner().invoke(
-            app, ["search", "--model", model, "--architecture", "dense"], catch_exceptions=False
-        ),
+        lambda: CliRunner().invoke(app, ["search", model], catch_exceptions=False),
     ):
         with pytest.raises(UserError, match=r"lists 1 GPUs, but torch .* sees none"):
             start()

@@ -171,7 +171,7 @@ def test_a_beir_folder_is_encoded_on_the_cluster(nodes: Any, by_local: list[Cell
     (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
     judged = "".join(f"q{row}\t{passages[row]['_id']}\t1\n" for row in range(3))
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-    model = ("--model", trained.model, "--architecture", "dense", "--beir", folder, "--name", "run")
+    model = (trained.model, "--beir", folder, "--name", "run")
     assert driver(nodes, SEARCH, "search", *model, "--runner", "ray", "--out", tmp_path / "ray").wait() == 0
     assert driver(nodes, "from baselines.cli import main; main()", "search", *model, "--out", tmp_path).wait() == 0
     run = (tmp_path / "ray" / "run.trec").read_bytes()

@@ -1,0 +1,140 @@
+"""Open what a user names as a system: BM25, a published checkpoint, a model, an index, or an object of one's own."""
+
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from eval_kit import models
+from eval_kit.errors import UserError
+from eval_kit.models import checkpoints
+from eval_kit.models.bm25 import Bm25
+from eval_kit.models.own import Own
+from eval_kit.search import checkpoint
+from eval_kit.search.gpus import refuse_unusable_gpus
+from eval_kit.search.retriever import Retriever
+
+BM25 = "bm25"
+PYSERINIS = ("msmarco-v", "beir-v")
+"""How the names of Pyserini's indexes begin; its own list of them needs Java."""
+_SHOWS = {"query_encoder": "prebuilt", "form": "sparse", "pooling": "dense", "similarity": "dense"}
+"""Options that only one architecture has, for a model whose files do not say which it is."""
+
+
+def opened(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriever, list[str] | None]:
+    """The system as a retriever, by the kind that its files show, and what it was trained on; None where unknown.
+
+    Args:
+        name: ``bm25``; a name of :func:`eval_kit.models.checkpoints.load`; a Hub id or folder of a model of
+            sentence-transformers; a Lucene index (a folder, or one of Pyserini's by name); or ``module:object`` of an
+            object of your own (see :mod:`eval_kit.models.own`).
+        options: of its architecture, by name; they replace a checkpoint's own.
+
+    Raises:
+        UserError: there is nothing of that name, it has no way to make vectors, or no such option.
+    """
+    options = dict(options or {})
+    if name == BM25:
+        _refuse_unfit(options, {field.name: field.type for field in fields(Bm25)}, BM25)
+        return Bm25(**options), []
+    known = checkpoints.load().get(name)
+    model, architecture = name, _lucene(name, options)
+    if known is not None and not Path(name).exists():
+        model, architecture, options = known.model, known.architecture, known.options | options
+    if architecture is None:
+        if importlib.util.find_spec("sentence_transformers") is None:
+            raise UserError(
+                f"{name}: needs sentence-transformers 6.2 or newer; in a clone, run: pip install '.[models]'"
+            )
+        if ":" in name and not Path(name).exists():
+            _refuse_unfit(options, {}, "an object of your own")
+            return Own(name), None
+        architecture = _architecture(name, options)
+    refuse_unusable_gpus()
+    _refuse_unfit(options, models.options_of(architecture), architecture)
+    is_index = architecture == "prebuilt"
+    training_data = checkpoints.training_data(model) if is_index else _training_data(model)
+    return models.retriever(architecture, model, options), training_data
+
+
+def parsed(options: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` pairs; a value that reads as a number, ``true`` or ``false`` is one.
+
+    Raises:
+        UserError: one is no such pair.
+    """
+    pairs: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not key or not equals:
+            raise UserError(f"--option {option}: expected KEY=VALUE")
+        try:
+            pairs[key] = json.loads(value)
+        except ValueError:
+            pairs[key] = value
+    return pairs
+
+
+def _lucene(name: str, options: Mapping[str, Any]) -> str | None:
+    """``prebuilt`` where the name, the folder's files or the options are those of a Lucene index."""
+    is_index = any(Path(name).glob("segments_*")) or name.startswith(PYSERINIS)
+    return "prebuilt" if is_index or "query_encoder" in options else None
+
+
+def _architecture(name: str, options: Mapping[str, Any]) -> str:
+    kind = checkpoint.kind(name)
+    if kind not in ("masked", "transformer"):
+        return kind
+    shown = [_SHOWS[option] for option in options if option in _SHOWS]
+    if not shown and kind == "transformer":
+        raise UserError(
+            f"{name}: is a bare transformer, without a way to make vectors; save it with sentence-transformers, "
+            "or name its pooling: --option pooling=cls"
+        )
+    return shown[0] if shown else "sparse"
+
+
+def _refuse_unfit(options: Mapping[str, Any], known: Mapping[str, Any], owner: str) -> None:
+    for key, value in options.items():
+        if key not in known:
+            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(known) or 'none'}")
+        expected = known[key]
+        if not isinstance(value, int | float if expected is float else expected):
+            type_name = getattr(expected, "__name__", str(expected))
+            raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
+
+
+def _training_data(model: str) -> list[str] | None:
+    """The training data that the kit's registry, the model's card or mteb's registry declares; None where unknown."""
+    known = checkpoints.training_data(model)
+    if known is not None:
+        return known
+    card = checkpoint.card(model)
+    return (_declared(card) if card else None) or _registered(model)
+
+
+def _declared(card: Path) -> list[str] | None:
+    """The ``datasets:`` of a card; None where it has none, or its header is no YAML."""
+    import yaml
+    from huggingface_hub import ModelCard
+
+    try:
+        declared = ModelCard.load(card, ignore_metadata_errors=True).data.get("datasets")
+    except (yaml.YAMLError, ValueError, OSError):
+        return None
+    return [declared] if isinstance(declared, str) else [str(name) for name in declared or []] or None
+
+
+def _registered(model: str) -> list[str] | None:
+    """What mteb's registry says that the model was trained on; None where it does not, or mteb is not installed."""
+    if importlib.util.find_spec("mteb") is None:
+        return None
+    import mteb
+
+    try:
+        datasets = mteb.get_model_meta(model).training_datasets
+    except Exception:  # a model that it does not know, or a Hub that does not answer
+        return None
+    return None if datasets is None else sorted(datasets)
