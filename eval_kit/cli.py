@@ -485,12 +485,12 @@ def leaderboard(
 
 @app.command(name="publish-result")
 def publish_result(
-    results: Annotated[Path, typer.Argument(metavar="FILE", help="Results of protocol --json or of score --json.")],
+    results: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What --json of protocol, score, run or compare wrote.")
+    ],
     repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/MODEL", help="The model repository on the Hub.")],
     dataset: Annotated[str, typer.Option(metavar="ORG/NAME", help="The release's dataset on the Hub.")],
-    system: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The system, or the run for score --json, if there are several.")
-    ] = None,
+    system: Annotated[str | None, typer.Option(metavar="NAME", help="The system, if there are several.")] = None,
     source: Annotated[str | None, typer.Option(metavar="URL", help="A page about the results.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the file.")] = False,
 ) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from builder.assembly import TESTED, Build, ShiftResult, interval_remark, lacks_train
+from builder.shifts import length, wh
 from builder.shifts.given import merged
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
@@ -23,15 +24,27 @@ RULE = (
 )
 MOST_IN_A_CLUSTER = 0.2
 """Share of the queries; a cluster that holds more is no kind of queries, and leaves too little to train on."""
+CELLS = 2 * (len(wh.CLUSTERS) + 1)
+"""Divisions of a topic by wh word and length."""
 LIMITS = ("There are no published lists to reproduce.",)
 
 
 @dataclass(frozen=True)
 class CrossedParameters:
-    """Numbers of clusters and of models; our seed."""
+    """Numbers of clusters and of models; our seed.
+
+    Attributes:
+        clusters: at most.
+        models: 4, 8 or 16.
+        cells: whether clusters are cells of topic, wh word and length: an eighth as many topics, or given parts, each
+            divided into what, how, who and other queries, and these into short and long ones.
+        seed: of k-means and of the draws.
+        iterations: of k-means.
+    """
 
     clusters: int = 64
     models: int = 8
+    cells: bool = False
     seed: int = 13
     iterations: int = 25
 
@@ -77,6 +90,24 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
     return assigned.with_columns(pl.col("cluster").cast(clusters), pl.col(models_in(assigned)).cast(pl.Enum(ROLES)))
 
 
+def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """Each part divided by wh word (a query with several has the first) and by length (in halves as even as can be).
+
+    Args:
+        parts: ``query_id`` and ``part``.
+        queries: ``query_id`` and ``text``.
+
+    Returns:
+        ``query_id`` and ``part``: "3 how long".
+    """
+    texts = parts.join(queries, on="query_id", maintain_order="left")["text"]
+    word = pl.lit("other")
+    for cluster in reversed(wh.CLUSTERS):
+        word = pl.when(wh.member(texts, cluster)).then(pl.lit(cluster)).otherwise(word)
+    size = length.cluster(texts, length.even_cut(texts)).cast(pl.String)
+    return parts.with_columns(part=pl.concat_str("part", word, pl.lit(size), separator=" "))
+
+
 def models_in(table: pl.DataFrame) -> list[str]:
     """The columns of a crossed table that hold the roles of a model: m1, m2, ..."""
     return [name for name in table.columns if re.fullmatch(r"m\d+", name)]
@@ -94,12 +125,14 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     """The table of the shift."""
     vectors, given = build.embedded["train"], build.collection.parts
     count = min(parameters.clusters, build.train.height // TESTED)
+    count = max(2, count // CELLS) if parameters.cells else count
     if given is None:
         clusters = kmeans(vectors.values, count, parameters.seed, parameters.iterations, build.threads)
         parts = build.train.select("query_id", part=pl.Series(clusters.labels).cast(pl.String))
     else:
         own = given.join(build.train, on="query_id", how="semi")
         parts = merged(own, vectors, count, parameters.seed)
+    parts = cells(parts, build.train) if parameters.cells else parts
     tested = parts.filter(pl.len().over("part") >= parameters.models)
     remarks = []
     if left_out := parts.height - tested.height:

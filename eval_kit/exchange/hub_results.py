@@ -85,14 +85,14 @@ def tasks(release: Release) -> list[dict[str, str]]:
 
 
 def read(path: Path, system: str | None = None) -> Results:
-    """The results in a file of ``eval_kit protocol --json`` or ``eval_kit score --json``.
+    """The results in a file that ``--json`` of ``eval_kit protocol``, ``score``, ``run`` or ``compare`` wrote.
 
     Args:
         path: the file.
         system: one of the protocol's systems or of the scored runs; needed only if there are several.
 
     Raises:
-        UserError: the file is neither, or has no such system or several (the message names them).
+        UserError: the file is none of these, or has no such system or several (the message names them).
     """
     document = strict_json.read(path)
     try:
@@ -103,7 +103,8 @@ def read(path: Path, system: str | None = None) -> Results:
         release = document["provenance"]["release"]
         version, digest = str(release["version"]), str(release["digest"])
     except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
-        raise UserError(f"{path}: is not in the format of eval_kit protocol --json or eval_kit score --json") from None
+        commands = "eval_kit protocol, score, run or compare"
+        raise UserError(f"{path}: is not what --json of {commands} writes") from None
     chosen = system or (next(iter(by_system)) if len(by_system) == 1 else None)
     if chosen not in by_system:
         names = ", ".join(by_system) or "none"
@@ -129,8 +130,8 @@ def _of_protocols(document: Any) -> Iterator[tuple[str, Result]]:
 def _of_scores(document: Any) -> Iterator[tuple[str, Result]]:
     """For each run and test set of a shift, the first measure."""
     seen = set()
-    for figure in document["measures"]:
-        run, test_set = figure["run"], figure["test_set"]
+    for figure in document["measures"] if "measures" in document else document["comparison"]:
+        run, test_set = figure.get("run") or figure["system"], figure["test_set"]
         if _is_task(test_set) and (run, test_set) not in seen:
             seen.add((run, test_set))
             notes = f"{figure['measure']} of {figure['queries']} queries; trained on them: {figure['trained_on']}"

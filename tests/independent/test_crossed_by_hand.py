@@ -15,7 +15,7 @@ from baselines.systems import static
 from baselines.training.queries import allowed
 from builder import release as releases
 from builder.rebuilt import draft
-from builder.shifts.crossed import CrossedParameters, assign
+from builder.shifts.crossed import CrossedParameters, assign, cells
 from builder.sources import mini
 from builder.verify import verify
 from eval_kit import score
@@ -59,6 +59,20 @@ def test_every_query_is_tested_unseen_and_every_cluster_left_out_by_half(sizes: 
         .cast(pl.String)
         .equals(design)
     )
+
+
+def test_cells_divide_each_part_by_its_first_wh_word_and_by_length() -> None:
+    texts = [
+        "what is x",
+        "how long is a piece of string when wet",
+        "tides",
+        "who knows whatever happens at 5 pm now",
+        "how",
+    ]
+    queries = pl.DataFrame({"query_id": ["1", "2", "3", "4", "5"], "text": texts})
+    parts = pl.DataFrame({"query_id": ["5", "4", "3", "2", "1"], "part": ["0", "0", "1", "1", "1"]})
+    expected = ["0 how short", "0 wha long", "1 other short", "1 how long", "1 wha long"]
+    assert cells(parts, queries).rows() == [*zip(parts["query_id"], expected, strict=True)]
 
 
 def test_too_few_clusters_are_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from eval_kit import api
 from eval_kit.errors import UserError
 from eval_kit.exchange import hub_results
 from eval_kit.measures.score import score
@@ -89,8 +90,12 @@ def test_scores_give_the_first_measure_of_each_test_set(mini_release: Release, t
 @pytest.mark.parametrize(
     ("document", "system", "words"),
     [
-        ([], None, "is not in the format of eval_kit protocol --json"),
-        ({"protocols": {"topic": [{}]}, "provenance": {}}, None, "is not in the format of eval_kit protocol --json"),
+        ([], None, "is not what --json of eval_kit protocol, score, run or"),
+        (
+            {"protocols": {"topic": [{}]}, "provenance": {}},
+            None,
+            "is not what --json of eval_kit protocol, score, run or",
+        ),
         (protocol(row("a", "c0", "RR@10", 1, 0), row("b", "c0", "RR@10", 1, 0)), None, "there are a, b"),
         (protocol(row("a", "c0", "RR@10", 1, 0)), "c", "there are a"),
     ],
@@ -150,6 +155,15 @@ def test_publishing_to_a_model_repository(hub: Any, mini_release: Release, tmp_p
     entries = parse_eval_result_entries(yaml.safe_load(model.commits[model.head].tree[hub_results.FILE].content))
     assert [entry.task_id for entry in entries] == ["dl19", "topic_out", "topic_rel_loss"]
     assert entries[0].source_url == "https://example.org/runs"
+
+    pivot = tmp_path / "bm25.trec"
+    writer.write(((query, "2", 1, 1.0) for query in mini_release.test_sets["dl19"].queries), pivot, "bm25")
+    compared = written(tmp_path / "compared.json", api.compare([pivot, run], mini_release).as_json())
+    assert "name one of its systems with --system; there are bm25, splade" in publish(compared, **token).stderr
+    assert (
+        "are published already; nothing to do"
+        in publish(compared, "--system", "splade", "--source", "https://example.org/runs", **token).stdout
+    )
 
     before = model.head
     other = written(tmp_path / "other.json", protocol(*losses, digest="1" * 64))
