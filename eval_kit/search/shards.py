@@ -40,8 +40,8 @@ LOG = logging.getLogger(__name__)
 MADE_OF_SHARDS = ("plaid", "lucene")
 """Indexes that lie beside the vectors that they were made from, and are searched in their stead."""
 
-SHARD = 8_192
-"""Passages in a shard: how many a killed encoding may lose, and how many are in memory at once."""
+SHARD = 2_048
+"""Passages in a shard: how many are in memory at once, and a killed encoding may lose (MiniLM's minute on a laptop)."""
 MANIFEST = "shards.json"
 DONE = "done.jsonl"
 

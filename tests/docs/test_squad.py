@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/results.md").read_text(encoding="utf-8")
@@ -17,12 +19,13 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def test_the_table_is_that_of_the_results():
-    crossed, *others = rows("| Held out")
-    [whole] = SQUAD["crossed"]
-    ends = (whole["rel_loss_low"], whole["rel_loss_high"])
-    figures = [f"{100 * whole[name]:.1f}" for name in ("avg_in", "out", "rel_loss")]
-    interval = "{:.1f} to {:.1f}".format(*(100 * end for end in ends))
-    assert crossed[2:] == [f"{whole['queries']:,}", *figures[:2], f"{figures[2]} %", interval]
+    crossed, cells, *others = rows("| Held out")
+    for row, [whole] in ((crossed, SQUAD["crossed"]), (cells, SQUAD["crossed_cells"])):
+        ends = (whole["rel_loss_low"], whole["rel_loss_high"])
+        figures = [f"{100 * whole[name]:.1f}" for name in ("avg_in", "out", "rel_loss")]
+        interval = "{:.1f} to {:.1f}".format(*(100 * end for end in ends))
+        assert row[2:] == [f"{whole['queries']:,}", *figures[:2], f"{figures[2]} %", interval]
+        assert f"half of {whole['clusters']} c" in row[0]
     shifts = ("given", "given", "wh", "topic", "length")
     for row, shift in zip(others, shifts, strict=True):
         system, models = row[1].split(", ")
@@ -45,6 +48,28 @@ def test_bm25_tells_how_hard_the_parts_are():
     assert figures == [*said[0], *said[1], *said[2], "71.5", "85.8"]
     lengths = {part["test_set"]: f"{100 * part['value']:.1f}" for part in SQUAD["bm25"] if "length" in part["test_set"]}
     assert lengths == {"length.short": "71.5", "length.long": "85.8"}
+
+
+def test_five_groups_as_random_are_what_the_page_says():
+    groups = [part for part in SQUAD["leave_one_out"]["given"] if part["system"] == "static"]
+    losses = [100 * (1 - part["out"] / part["avg_in"]) for part in groups]
+    half = stats.t.ppf(0.975, len(losses) - 1) * stats.sem(losses)
+    assert f"{min(losses):.1f} to {max(losses):.1f} %, give {np.mean(losses):.1f} ± {half:.1f} %" in PAGE
+
+
+def test_ms_marcos_lists_are_those_of_the_results():
+    length, restrain = rows("| Trained without")
+    parts = SQUAD["msmarco_length"]
+    queries = sum(part["queries"] for part in parts)
+    inside, out = (sum(part[name] * part["queries"] for part in parts) / queries for name in ("avg_in", "out"))
+    assert queries == 6_980
+    assert length[3:6] == [f"{100 * inside:.1f}", f"{100 * out:.1f}", f"{100 * (1 - out / inside):.1f} %"]
+    seen, unseen = (row for row in SQUAD["msmarco_restrain"] if row["test_set"] == "dev")
+    figures = [seen["value"], unseen["value"]]
+    loss, low, high = (-unseen[name] / seen["value"] for name in ("difference", "high", "low"))
+    shown = [f"{100 * figure:.1f}" for figure in (*figures, loss, low, high)]
+    expected = [*shown[:2], f"{shown[2]} %", f"{shown[3]} to {shown[4]}"]
+    assert restrain[3:] == [text.replace("-", "−") for text in expected]
 
 
 def test_every_cluster_loses():

@@ -22,7 +22,7 @@ def holding(most: int, seen: list[int]):
 
 
 def test_a_batch_that_does_not_fit_is_halved_said_and_not_tried_again(caplog: pytest.LogCaptureFixture):
-    batch, seen = Batch(None), []
+    batch, seen = Batch(32), []
     with caplog.at_level(logging.WARNING):
         assert [batch.of(CPU, holding(10, seen)) for _ in range(2)] == [8, 8]
     assert seen == [32, 16, 8, 8]
