@@ -435,10 +435,15 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="Write the report to this file. Default: reports/audit.json in the release.")
     ] = None,
+    table_3: Annotated[
+        bool,
+        typer.Option("--table-3", help="Print shared passages as in CIKM 2022, Table 3, beside the paper's, instead."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Count the test queries that leak into training. By equal or normalised text, near-duplicate or shared passage."""
     from builder import audit as auditing
+    from builder import shared_passages
     from builder.reports import AUDIT
     from eval_kit.console import screen
     from eval_kit.files import atomic
@@ -446,6 +451,13 @@ def audit(
     from eval_kit.stats.leaks import NEAR
 
     release = Release(folder, verified_manifest(folder))
+    if table_3:
+        document = shared_passages.shared(release)
+        if as_json:
+            typer.echo(json.dumps(document, indent=1))
+        else:
+            screen().print(shared_passages.layout(document))
+        return
     path = out or folder / AUDIT
     report = auditing.audit(release, NEAR if near is None else near)
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
@@ -457,20 +469,6 @@ def audit(
     else:
         screen().print(auditing.table(report))
         typer.echo(f"{report['headline']}\n{path}")
-
-
-@app.command(name="shared-passages")
-def shared_passages(release: Folder = DEFAULT, as_json: Json = False) -> None:
-    """Count shared passages as in CIKM 2022, Table 3. Of TREC DL and training queries, beside the paper's figures."""
-    from builder.shared_passages import layout, shared
-    from eval_kit.console import screen
-    from eval_kit.release import Release, verified_manifest
-
-    document = shared(Release(release, verified_manifest(release)))
-    if as_json:
-        typer.echo(json.dumps(document, indent=1))
-    else:
-        screen().print(layout(document))
 
 
 @app.command()
