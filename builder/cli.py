@@ -435,9 +435,9 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="Write the report to this file. Default: reports/audit.json in the release.")
     ] = None,
-    table_3: Annotated[
+    paper: Annotated[
         bool,
-        typer.Option("--table-3", help="Print shared passages as in CIKM 2022, Table 3, beside the paper's, instead."),
+        typer.Option("--paper", help="Print shared passages as in CIKM 2022, Table 3, beside the paper's, instead."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -451,7 +451,7 @@ def audit(
     from eval_kit.stats.leaks import NEAR
 
     release = Release(folder, verified_manifest(folder))
-    if table_3:
+    if paper:
         document = shared_passages.shared(release)
         if as_json:
             typer.echo(json.dumps(document, indent=1))

@@ -307,7 +307,7 @@ def test_shared_passages_of_the_real_restrain_lists(published_release: Release, 
 @pytest.mark.slow
 def test_table_3_beside_the_paper(command, published_release: Release) -> None:
     """The share of "at least two" by the training judgements at hand is within four points of every printed figure."""
-    done = command("builder", "audit", published_release.folder, "--table-3", "--json")
+    done = command("builder", "audit", published_release.folder, "--paper", "--json")
     document = json.loads(done.stdout)
     assert document["training_queries"] == 394_250
     counts = {}
@@ -323,7 +323,7 @@ def test_table_3_beside_the_paper(command, published_release: Release) -> None:
         ("dl20", 2): 35,
         ("dl20", 1): 46,
     }
-    printed = command("builder", "audit", published_release.folder, "--table-3").stdout.splitlines()
+    printed = command("builder", "audit", published_release.folder, "--paper").stdout.splitlines()
     assert "dl19 ≥ 2 43 77% 60% 60%" in [" ".join(line.split()) for line in printed]
 
 
