@@ -188,6 +188,10 @@ def _value(kind: Any, text: str) -> Any:
     """The value that ``text`` stands for; ValueError if it is not of this type."""
     kind = kind.__value__ if isinstance(kind, TypeAliasType) else kind
     origin = get_origin(kind)
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise ValueError
+        return text == "true"
     if origin is Literal:
         if text not in get_args(kind):
             raise ValueError
@@ -209,10 +213,18 @@ def _text(value: Any) -> str:
     """The text that :func:`_value` reads as this value."""
     if isinstance(value, Mapping):
         return ",".join(f"{name}:{size}" for name, size in value.items())
+    if isinstance(value, bool):
+        return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _described(kind: Any) -> str:
     kind = kind.__value__ if isinstance(kind, TypeAliasType) else kind
-    words = {int: "a whole number", float: "a number", Mapping: "name:number,name:number", Sequence: "number,number"}
+    words = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        Mapping: "name:number,name:number",
+        Sequence: "number,number",
+    }
     return words.get(get_origin(kind) or kind, f"one of {', '.join(map(str, get_args(kind)))}")

@@ -284,6 +284,12 @@ def test_parameters_by_name() -> None:
     assert described(changed.chameleons) == {"levels": [10, 50]} and changed.wh.rule == "token"
     assert for_mini(10_000).topic.size == 1_800
     assert ShiftParameters().changed(settings()) == ShiftParameters()
+    assert [ShiftParameters().changed([f"crossed.cells={text}"]).crossed.cells for text in ("true", "false")] == [
+        True,
+        False,
+    ]
+    with pytest.raises(UserError, match="'no' is not true or false"):
+        ShiftParameters().changed(["crossed.cells=no"])
     assert {"topic.k=100", "restrain.sizes=14k:14000,45k:45000,200k:200000", "wh.rule=substring"} <= set(settings())
 
 
