@@ -11,6 +11,7 @@ EXTRAS := --extra builder --extra baselines --extra docs --extra dev
 
 UPSTREAM ?=
 PREVIOUS ?=
+DIST ?= dist
 CONFIG ?= paper
 CONFIGS_paper := paper paper-cikm2022
 QUERIES_mini := 2500
@@ -40,7 +41,7 @@ BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock dist clean
+.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock dist pack clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -101,14 +102,20 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@$(BIN)/python -m builder build published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
 	@$(BIN)/python -m builder verify "$(RELEASE)"
 	@$(BIN)/python -m builder audit "$(RELEASE)"
-	@$(BIN)/python -m builder pictures "$(RELEASE)"
-	@$(BIN)/python -m builder card "$(RELEASE)" $(if $(PREVIOUS),--previous "$(PREVIOUS)")
-	@$(BIN)/python -m builder pack "$(RELEASE)" --out dist
+	@$(BIN)/python -m builder card "$(RELEASE)" --pictures lsa $(if $(PREVIOUS),--previous "$(PREVIOUS)")
+	@$(MAKE) --no-print-directory pack RELEASE="$(RELEASE)"
+
+pack:  ## RELEASE as one archive in DIST, with its sha256 (GNU tar); the same release gives the same bytes
+	@version="$$(sed -n 's/^ "version": "\(.*\)",$$/\1/p' "$(RELEASE)/manifest.json")" && mkdir -p "$(DIST)" && \
+		name="$$(basename "$(RELEASE)")-$$version.tar.gz" && \
+		tar --format=gnu --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --use-compress-program="gzip -9n" \
+			-cf "$(DIST)/.$$name" -C "$$(dirname "$(RELEASE)")" "$$(basename "$(RELEASE)")" && \
+		mv "$(DIST)/.$$name" "$(DIST)/$$name" && cd "$(DIST)" && sha256sum "$$name" | tee "$$name.sha256"
 
 baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus, squad, squad-crossed: on a laptop; day: on one GPU; paper: on GPUs) on RELEASE, and its report
 	@test -e "$(RELEASE)" || test -z "$(QUERIES_$(CONFIG))" || \
 		$(BIN)/python -m builder build mini --queries "$(QUERIES_$(CONFIG))" --out "$(RELEASE)"
-	@test -e "$(RELEASE)" || test -z "$(NFCORPUS)" || { $(BIN)/python -m builder beir download $(NFCORPUS) --out "$(BEIR)" && \
+	@test -e "$(RELEASE)" || test -z "$(NFCORPUS)" || { $(BIN)/python -m builder beir $(NFCORPUS) --out "$(BEIR)" && \
 		$(BIN)/python -m builder build rebuilt --collection "$(BEIR)/$(NFCORPUS)" $(SHIFTS) --out "$(RELEASE)"; }
 	@test -e "$(RELEASE)" || test -z "$(PARTS_$(CONFIG))" || { test -n "$(SQUAD)" || \
 		{ echo "make baselines: name SQuAD's folder in BEIR's format: SQUAD=DIR" >&2; exit 2; }; \
@@ -121,7 +128,7 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus, squad, squad-crossed
 	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
 
 beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25-multifield tas-b" DATASETS="nfcorpus scifact"); resumes where it stopped
-	@$(BIN)/python -m builder beir download $(DATASETS) --out "$(BEIR)"
+	@$(BIN)/python -m builder beir $(or $(DATASETS),all) --out "$(BEIR)"
 	@$(BIN)/python -m baselines beir $(SYSTEMS) $(DATASETS:%=--dataset %) --folder "$(BEIR)" --out beir-runs --json beir-runs/suite.json $(FLAGS)
 
 reproduce: $(READY)  ## score the real runs in SHARED and compare with the expected figures; exit status 1 if one differs

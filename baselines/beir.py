@@ -42,10 +42,10 @@ def folders(parent: Path, names: Sequence[str]) -> list[Path]:
     """
     chosen = names or [name for name in beir_suite.datasets() if (parent / name).is_dir()]
     if not chosen:
-        raise UserError(f"{parent}: holds no dataset of BEIR; download one with python -m builder beir download")
+        raise UserError(f"{parent}: holds no dataset of BEIR; download one with python -m builder beir NAME")
     parts = [part for name in chosen for part in beir_suite.parts(parent / name)]
     if missing := next((part for part in parts if not part.is_dir()), None):
-        raise UserError(f"{missing}: there is no such folder; python -m builder beir download fetches BEIR's datasets")
+        raise UserError(f"{missing}: there is no such folder; python -m builder beir fetches BEIR's datasets")
     return parts
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from builder import benchmarks, croissant, reports
 from builder.release import features
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_utf8
@@ -114,10 +114,8 @@ def write(folder: Path) -> None:
         UserError: the folder is no release or cannot be written, or a report is not readable.
     """
     manifest = read_manifest(folder)
-    try:
+    with disk_errors(folder):
         benchmarks.write(folder, manifest, title(manifest))
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror or error}") from error
     for name, text in texts(folder, manifest).items():
         atomic.write_text(folder / name, text)
 

@@ -1,19 +1,18 @@
-"""``python -m builder``: build, verify, diff, export and publish releases. Every command only calls the library."""
+"""``python -m builder``: build, verify, describe, export and publish releases. Every command only calls the library."""
 
 import json
 import sys
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.filesize import decimal
 
-from builder import beir_cli, build_cli
-from builder.build_cli import Json
+from builder import build_cli
+from builder.options import RELEASE, Cache, Folder, Json, Seed
 from eval_kit import output
 from eval_kit.errors import UserError, printable, reported
 from eval_kit.options import JsonFile, PageFile, PrintedFormat
@@ -26,36 +25,67 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Build, verify, compare, export and publish releases.",
+    help="Build, verify, describe, export and publish releases.",
 )
-Folder = Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")]
-Cache = Annotated[
-    Path | None, typer.Option(help="Folder for the index and unfinished work. Default: the user's cache folder.")
-]
-DEFAULT = Path("ms-marco-shift")
+app.add_typer(build_cli.app, name="build")
 
 
 class Format(StrEnum):
-    """Formats that a release can be exported to."""
+    """Formats that a release can be exported to: test sets first, then the examples that trainers read."""
 
     beir = "beir"
     trec = "trec"
     pyserini = "pyserini"
     tevatron = "tevatron"
-
-
-class Trainer(StrEnum):
-    """Trainers whose training files can be written."""
-
     sentence_transformers = "sentence-transformers"
-    tevatron = "tevatron"
     pylate = "pylate"
     flag_embedding = "flag-embedding"
     colbert = "colbert"
+    tevatron_train = "tevatron-train"
 
 
-app.add_typer(build_cli.app, name="build")
-app.add_typer(beir_cli.app, name="beir")
+def _print(document: Any, lines: list[str], as_json: bool) -> None:
+    """Print a command's result: as JSON, or as lines of text."""
+    typer.echo(json.dumps(document, ensure_ascii=False) if as_json else "\n".join(map(printable, lines)))
+
+
+@app.command()
+def beir(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Datasets to download, or all: every one that BEIR distributes."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
+    md5: Annotated[
+        str | None, typer.Option(help="Of the zip of the one dataset that is named, if none is known.")
+    ] = None,
+) -> None:
+    """List the datasets of BEIR, or download those named.
+
+    Downloads are verified by md5, and an interrupted one resumes. A dataset's folder appears whole or not at all.
+    Existing folders are kept, even those of datasets that BEIR does not have. The list has size, as in BEIR's Table 1,
+    and licence.
+    """
+    from builder.sources import beir_download
+    from eval_kit.console import counting, screen
+    from eval_kit.release.beir_suite import datasets, named
+
+    if names == ["all"]:
+        names = [name for name, dataset in datasets().items() if dataset.md5]
+    own = [name for name in names or [] if name not in datasets() and (out / name).is_dir()]
+    chosen = [named(name) for name in names or [] if name not in own]
+    if md5 is not None and (len(chosen) != 1 or chosen[0].md5):
+        raise UserError("--md5 is for one dataset whose md5 is not known: builder beir shows which")
+    if not names:
+        screen().print(beir_download.listed())
+    for name in own:
+        typer.echo(str(out / name))
+    for dataset in chosen:
+        with counting(f"downloading {dataset.name}", "bytes") as advance:
+            folder = beir_download.install(replace(dataset, md5=dataset.md5 or md5), out, advance)
+        typer.echo(str(folder))
+        for remark in beir_download.remarks(dataset, folder):
+            typer.echo(f"  remark: {remark}")
 
 
 @app.command()
@@ -108,51 +138,45 @@ def fidelity(
 
 
 @app.command()
-def verify(folder: Folder = DEFAULT, as_json: Json = False) -> None:
-    """Recompute every digest, count and rule. Exit status 1 if one does not hold."""
-    from builder import verify as verification
-
-    checks = verification.verify(folder)
-    faults = [check for check in checks if check.fault]
-    if as_json:
-        rows = [{"check": check.what, "fault": check.fault or None} for check in checks]
-        typer.echo(json.dumps({"folder": str(folder), "faults": len(faults), "checks": rows}))
-    else:
-        for check in checks:
-            said = f"{'WRONG' if check.fault else 'ok   '} {check.what}{': ' + check.fault if check.fault else ''}"
-            typer.echo(printable(said))
-        typer.echo(f"{folder}: {len(checks)} checks, {len(faults)} faults")
-    if faults:
-        raise typer.Exit(1)
-
-
-@app.command()
-def diff(
-    old: Annotated[str, typer.Argument(help="The old release: folder or Hub id.")],
-    new: Annotated[str, typer.Argument(help="The new release: folder or Hub id.")],
-    summary: Annotated[bool, typer.Option("--summary", help="Print only the counts, one line per table.")] = False,
+def verify(
+    release: Annotated[str, typer.Argument(metavar="RELEASE", help="A release folder; with --against, or Hub id.")] = (
+        str(RELEASE)
+    ),
+    against: Annotated[
+        str | None,
+        typer.Option(help="An older release, folder or Hub id: list the queries that entered, left or moved instead."),
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print only the counts of those, one line per table.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the queries that entered, left or moved. Exit status 1 if anything differs."""
+    """Recompute every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
     from builder import diff as comparison
+    from builder import verify as verification
     from eval_kit.release import open_release
 
-    changes = comparison.diff(open_release(old), open_release(new))
-    if as_json:
-        typer.echo(json.dumps([asdict(change) for change in changes]))
-    elif changes:
-        for change in changes:
-            typer.echo("\n".join(map(printable, [change.headline] if summary else change.lines())))
-    else:
-        typer.echo("the releases have the same content")
-    if changes:
-        raise typer.Exit(1)
+    if against is not None:
+        changes = comparison.diff(open_release(against), open_release(release))
+        lines = [line for change in changes for line in ([change.headline] if summary else change.lines())]
+        _print([asdict(change) for change in changes], lines or ["the releases have the same content"], as_json)
+        raise typer.Exit(bool(changes))
+    checks = verification.verify(Path(release))
+    faults = sum(bool(check.fault) for check in checks)
+    rows = [{"check": check.what, "fault": check.fault or None} for check in checks]
+    lines = [f"WRONG {check.what}: {check.fault}" if check.fault else f"ok    {check.what}" for check in checks]
+    _print(
+        {"folder": release, "faults": faults, "checks": rows},
+        [*lines, f"{release}: {len(checks)} checks, {faults} faults"],
+        as_json,
+    )
+    raise typer.Exit(bool(faults))
 
 
 @app.command()
 def export(
-    release: Annotated[str, typer.Argument(help="A release: folder or Hub id.")] = "ms-marco-shift",
-    out: Annotated[Path, typer.Option(help="Folder to write the test sets to.")] = Path("export"),
+    release: Annotated[str, typer.Argument(help="A release: folder or Hub id.")] = str(RELEASE),
+    out: Annotated[Path, typer.Option(help="Folder to write the sets to.")] = Path("export"),
     format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.beir,
     test_set: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Export only this test set or variation. Repeatable.")
@@ -165,35 +189,81 @@ def export(
         Path | None,
         typer.Option(metavar="TSV", help="Write the passages of this file (id, tab, text) as corpus.jsonl."),
     ] = None,
+    negatives: Annotated[int, typer.Option(min=0, help="For a trainer: number of negatives in an example.")] = 1,
+    examples: Annotated[
+        int, typer.Option(min=1, help="For a trainer: least number of examples; all pairs appear once, then all again.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="For a trainer: random seed of the draw of negatives.")] = 0,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Leave the test queries of all shifts out of training queries.")
+    ] = False,
+    cache: Cache = None,
+    as_json: Json = False,
 ) -> None:
-    """Write the test sets for BEIR, Tevatron, TREC's tools or Pyserini, a folder for each."""
+    """Write test sets or training examples for other tools.
+
+    For BEIR, TREC's tools, Pyserini and Tevatron, each set is a folder. For sentence-transformers, PyLate,
+    FlagEmbedding, ColBERT and Tevatron (tevatron-train), the examples of each training set, which our own cells train
+    on too, are one file, with a JSON line each.
+    """
     from builder import export as exporting
+    from builder import triplets
     from eval_kit.release import open_release
 
-    if passages is not None and format.value not in exporting.WITH_PASSAGES:
-        raise UserError("--passages is for --format beir and tevatron; topics and qrels have no passages")
     opened = open_release(release)
-    folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages)
-    typer.echo(f"{out}: {len(folders)} folders in {format.value} format")
-    if format.value in exporting.WITH_PASSAGES and "passages" not in opened.configs and passages is None:
-        typer.echo(
+    if format.value in triplets.FORMATS:
+        if test_set or not training_set:
+            raise UserError(f"--format {format.value} is for training queries: name them with --training-set")
+        rows, lines = [], []
+        for name, (shift, part) in exporting.trainable(opened, training_set).items():
+            file = out / f"{name}.jsonl"
+            written = triplets.write(
+                opened, shift.name, part, file, format.value, negatives, examples, seed, strict, cache
+            )
+            rows.append({"file": str(file), **asdict(written)})
+            lines.append(f"{file}: {written.examples:,} examples of {name}, sha256 {written.sha256}")
+        _print(rows, lines, as_json)
+        return
+    with_passages = format.value in exporting.WITH_PASSAGES
+    if passages is not None and not with_passages:
+        raise UserError("--passages is for --format beir and tevatron; topics and qrels have no passages")
+    folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages, strict)
+    lines = [f"{out}: {len(folders)} folders in {format.value} format"]
+    if with_passages and "passages" not in opened.configs and passages is None:
+        lines.append(
             f"  no corpus.jsonl, which its loader needs: the passages are ir_datasets "
             f"{opened.manifest['collection']}; --passages collection.tsv writes them"
         )
+    _print([{"folder": str(folder)} for folder in folders], lines, as_json)
 
 
 @app.command()
 def card(
-    folder: Folder = DEFAULT,
+    folder: Folder = RELEASE,
     previous: Annotated[
         str | None, typer.Option(help="The previous version, to list what changed: folder or Hub id@revision.")
     ] = None,
+    pictures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENCODER",
+            help="First draw the similarity of clusters as a heatmap, and topics as a map, into reports/; by the "
+            "vectors of lsa, or of a model (Hub id or folder; append :cls for the bare [CLS]).",
+        ),
+    ] = None,
+    cache: Cache = None,
 ) -> None:
     """Write the dataset card again. It quotes the release's reports: audit, pictures, version history."""
     from builder import card as cards
     from builder import history, reports
-    from eval_kit.release import open_release, read_manifest
+    from builder.pictures import draw
+    from eval_kit.release import Release, open_release, read_manifest, verified_manifest
+    from eval_kit.search.cache import cache_folder
 
+    if pictures is not None:
+        with Console(stderr=True).status("drawing pictures"):
+            paths = draw(Release(folder, verified_manifest(folder)), pictures, (cache or cache_folder()) / "vectors")
+        typer.echo("\n".join(map(str, paths)))
     if previous is not None:
         source, _, revision = (previous, "", "") if Path(previous).exists() else previous.partition("@")
         history.write(open_release(folder), open_release(source, revision or None))
@@ -204,23 +274,10 @@ def card(
 
 
 @app.command()
-def pack(
-    folder: Folder = DEFAULT,
-    out: Annotated[Path, typer.Option(help="The folder to write the archive to.")] = Path(),
-) -> None:
-    """Pack a release as one archive, with its sha256. The same release gives the same bytes."""
-    from builder import pack as packing
-
-    with Console(stderr=True).status(f"packing {folder}"):
-        packed = packing.pack(folder, out)
-    typer.echo(f"{packed.path}: {decimal(packed.path.stat().st_size)}, sha256 {packed.sha256}")
-
-
-@app.command()
 def publish(
     repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/NAME", help="The dataset on the Hub.")],
     tag: Annotated[str, typer.Option(help="The tag: v and the release's version, such as v1.0.0.")],
-    folder: Folder = DEFAULT,
+    folder: Folder = RELEASE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")] = False,
     private: Annotated[bool, typer.Option("--private", help="Create the dataset as private.")] = False,
     allow_partial: Annotated[bool, typer.Option("--allow-partial", help="Publish a release that lacks parts.")] = False,
@@ -264,7 +321,7 @@ def publish(
 
 @app.command()
 def lite(
-    folder: Folder = DEFAULT,
+    folder: Folder = RELEASE,
     out: Annotated[Path, typer.Option(help="The release folder to write.")] = Path("ms-marco-shift-lite"),
     passages: Annotated[int, typer.Option(min=1, help="How many passages it will hold.")] = 1_000_000,
     depth: Annotated[int, typer.Option(min=1, help="How many of each ranker's best to keep for a test query.")] = 100,
@@ -303,7 +360,7 @@ def lite(
 
 @app.command()
 def negatives(
-    folder: Folder = DEFAULT,
+    folder: Folder = RELEASE,
     depth: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Number of passages that BM25 ranks for a query.")
     ] = 1_000,
@@ -340,77 +397,34 @@ def negatives(
 
 
 @app.command()
-def triplets(
-    shift: Annotated[str, typer.Option(help="topic, wh, length, resttest, restrain, or all (nothing held out).")],
-    held_out: Annotated[
-        str, typer.Option(metavar="NAME", help="What training holds out, such as c0; for restrain, the set trained on.")
-    ],
-    folder: Folder = DEFAULT,
-    format: Annotated[Trainer, typer.Option("--format", help="Trainer to write for.")] = Trainer.sentence_transformers,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("triplets.jsonl"),
-    negatives: Annotated[int, typer.Option(min=0, help="Number of negatives in an example.")] = 1,
-    examples: Annotated[
-        int, typer.Option(min=1, help="Minimum number of examples; all pairs appear once, then all again.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the draw of negatives.")] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Leave out the test queries of all shifts.")] = False,
-    cache: Cache = None,
-    as_json: Json = False,
-) -> None:
-    """Write training examples for other trainers. Our own cells train on the same examples. One JSON line each."""
-    from builder import triplets as writing
-    from eval_kit.release import Release, verified_manifest
-    from eval_kit.shifts import TRAINED_FOR
-
-    if shift not in TRAINED_FOR:
-        raise UserError(f"--shift {shift}: there is no such shift; there are {', '.join(TRAINED_FOR)}")
-    release = Release(folder, verified_manifest(folder))
-    written = writing.write(release, shift, held_out, out, format.value, negatives, examples, seed, strict, cache)
-    if as_json:
-        typer.echo(json.dumps({"file": str(out), **asdict(written)}))
-    else:
-        typer.echo(f"{out}: {written.examples:,} examples of {shift} without {held_out}, sha256 {written.sha256}")
-
-
-@app.command()
-def typos(
-    test_set: Annotated[
-        list[str], typer.Option(metavar="NAME", help="Mistype the queries of this test set. Repeatable.")
-    ],
-    folder: Folder = DEFAULT,
+def variations(
+    test_set: Annotated[list[str], typer.Option(metavar="NAME", help="Vary the queries of this test set. Repeatable.")],
+    folder: Folder = RELEASE,
+    texts: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="TSV", help="Query ids of the test set, each with your text. Repeat for more replicas."),
+    ] = None,
+    name: Annotated[str, typer.Option(help="<family>.<method> of your texts, such as typo.mine.")] = "",
+    licence: Annotated[str, typer.Option(help="Licence of your texts.")] = "own",
     replicas: Annotated[int, typer.Option(min=1, max=1_000, help="Number of draws of each kind of typo.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draws.")] = 13,
+    seed: Seed = 13,
 ) -> None:
-    """Add five kinds of typo as variations. One word of each query is mistyped."""
-    from builder import typos as mistyping
+    """Add typos of a test set's queries, or texts of your own, as variations. A typo is one of five edits of a word."""
+    from builder import variations as varying
 
-    release = mistyping.add(folder, test_set, replicas, seed)
-    for name, variation in release.variations.items():
-        if variation.source == mistyping.SOURCE:
-            typer.echo(name)
-    typer.echo(f"{folder}: the release's digest is now {release.digest[:16]}")
-
-
-@app.command()
-def wordings(
-    file: Annotated[Path, typer.Argument(metavar="TSV", help="Query ids of the test set, each with another wording.")],
-    base: Annotated[str, typer.Option(help="The test set that is reworded.")],
-    name: Annotated[str, typer.Option(help="<family>.<method>, such as typo.mine.")],
-    folder: Annotated[Path, typer.Option("--release", help="The release to add them to.")] = DEFAULT,
-    replica: Annotated[int, typer.Option(min=1, help="Number of the draw, for several files of one method.")] = 1,
-    licence: Annotated[str, typer.Option(help="Licence of the wordings.")] = "own",
-) -> None:
-    """Add your own wordings of a test set's queries as a variation."""
-    from builder.wordings import add
-
-    release = add(folder, file, base, name, replica, licence)
-    typer.echo(f"{base}.{name}.{replica}")
+    if texts:
+        if len(test_set) > 1:
+            raise UserError("--texts is for the queries of one --test-set")
+        release, added = varying.add_texts(folder, texts, test_set[0], name, licence)
+    else:
+        release, added = varying.add_typos(folder, test_set, replicas, seed)
+    typer.echo("\n".join(added))
     typer.echo(f"{folder}: the release's digest is now {release.digest[:16]}")
 
 
 @app.command()
 def describe(
-    folder: Folder = DEFAULT,
+    folder: Folder = RELEASE,
     against: Annotated[
         Path | None, typer.Option(help="A reference log, or another release: how far the queries are from its own.")
     ] = None,
@@ -427,7 +441,7 @@ def describe(
 
 @app.command()
 def audit(
-    folder: Folder = DEFAULT,
+    folder: Folder = RELEASE,
     near: Annotated[
         float | None,
         typer.Option(help="Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md."),
@@ -469,26 +483,6 @@ def audit(
     else:
         screen().print(auditing.table(report))
         typer.echo(f"{report['headline']}\n{path}")
-
-
-@app.command()
-def pictures(
-    folder: Folder = DEFAULT,
-    encoder: Annotated[
-        str, typer.Option(help="lsa, or a model (Hub id or folder; append :cls for the bare [CLS]).")
-    ] = "lsa",
-    cache: Cache = None,
-) -> None:
-    """Draw similarities as a heatmap, and topics as a map. The pictures go into the release's reports/."""
-    from builder import pictures as drawing
-    from eval_kit.release import Release, verified_manifest
-    from eval_kit.search.cache import cache_folder
-
-    release = Release(folder, verified_manifest(folder))
-    with Console(stderr=True).status("drawing pictures"):
-        paths = drawing.pictures(release, encoder, (cache or cache_folder()) / "vectors")
-    for path in paths:
-        typer.echo(str(path))
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import polars as pl
 from filelock import FileLock
 
 from builder.encoders import Compute, Embeddings, Encoder, by_name, digest, public_name
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.search import shards
 from eval_kit.search.passages import Counted
@@ -60,14 +60,12 @@ def encode(texts: Sequence[str] | pl.Series, encoder: str | Encoder, cache: Path
             return np.array(_on_disk(checked, chosen, Path(temporary)))
     parts = [chosen.name, chosen.revision, digest(checked)]
     folder = cache / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    try:
+    with disk_errors(cache, "cannot keep vectors there"):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             if not (folder / "vectors.npy").exists():
                 _on_disk(checked, chosen, folder)
             shutil.rmtree(folder / "shards", ignore_errors=True)
-    except OSError as error:
-        raise UserError(f"{cache}: cannot keep vectors there: {error.strerror or error}") from error
     return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
 

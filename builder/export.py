@@ -2,19 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release
 from eval_kit.search.passages import of_file
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import TRAINED_FOR, Shift
 
 FORMATS = {
     "beir": ["queries.jsonl", "corpus.jsonl", "README.md"]
@@ -51,6 +51,7 @@ def export(
     test_sets: Collection[str] = (),
     training_sets: Collection[str] = (),
     passages: Path | None = None,
+    strict: bool = False,
 ) -> list[Path]:
     """Write test sets, variations of their queries, and training queries, each to its own folder below ``out``.
 
@@ -70,6 +71,7 @@ def export(
         training_sets: names of training queries, such as ``topic.not-c0``; by default none.
         passages: for ``beir`` and ``tevatron``, the release's passages: a file of id, tab and text, such as MS MARCO's
             collection.tsv.
+        strict: leave the test queries of all shifts out of training queries.
 
     Returns:
         The folders written.
@@ -81,8 +83,8 @@ def export(
     if format not in FORMATS:
         raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
     corpus: Path | None = None
-    folders = {out / exported.name: exported for exported in _chosen(release, test_sets, training_sets)}
-    try:
+    folders = {out / exported.name: exported for exported in _chosen(release, test_sets, training_sets, strict)}
+    with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         with atomic.lock(out), ExitStack() as stack:
             for folder in folders:
@@ -100,8 +102,6 @@ def export(
                     _topics(exported.queries, staging, format)
                     lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in judged.iter_rows())
                     atomic.write_lines(staging / "qrels.txt", lines)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror or error}") from error
     return list(folders)
 
 
@@ -116,33 +116,47 @@ def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
         raise UserError(f"{foreign[0]}: is not part of the export that would replace it; name another --out")
 
 
-def _chosen(release: Release, test_sets: Collection[str], training_sets: Collection[str]) -> list[Exported]:
+def trainable(release: Release, names: Iterable[str]) -> dict[str, tuple[Shift, str]]:
+    """Shift and held-out part of training queries, by their name, such as ``topic.not-c0``.
+
+    Raises:
+        UserError: a name that the release does not have.
+    """
+    training = {}
+    for shift in TRAINED_FOR.values():
+        for part in shift.training_tables(release):
+            training[f"{shift.name}.{shift.training_name(part)}"] = (shift, part)
+    return _named(release, "training set", names, training)
+
+
+def _named[Value](release: Release, kind: str, names: Iterable[str], there: Mapping[str, Value]) -> dict[str, Value]:
+    """The values of some names; a UserError for one that is not there."""
+    for name in names:
+        if name not in there:
+            known = f"there are {', '.join(sorted(there))}" if there else "it has none"
+            raise UserError(f"{release.folder}: has no {kind} {name}; {known}")
+    return {name: there[name] for name in names}
+
+
+def _chosen(
+    release: Release, test_sets: Collection[str], training_sets: Collection[str], strict: bool
+) -> list[Exported]:
     """The sets named; every test set and variation if none are.
 
     Raises:
         UserError: a name that the release does not have.
     """
-    training = {
-        f"{shift.name}.{shift.training_name(part)}": (shift, part)
-        for shift in SHIFTS.values()
-        for part in shift.training_tables(release)
-    }
-    available = {"test set or variation": {*release.test_sets, *release.variations}, "training set": set(training)}
-    for (kind, names), chosen in zip(available.items(), (test_sets, training_sets), strict=True):
-        for name in chosen:
-            if name not in names:
-                there = f"there are {', '.join(sorted(names))}" if names else "it has none"
-                raise UserError(f"{release.folder}: has no {kind} {name}; {there}")
-    selected = test_sets if test_sets or training_sets else [*release.test_sets, *release.variations]
+    varied = {name: variation.base for name, variation in release.variations.items()}
+    bases = {**dict(zip(release.test_sets, release.test_sets, strict=True)), **varied}
+    _named(release, "test set or variation", test_sets, bases)
+    training = trainable(release, training_sets)
     exported = []
-    for name in selected:
+    for name in test_sets if test_sets or training_sets else bases:
         variation = release.variations.get(name)
         queries = release.queries(name) if variation is None else release.wordings(variation)
-        test_set = release.test_sets[name if variation is None else variation.base]
-        exported.append(Exported(name, queries, test_set.qrels))
-    for name in training_sets:
-        shift, part = training[name]
-        permitted = shift.training(release, part)
+        exported.append(Exported(name, queries, release.test_sets[bases[name]].qrels))
+    for name, (shift, part) in training.items():
+        permitted = shift.training(release, part, strict)
         queries = permitted.queries.select("query_id", "text").unique("query_id", maintain_order=True)
         exported.append(Exported(name, queries, permitted.qrels, "train"))
     for each in exported:

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from builder.release import Rule, Table, add_table, features
 from eval_kit.console import counting
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.digests import OrderedDigest
 from eval_kit.release import Release, verified_manifest
@@ -74,10 +74,8 @@ def add(
     if not 0 < parameters.sample <= parameters.depth:
         raise UserError(f"cannot draw {parameters.sample:,} of {parameters.depth:,} passages")
     job = _Job(Release(folder, verified_manifest(folder)), parameters, cache or cache_folder())
-    try:
+    with disk_errors(job.folder, "cannot keep negatives there"):
         entry, file = job.table(threads)
-    except OSError as error:
-        raise UserError(f"{job.folder}: cannot keep negatives there: {error.strerror or error}") from error
     now = Release(folder, verified_manifest(folder))
     if _Job(now, parameters, job.cache).folder != job.folder:
         raise UserError(f"{folder}: changed while its negatives were drawn; nothing was added, run this again")

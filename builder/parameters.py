@@ -1,8 +1,7 @@
 """The shifts that can be rebuilt, and their parameters: how a user sets one (``topic.k=20``)."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_hints
 
@@ -76,12 +75,12 @@ class ShiftParameters:
 
     def seeded(self, seed: int) -> "ShiftParameters":
         """The same with one seed for all shifts that draw."""
-        drawing = {
-            shift: dataclasses.replace(getattr(self, shift), seed=seed)
-            for shift in REBUILDABLE
-            if hasattr(getattr(self, shift), SEED)
-        }
-        return dataclasses.replace(self, **drawing)
+        drawing = {}
+        for shift in REBUILDABLE:
+            parameters = getattr(self, shift)
+            if hasattr(parameters, SEED):
+                drawing[shift] = replace(parameters, seed=seed)
+        return replace(self, **drawing)
 
     def changed(self, settings: Sequence[str]) -> "ShiftParameters":
         """The same with ``settings`` such as ``topic.k=20``, ``wh.rule=token`` or ``restrain.sizes=a:100,b:300``.
@@ -89,20 +88,19 @@ class ShiftParameters:
         Raises:
             UserError: a name is unknown, or a value has the wrong type.
         """
-        changed = self
+        changed, names = self, _names()
         for setting in settings:
             name, equals, text = setting.partition("=")
-            shift, _, parameter = name.partition(".")
-            names = _names()
             if not equals or name not in names:
                 raise UserError(f"--set {setting}: expected name=value with one of {', '.join(names)}")
+            shift, _, parameter = name.partition(".")
             parameters = getattr(changed, shift)
-            kind = get_type_hints(type(parameters))[parameter]
+            form, parse = _form(get_type_hints(type(parameters))[parameter])
             try:
-                value = _value(kind, text)
-            except ValueError:
-                raise UserError(f"--set {setting}: {text!r} is not {_described(kind)}") from None
-            changed = dataclasses.replace(changed, **{shift: dataclasses.replace(parameters, **{parameter: value})})
+                value = parse(text)
+            except (ValueError, KeyError):
+                raise UserError(f"--set {setting}: {text!r} is not {form}") from None
+            changed = replace(changed, **{shift: replace(parameters, **{parameter: value})})
         return changed
 
 
@@ -129,13 +127,11 @@ def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: 
     """
     papers = ShiftParameters()
     sizes = [_share(size, training) for size in papers.restrain.sizes.values()]
-    return dataclasses.replace(
+    return replace(
         papers,
         topic=_topic(papers.topic, training),
-        wh=dataclasses.replace(_wh(papers.wh, training), language=language),
-        length=dataclasses.replace(
-            papers.length, words=longest_short, size=max(1, _share(papers.length.size, training))
-        ),
+        wh=replace(_wh(papers.wh, training), language=language),
+        length=replace(papers.length, words=longest_short, size=max(1, _share(papers.length.size, training))),
         restrain=RestrainParameters(MappingProxyType({_size_name(size): size for size in sizes})),
     )
 
@@ -144,13 +140,13 @@ def _topic(paper: TopicParameters, training: int) -> TopicParameters:
     wanted = max(_share(paper.size, training), round(TESTED / paper.test_share))
     size = max(2, min(wanted, round(MOST_USED * training / paper.topics)))
     k = min(paper.k, max(2 * paper.topics, training // FEWEST_IN_A_CLUSTER))
-    return dataclasses.replace(paper, k=k, size=size, test_share=_test_share(paper.test_share, size))
+    return replace(paper, k=k, size=size, test_share=_test_share(paper.test_share, size))
 
 
 def _wh(paper: WhParameters, training: int) -> WhParameters:
     size = max(2, _share(paper.size, training), min(round(TESTED / paper.test_share), training))
     third = min(size, max(2, training // 3))  # how many queries of a cluster there may be
-    return dataclasses.replace(paper, size=size, test_share=_test_share(paper.test_share, third))
+    return replace(paper, size=size, test_share=_test_share(paper.test_share, third))
 
 
 def _test_share(paper: float, size: int) -> float:
@@ -179,38 +175,13 @@ def _names() -> list[str]:
     """All names that can be set; the seed is common to all and not among them."""
     names = []
     for shift in REBUILDABLE:
-        entries = dataclasses.fields(getattr(ShiftParameters(), shift))
+        entries = fields(getattr(ShiftParameters(), shift))
         names += [f"{shift}.{entry.name}" for entry in entries if entry.name != SEED]
     return names
 
 
-def _value(kind: Any, text: str) -> Any:
-    """The value that ``text`` stands for; ValueError if it is not of this type."""
-    kind = kind.__value__ if isinstance(kind, TypeAliasType) else kind
-    origin = get_origin(kind)
-    if kind is bool:
-        if text not in ("true", "false"):
-            raise ValueError
-        return text == "true"
-    if origin is Literal:
-        if text not in get_args(kind):
-            raise ValueError
-        return text
-    if origin is Mapping:
-        pairs = [part.split(":") for part in text.split(",")]
-        if any(len(pair) != 2 or not SPLIT.fullmatch(pair[0]) for pair in pairs):
-            raise ValueError
-        sizes = {name: int(size) for name, size in pairs}
-        if len(sizes) < len(pairs):
-            raise ValueError
-        return MappingProxyType(sizes)
-    if origin is Sequence:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    return kind(text)
-
-
 def _text(value: Any) -> str:
-    """The text that :func:`_value` reads as this value."""
+    """The text that ``--set`` reads as this value."""
     if isinstance(value, Mapping):
         return ",".join(f"{name}:{size}" for name, size in value.items())
     if isinstance(value, bool):
@@ -218,13 +189,35 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _described(kind: Any) -> str:
+def _sizes(text: str) -> Mapping[str, int]:
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, size = part.partition(":")
+        if name in sizes or not SPLIT.fullmatch(name):
+            raise ValueError
+        sizes[name] = int(size)
+    return MappingProxyType(sizes)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(sorted(set(map(int, text.split(",")))))
+
+
+_FORMS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
+    bool: ("true or false", {"true": True, "false": False}.__getitem__),
+    int: ("a whole number", int),
+    float: ("a number", float),
+    str: ("a text", str),
+    Mapping: ("name:number,name:number", _sizes),
+    Sequence: ("number,number", _numbers),
+}
+"""What a value of each type looks like, and its parser, which raises ValueError or KeyError for another text."""
+
+
+def _form(kind: Any) -> tuple[str, Callable[[str], Any]]:
+    """The form of a parameter's type, which may be an alias, or a choice of words."""
     kind = kind.__value__ if isinstance(kind, TypeAliasType) else kind
-    words = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        Mapping: "name:number,name:number",
-        Sequence: "number,number",
-    }
-    return words.get(get_origin(kind) or kind, f"one of {', '.join(map(str, get_args(kind)))}")
+    if get_origin(kind) is Literal:
+        words = get_args(kind)
+        return f"one of {', '.join(words)}", dict(zip(words, words, strict=True)).__getitem__
+    return _FORMS[get_origin(kind) or kind]

@@ -12,8 +12,7 @@ import polars as pl
 from builder.encode import encode
 from builder.encoders import by_name, public_name
 from builder.reports import SIMILARITY
-from builder.shifts import topic
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED
@@ -29,9 +28,12 @@ TERMS = 5
 """How many words describe a topic in the picture."""
 CELL = 0.62
 """Inches."""
+POINTS = 5_000
+"""Queries in the map of the topics, at most."""
+SEED = 13
 
 
-def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) -> list[Path]:
+def draw(release: Release, encoder: str = "lsa", cache: Path | None = None) -> list[Path]:
     """Write ``similarity.json``, ``similarity.png`` and ``topics.png`` to the release's ``reports/``.
 
     Args:
@@ -47,23 +49,22 @@ def pictures(release: Release, encoder: str = "lsa", cache: Path | None = None) 
     """
     queries = _queries(release)
     chosen = by_name(encoder)
-    vectors = Vectors(public_name(chosen), queries["query_id"], encode(queries["text"], chosen, cache))
+    name = public_name(chosen)
+    vectors = Vectors(name, queries["query_id"], encode(queries["text"], chosen, cache))
     table = similarities(release, vectors)
     document = {
         "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
-        "encoder": {"name": public_name(chosen), "revision": chosen.revision},
+        "encoder": {"name": name, "revision": chosen.revision},
         "similarity": table.to_dicts(),
     }
-    written = [release.folder / SIMILARITY, release.folder / "reports" / "similarity.png"]
-    try:
-        written[0].parent.mkdir(exist_ok=True)
-        titles = {"jaccard": "weighted Jaccard", "cosine": f"mean cosine, {public_name(chosen)}"}
-        _heatmaps(table, titles, written[1])
+    reports = release.folder / "reports"
+    written = [release.folder / SIMILARITY, reports / "similarity.png"]
+    with disk_errors(reports):
+        reports.mkdir(exist_ok=True)
+        _heatmaps(table, {"jaccard": "weighted Jaccard", "cosine": f"mean cosine, {name}"}, written[1])
         if "test" in release.configs.get("topic", []):
-            written.append(release.folder / "reports" / "topics.png")
+            written.append(reports / "topics.png")
             _topics(release, vectors, written[2])
-    except OSError as error:
-        raise UserError(f"{written[0].parent}: cannot be written: {error.strerror or error}") from error
     atomic.write_text(written[0], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return written
 
@@ -84,30 +85,20 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     for shift, split in _tables(release):
-        parts = release.table(shift, split).partition_by("cluster", maintain_order=True, as_dict=True)
-        texts = {str(name): part["text"] for (name,), part in parts.items()}
-        directions = {str(name): _directed(vectors.of(part["query_id"])) for (name,), part in parts.items()}
-        cosines = {
-            (left, right): mean_cosine(directions[left], directions[right]) for left, right in permutations(texts, 2)
-        }
-        for (left, right), cosine in cosines.items():
-            rows.append(
-                {
-                    "shift": shift,
-                    "split": split,
-                    "cluster": left,
-                    "other": right,
-                    "n": len(texts[left]),
-                    "n_other": len(texts[right]),
-                    "jaccard": weighted_jaccard(texts[left], texts[right]),
-                    "cosine": cosine,
-                }
-            )
-        for row in by_cluster(release, shift, splits=[split]).iter_rows(named=True):
-            counts = {name: len(rows_of) for name, rows_of in directions.items() if name != row["cluster"]}
-            total = sum(cosines[row["cluster"], name] * count for name, count in counts.items())
-            mean = {"n_other": row.pop("others"), "cosine": total / sum(counts.values())}
-            rows.append({"shift": shift, "split": split, "other": OTHERS} | row | mean)
+        texts, directions = {}, {}
+        for (name,), part in release.table(shift, split).group_by("cluster", maintain_order=True):
+            texts[str(name)], directions[str(name)] = part["text"], _directed(vectors.of(part["query_id"]))
+        cosines = {}
+        for left, right in permutations(texts, 2):
+            cosines[left, right] = mean_cosine(directions[left], directions[right])
+            row = {"cluster": left, "other": right, "n": len(texts[left]), "n_other": len(texts[right])}
+            jaccard = weighted_jaccard(texts[left], texts[right])
+            rows.append({"shift": shift, "split": split} | row | {"jaccard": jaccard, "cosine": cosines[left, right]})
+        for whole in by_cluster(release, shift, splits=[split]).iter_rows(named=True):
+            counts = {name: len(rows_of) for name, rows_of in directions.items() if name != whole["cluster"]}
+            total = sum(cosines[whole["cluster"], name] * count for name, count in counts.items())
+            mean = {"n_other": whole.pop("others"), "cosine": total / sum(counts.values())}
+            rows.append({"shift": shift, "split": split, "other": OTHERS} | whole | mean)
     return pl.DataFrame(rows).select("shift", "split", "cluster", "other", "n", "n_other", "jaccard", "cosine")
 
 
@@ -131,8 +122,9 @@ def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
     """One row of maps per shift, one column per measure; from a shift's train queries if there are any, else test."""
     from matplotlib.figure import Figure
 
-    shown = [part for _, part in table.group_by("shift", maintain_order=True)]
-    shown = [part.filter(pl.col("split") == part["split"][0]) for part in shown]
+    shown = []
+    for _, part in table.group_by("shift", maintain_order=True):
+        shown.append(part.filter(pl.col("split") == part["split"][0]))
     heights = [part["cluster"].n_unique() for part in shown]
     figure = Figure(figsize=(2 * CELL * (max(heights) + 4), CELL * (sum(heights) + 1.9 * len(heights))))
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
@@ -170,8 +162,12 @@ def _heatmap(axes: Any, part: pl.DataFrame, measure: str, limits: tuple[Any, Any
 
 
 def _topics(release: Release, vectors: Vectors, path: Path) -> None:
+    """The topics' test queries in two dimensions (Figure 1): t-SNE on the first 50 principal components."""
     from cycler import cycler
     from matplotlib import rc_context, rcParams
+    from matplotlib.figure import Figure
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
 
     queries = release.table("topic", "test")
     titles = {about.cluster: f"{about.cluster}: {', '.join(about.terms[:TERMS])}" for about in topics(queries)}
@@ -180,11 +176,23 @@ def _topics(release: Release, vectors: Vectors, path: Path) -> None:
         what = f"no installed font has the letters of the topics' words, which {path.name} leaves out"
         warnings.warn(what, stacklevel=2)
         titles = dict(zip(titles, titles, strict=True))
-    assigned = queries.select("query_id", pl.col("cluster").cast(pl.String).replace_strict(titles))
-    tested = Vectors(vectors.source, assigned["query_id"], vectors.of(assigned["query_id"]).astype("float32"))
-    cycle, family = cycler(color=COLOURS), fonts or list(rcParams["font.family"])
-    with atomic.whole(path) as part, rc_context({"axes.prop_cycle": cycle, "font.family": family}):
-        topic.picture(tested, assigned, part)
+    queries = queries.with_row_index("row").sample(min(POINTS, queries.height), seed=SEED, shuffle=True).sort("row")
+    if queries.height < 3:
+        raise UserError("a picture of the topics needs at least three queries")
+    values = vectors.of(queries["query_id"]).astype("float32")
+    components = PCA(min(50, *values.shape), random_state=SEED).fit_transform(values)
+    perplexity = min(30, (len(components) - 1) / 3)
+    points = TSNE(random_state=SEED, perplexity=perplexity).fit_transform(components)
+    family = fonts or list(rcParams["font.family"])
+    with rc_context({"axes.prop_cycle": cycler(color=COLOURS), "font.family": family}):
+        figure = Figure(figsize=(6, 6), layout="constrained")
+        axes = figure.subplots()
+        for cluster in queries["cluster"].unique().sort():
+            members = (queries["cluster"] == cluster).to_numpy()
+            axes.scatter(points[members, 0], points[members, 1], s=3, linewidths=0, label=titles[cluster])
+        axes.set(xticks=[], yticks=[], title=f"Query topics (t-SNE of {vectors.source})")
+        axes.legend(markerscale=4, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0), fontsize=8)
+        _save(figure, path)
 
 
 def _fonts(text: str) -> list[str]:
@@ -192,13 +200,14 @@ def _fonts(text: str) -> list[str]:
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 
-    own = list(rcParams["font.family"])
+    family = list(rcParams["font.family"])
     missing = {ord(letter) for letter in text} - get_font(findfont(FontProperties())).get_charmap().keys()
     if not missing:
-        return own
-    fonts = [font for font in fontManager.ttflist if not font.name.startswith("Last Resort")]  # it has boxes for all
-    fonts = [font for font in fonts if missing <= get_font(font.fname).get_charmap().keys()]
-    return next(([*own, font.name] for font in fonts), [])
+        return family
+    for font in fontManager.ttflist:  # Last Resort has a box for every letter
+        if not font.name.startswith("Last Resort") and missing <= get_font(font.fname).get_charmap().keys():
+            return [*family, font.name]
+    return []
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval_kit.console import counting
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.release import Release
 from eval_kit.search import texts
@@ -51,7 +51,7 @@ def write(
         release: with negatives.
         shift: a name of :data:`eval_kit.shifts.TRAINED_FOR`.
         held_out: the part of it that is left out.
-        out: the file to write.
+        out: the file to write; its folder is created if need be.
         format: one of :data:`FORMATS`.
         negatives: per example.
         count: minimum number of examples, rounded up to whole turns of all pairs; 1 for one turn.
@@ -89,6 +89,8 @@ def write(
                     advance(part.height)
                 written += table.height
 
+    with disk_errors(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_lines(out, every_line())
     return Triplets(written, sha256.hexdigest())
 
@@ -118,9 +120,9 @@ def _colbert(example: Example, texts: list[str]) -> list[int]:
 
 FORMATS: dict[str, Format] = {
     "sentence-transformers": _columns,
-    "tevatron": _tevatron,
     "pylate": _columns,
     "flag-embedding": _flag_embedding,
     "colbert": _colbert,
+    "tevatron-train": _tevatron,
 }
 """PyLate trains through sentence-transformers and reads its columns."""

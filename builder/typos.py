@@ -8,18 +8,16 @@ language are typed on its keyboard, or with the letters that they have; their st
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
 
 import polars as pl
 
-from builder.release import VARIATIONS, Rule, Table, add_variations
+from builder.release import VARIATIONS, Rule, Table
 from eval_kit import languages
-from eval_kit.errors import UserError
 from eval_kit.question_words import ENGLISH
-from eval_kit.release import Release, Variation, verified_manifest
+from eval_kit.release import Variation
 from eval_kit.words import WORD
 
 FAMILY = "typo"
@@ -129,24 +127,6 @@ def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13)
             if 2 * (same := int((mistyped["text"] == queries["text"]).sum())) > queries.height:
                 warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)
             yield variation, Table(VARIATIONS, split, mistyped, rule)
-
-
-def add(folder: Path, test_sets: Iterable[str], replicas: int, seed: int) -> Release:
-    """Add typos of every kind to a release, as variations of some of its test sets.
-
-    Raises:
-        UserError: the release has no such test set, is damaged, or cannot be written.
-    """
-    release = Release(folder, verified_manifest(folder))
-    variations: list[Variation] = []
-    tables: list[Table] = []
-    for name in test_sets:
-        if name not in release.test_sets:
-            raise UserError(f"{folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
-        for variation, table in planted(name, release.queries(name), replicas, seed):
-            variations.append(variation)
-            tables.append(table)
-    return Release(folder, add_variations(folder, variations, tables))
 
 
 def _mistyped(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:

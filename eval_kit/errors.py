@@ -45,6 +45,15 @@ def in_one_sentence(error: BaseException) -> str:
 
 
 @contextmanager
+def disk_errors(path: Path, what: str = "cannot be written") -> Iterator[None]:
+    """Turn the system's errors on an output into a :class:`UserError` that names ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: {what}: {error.strerror or error}") from error
+
+
+@contextmanager
 def reported(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
 

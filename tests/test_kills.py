@@ -36,7 +36,6 @@ COMMANDS = {
         "rebuilt": "builder build rebuilt --collection release --shift length --shift resttest --out out/rebuilt",
         "negatives": "builder negatives release --depth 50 --sample 10 --cache cache --threads 1",
         "lite": "builder lite release --passages 900 --depth 3 --out out/lite --cache cache",
-        "pack": "builder pack release --out out",
         "export": "builder export release --format trec --out out/export",
         "report": "eval_kit report s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --page out/report.html",
         "leaderboard": "eval_kit leaderboard board --release release --page out/board.html",
@@ -178,7 +177,7 @@ def test_what_was_killed_three_times_ends_with_the_runs_of_what_was_not(name: st
     assert len(runs) >= 2
 
 
-@pytest.mark.parametrize("name", ["build", "negatives", "pack", "export"])
+@pytest.mark.parametrize("name", ["build", "negatives", "export"])
 def test_three_at_once_end_with_the_bytes_of_one(name: str, prepared: Path, undisturbed: Undisturbed, tmp_path: Path):
     folder = shutil.copytree(prepared, tmp_path / "shared")
     for process in [begin(COMMANDS[name], folder) for _ in range(3)]:

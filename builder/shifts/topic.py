@@ -9,7 +9,6 @@ says 30k, split 26,000/6,200; the released test sets (5,868 to 6,595 queries, ab
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -53,9 +52,6 @@ TOLERANCE = 0.25
 STEP, STEPS = 1.05, 60
 """How finely, and how far, another size is looked for."""
 ROUNDING = 1e-9
-DRAWN_POINTS = 5_000
-"""Queries in the picture of the topics, at most."""
-PICTURE_SEED = 13
 
 
 class UnreachableError(UserError):
@@ -254,43 +250,6 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
             topic[nearest] = number
             reached[number] += sizes[nearest]
     return topic
-
-
-def picture(queries: Vectors, assigned: pl.DataFrame, path: Path) -> None:
-    """Draw the topics in two dimensions (Figure 1) as a PNG: t-SNE on the first 50 principal components.
-
-    Args:
-        queries: with their vectors.
-        assigned: ``query_id``, ``cluster``.
-        path: the file to write.
-
-    Raises:
-        UserError: no assigned query is among ``queries``, or the file cannot be written.
-    """
-    from matplotlib.figure import Figure
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-
-    clustered = queries.query_ids.to_frame("query_id").with_row_index("row").join(assigned, on="query_id")
-    drawn = clustered.sample(min(DRAWN_POINTS, clustered.height), seed=PICTURE_SEED, shuffle=True)
-    if drawn.height < 3:
-        raise UserError("a picture of the topics needs at least three queries")
-    vectors = np.asarray(queries.values[np.sort(drawn["row"].to_numpy())])
-    labels = drawn.sort("row")["cluster"]
-    components = PCA(min(50, *vectors.shape), random_state=PICTURE_SEED).fit_transform(vectors)
-    perplexity = min(30, (len(components) - 1) / 3)
-    points = TSNE(random_state=PICTURE_SEED, perplexity=perplexity).fit_transform(components)
-    figure = Figure(figsize=(6, 6), layout="constrained")
-    axes = figure.subplots()
-    for name in labels.unique().sort():
-        members = (labels == name).to_numpy()
-        axes.scatter(points[members, 0], points[members, 1], s=3, linewidths=0, label=str(name))
-    axes.set(xticks=[], yticks=[], title=f"Query topics (t-SNE of {queries.source})")
-    axes.legend(markerscale=4, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0), fontsize=8)
-    try:
-        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:

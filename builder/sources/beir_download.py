@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from builder.sources.fetch import Advance, Checksum, UnavailableError, download_verified
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.beir import read_documents
 from eval_kit.release import open_release
-from eval_kit.release.beir_suite import BeirDataset, parts, split_of
+from eval_kit.release.beir_suite import BeirDataset, datasets, parts, split_of
+from eval_kit.tables.table import Column, Table
 
 
 def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: None) -> Path:
@@ -29,18 +30,26 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
         raise UnavailableError(f"{dataset.name}: {dataset.remarks[0]}")
     if dataset.md5 is None:
         raise UserError(f"{dataset.name}: the md5 of {dataset.url} is not known here; give it with --md5")
-    try:
-        with atomic.lock(target):
-            if target.exists():
-                return target
-            archive = out / f"{dataset.name}.zip"
-            download_verified(dataset.url, archive, Checksum("md5", _md5, dataset.md5), advance)
-            with atomic.folder(target) as staging:
-                _unpack(archive, dataset.name, staging)
-            archive.unlink()
-    except OSError as error:
-        raise UserError(f"{target}: cannot be written: {error.strerror or error}") from error
+    with disk_errors(target), atomic.lock(target):
+        if target.exists():
+            return target
+        archive = out / f"{dataset.name}.zip"
+        download_verified(dataset.url, archive, Checksum("md5", _md5, dataset.md5), advance)
+        with atomic.folder(target) as staging:
+            _unpack(archive, dataset.name, staging)
+        archive.unlink()
     return target
+
+
+def listed() -> Table:
+    """Every dataset with domain, size (as in BEIR's Table 1), licence, and whether it can be downloaded."""
+    columns = [Column("dataset"), Column("domain"), Column("passages", "number"), Column("queries", "number")]
+    rows = []
+    for dataset in datasets().values():
+        sizes = [f"{dataset.passages:,}", f"{dataset.queries:,}"]
+        how = ("yes" if dataset.md5 else "with --md5") if dataset.url else "no"
+        rows.append([dataset.name, dataset.domain, *sizes, dataset.licence, how])
+    return Table([*columns, Column("licence"), Column("download")], [rows])
 
 
 def remarks(dataset: BeirDataset, folder: Path) -> list[str]:

@@ -20,7 +20,7 @@ from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.network import EndlessError, bounded
 from eval_kit.search.cache import cache_folder
@@ -150,7 +150,7 @@ def download_verified(url: str, target: Path, checksum: Checksum, advance: Advan
         UnavailableError: no connection, a refusal (404 …), or bytes with another checksum.
         UserError: ``target`` cannot be written.
     """
-    try:
+    with disk_errors(target):
         if checksum.is_of(target):  # without the lock: a finished cache may be read-only
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -168,8 +168,6 @@ def download_verified(url: str, target: Path, checksum: Checksum, advance: Advan
                         f"{url}: is not the declared file: {checksum.kind} {actual}, expected {checksum.expected}"
                     )
                 part.replace(target)
-    except OSError as error:
-        raise UserError(f"{target}: cannot be written: {error.strerror or error}") from error
     return target
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval_kit.errors import UserError
+from eval_kit.errors import disk_errors
 from eval_kit.files.opening import is_file, is_folder
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         UserError: the folder does not exist, cannot be written, or the disk is full.
     """
-    try:
-        with whole(path) as part:
-            part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with disk_errors(path), whole(path) as part:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -50,11 +47,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     Raises:
         UserError: the folder does not exist, cannot be written, or the disk is full.
     """
-    try:
-        with whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(line + "\n" for line in lines)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with disk_errors(path), whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)
 
 
 def write_parquet(path: Path, frame: "pl.DataFrame") -> None:

@@ -1,7 +1,7 @@
 """Training examples as ids, in a fixed order: a query, a relevant passage and negatives.
 
 The order and the negatives depend only on the release, the seed and the ids. So our own cells and the files that
-``builder triplets`` writes for other trainers hold the same examples; a digest of their :func:`lines` confirms it.
+``builder export`` writes for other trainers hold the same examples; a digest of their :func:`lines` confirms it.
 """
 
 import hashlib

@@ -71,9 +71,9 @@ def test_the_annotated_trec_covid_has_no_known_md5(tmp_path: Path, command) -> N
     with pytest.raises(UserError, match=r"the md5 of https://\S+/trec-covid-beir.zip is not known here; give it with"):
         install(annotated, tmp_path)
     for names in ([], ["nfcorpus"], ["nfcorpus", "trec-covid-beir"]):
-        done = command("builder", "beir", "download", *names, "--out", tmp_path, "--md5", "0" * 32)
+        done = command("builder", "beir", *names, "--out", tmp_path, "--md5", "0" * 32)
         assert done.returncode == 2 and "--md5 is for one dataset whose md5 is not known" in done.stderr
-    assert "with --md5" in command("builder", "beir", "list").stdout
+    assert "with --md5" in command("builder", "beir").stdout
     assert visible(tmp_path) == []
 
 
@@ -184,17 +184,17 @@ def test_processes_at_once_download_it_once(server: Server, tmp_path: Path) -> N
 
 
 def test_the_list_and_what_cannot_be_downloaded(command: Run, tmp_path: Path) -> None:
-    done = command("builder", "beir", "list")
+    done = command("builder", "beir")
     assert done.returncode == 0 and "nfcorpus" in done.stdout and "14,914,602" in done.stdout
     for name, sentence in (("bioasq", "BEIR does not distribute it"), ("nf", "BEIR has no dataset 'nf'")):
-        done = command("builder", "beir", "download", name, "--out", tmp_path / "beir")
+        done = command("builder", "beir", name, "--out", tmp_path / "beir")
         assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "beir").exists()
 
 
 def test_a_folder_of_another_dataset_is_left_as_it_is(command: Run, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
-    done = command("builder", "beir", "download", "own", "--out", tmp_path)
+    done = command("builder", "beir", "own", "--out", tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'own'}\n")
 
 

@@ -48,9 +48,9 @@ def with_table(draft: Draft, place: int, frame: pl.DataFrame) -> Draft:
 def test_equal_releases(write: Callable[[Draft], Release], command: Run) -> None:
     one, other = write(small_draft()), write(small_draft(shuffle=1, version="2.0.0"))
     assert diff(one, other) == []
-    done = command("builder", "diff", one.folder, other.folder)
+    done = command("builder", "verify", other.folder, "--against", one.folder)
     assert (done.returncode, done.stdout) == (0, "the releases have the same content\n")
-    done = command("builder", "diff", one.folder, other.folder, "--json")
+    done = command("builder", "verify", other.folder, "--against", one.folder, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
 
 
@@ -76,16 +76,16 @@ def test_entered_left_moved(write: Callable[[Draft], Release], command: Run) -> 
     back = {(one.config, one.split): one for one in diff(new, old)}
     assert back["length", "test"].entered == ["1"] and back["length", "test"].left == ["99"]
 
-    done = command("builder", "diff", old.folder, new.folder)
+    done = command("builder", "verify", new.folder, "--against", old.folder)
     assert done.returncode == 1
     assert "length/test: 1 entered, 1 left, 2 moved" in done.stdout and "  + 99\n  - 1\n" in done.stdout
-    done = command("builder", "diff", old.folder, new.folder, "--summary")
+    done = command("builder", "verify", new.folder, "--against", old.folder, "--summary")
     expected = "length/test: 1 entered, 1 left, 2 moved\nqrels/dev: 1 entered, 0 left, 1 moved\n"
     assert (done.returncode, done.stdout) == (1, expected)
-    done = command("builder", "diff", old.folder, new.folder, "--json")
+    done = command("builder", "verify", new.folder, "--against", old.folder, "--json")
     rows = json.loads(done.stdout)
     assert done.returncode == 1 and rows[1]["entered"] == ["30 7"] and rows[1]["config"] == "qrels"
-    done = command("builder", "diff", old.folder, old.folder.parent / "nowhere")
+    done = command("builder", "verify", old.folder.parent / "nowhere", "--against", old.folder)
     assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
 
 
@@ -129,7 +129,7 @@ def test_test_sets_are_content(write: Callable[[Draft], Release], command: Run) 
     assert diff(one, new) == [TableDiff("test_sets", "length.long", whole="changed its measures")]
     fewer = write(small_draft(names=("short",)))
     assert diff(one, fewer) == [TableDiff("test_sets", "length.long", whole="left")]
-    done = command("builder", "diff", one.folder, fewer.folder)
+    done = command("builder", "verify", fewer.folder, "--against", one.folder)
     assert (done.returncode, done.stdout) == (1, "test_sets/length.long: left\n")
 
 

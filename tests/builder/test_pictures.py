@@ -11,7 +11,8 @@ import pytest
 from matplotlib import rcParams
 
 from builder.encode import encode
-from builder.pictures import _fonts, _topics, pictures, similarities
+from builder.pictures import _fonts, _topics, draw, similarities
+from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
 from eval_kit.stats.vectors import Vectors
 
@@ -33,7 +34,7 @@ def own(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Rele
 
 @pytest.fixture(scope="module")
 def drawn(own: Release) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in pictures(own)}
+    return {path.name: path.read_bytes() for path in draw(own)}
 
 
 def test_the_published_figures(published_release: Release) -> None:
@@ -114,16 +115,24 @@ def test_what_is_written(own: Release, drawn: dict[str, bytes]) -> None:
 def test_the_same_bytes_from_the_command(command, own: Release, drawn: dict[str, bytes], tmp_path: Path) -> None:
     folder = tmp_path / "ms-marco-shift"
     shutil.copytree(own.folder, folder, ignore=shutil.ignore_patterns("reports"))
-    done = command("builder", "pictures", folder, "--cache", tmp_path / "cache", OMP_NUM_THREADS="2")
+    done = command("builder", "card", folder, "--pictures", "lsa", "--cache", tmp_path / "cache", OMP_NUM_THREADS="2")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [str(folder / "reports" / name) for name in drawn]
+    assert done.stdout.splitlines()[:-1] == [str(folder / "reports" / name) for name in drawn]
     assert {name: (folder / "reports" / name).read_bytes() for name in drawn} == drawn
 
 
 def test_a_release_without_clusters(command, own: Release, tmp_path: Path) -> None:
-    done = command("builder", "pictures", tmp_path)
+    done = command("builder", "card", tmp_path, "--pictures", "lsa")
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no manifest.json" in done.stderr
+
+
+def test_a_folder_that_cannot_be_written(own: Release, tmp_path: Path) -> None:
+    folder = tmp_path / "ms-marco-shift"
+    shutil.copytree(own.folder, folder, ignore=shutil.ignore_patterns("reports"))
+    (folder / "reports").write_text("a file")
+    with pytest.raises(UserError, match="reports: cannot be written"):
+        draw(open_release(folder))
 
 
 def test_letters_that_matplotlibs_font_lacks(tmp_path: Path) -> None:

@@ -46,11 +46,11 @@ def test_datasets_loads_what_sentence_transformers_and_pylate_train_on(
     """Both take a column's role from its place; PyLate skips columns of ids and tells queries by their name."""
     files = {}
     for name in ("sentence-transformers", "pylate"):
-        out = tmp_path / f"{name}.jsonl"
-        options = ("--shift", "topic", "--held-out", "c0", "--negatives", 2, "--format", name, "--out", out)
-        done = command("builder", "triplets", trainable_release.folder, *options, "--cache", tmp_path / "cache")
+        out = tmp_path / name
+        options = ("--training-set", "topic.not-c0", "--negatives", 2, "--format", name, "--out", out)
+        done = command("builder", "export", trainable_release.folder, *options, "--cache", tmp_path / "cache")
         assert done.returncode == 0, done.stderr
-        files[name] = loaded(out, tmp_path)
+        files[name] = loaded(out / "topic.not-c0.jsonl", tmp_path)
         count, sha256 = done.stdout.split()[1], done.stdout.split()[-1]
         assert int(count.replace(",", "")) == len(files[name]) and len(sha256) == 64
     rows = files["pylate"]
@@ -115,7 +115,7 @@ def test_sentence_transformers_trains_on_the_file(trainable_release: Release, tm
 def test_tevatron_reads_ids_and_texts(trainable_release: Release, tmp_path: Path) -> None:
     """Its ``TrainDataset`` takes one of ``positive_passages``, then ``negative_passages``; titles may be absent."""
     out = tmp_path / "tevatron.jsonl"
-    place = ("topic", "c0", out, "tevatron")
+    place = ("topic", "c0", out, "tevatron-train")
     written = triplets.write(trainable_release, *place, negatives=2, seed=7, cache=tmp_path / "cache")
     rows = loaded(out, tmp_path)
     assert rows.column_names == ["query_id", "query", "positive_passages", "negative_passages"]
@@ -135,19 +135,21 @@ def test_tevatron_reads_ids_and_texts(trainable_release: Release, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--shift", "topics", "--held-out", "c0"), "there is no such shift; there are topic, wh"),
-        (("--shift", "topic", "--held-out", "c9"), "--held-out: the topic shift has no c9; it has c0"),
+        (("--training-set", "topics.not-c0"), "has no training set topics.not-c0; there are all.not-none, "),
+        (("--training-set", "topic.not-c9"), "has no training set topic.not-c9; there are all.not-none, "),
+        (("--test-set", "topic.c0"), "--format pylate is for training queries: name them with --training-set"),
+        ((), "--format pylate is for training queries: name them with --training-set"),
     ],
 )
 def test_mistakes(
     trainable_release: Release, tmp_path: Path, command: Run, options: tuple[str, ...], words: str
 ) -> None:
-    out = tmp_path / "triplets.jsonl"
-    done = command("builder", "triplets", trainable_release.folder, *options, "--out", out)
+    out = tmp_path / "out"
+    done = command("builder", "export", trainable_release.folder, "--format", "pylate", *options, "--out", out)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr and not out.exists()
 
 
 def test_a_release_without_negatives_names_the_command(mini_release: Release, tmp_path: Path, command: Run) -> None:
-    options = ("--shift", "topic", "--held-out", "c0", "--out", tmp_path / "triplets.jsonl")
-    done = command("builder", "triplets", mini_release.folder, *options)
+    options = ("--format", "pylate", "--training-set", "topic.not-c0", "--out", tmp_path)
+    done = command("builder", "export", mini_release.folder, *options)
     assert done.returncode == 2 and "python -m builder negatives" in done.stderr

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from builder import typos, verify
+from builder import typos, variations, verify
 from builder.typos import KINDS
 from eval_kit.errors import UserError
-from eval_kit.release import Release
+from eval_kit.release import Release, open_release
 
 TEXTS = st.lists(st.text("abcdefgh'1é", min_size=1, max_size=8) | st.sampled_from(["the", "what", "is"]), min_size=1)
 
@@ -99,10 +99,38 @@ def test_kinds_that_cannot_apply_say_so():
 def test_typos_become_variations_of_a_release(mini_release: Release, tmp_path: Path):
     folder = tmp_path / "ms-marco-shift"
     shutil.copytree(mini_release.folder, folder)
-    release = typos.add(folder, ["dev"], replicas=2, seed=13)
-    assert set(mini_release.variations) < set(release.variations) and "dev.typo.delete.2" in release.variations
+    release, added = variations.add_typos(folder, ["dev"], replicas=2, seed=13)
+    assert set(mini_release.variations) | set(added) == set(release.variations) and "dev.typo.delete.2" in added
     assert release.digest != mini_release.digest
     assert not [check for check in verify.verify(folder) if check.fault]
-    assert typos.add(folder, ["dev"], replicas=2, seed=13).digest == release.digest
+    assert variations.add_typos(folder, ["dev"], replicas=2, seed=13)[0].digest == release.digest
     with pytest.raises(UserError, match="has no test set 'dev3'"):
-        typos.add(folder, ["dev3"], replicas=1, seed=13)
+        variations.add_typos(folder, ["dev3"], replicas=1, seed=13)
+
+
+def test_texts_become_variations_of_a_release(mini_release: Release, tmp_path: Path, command):
+    folder = tmp_path / "ms-marco-shift"
+    shutil.copytree(mini_release.folder, folder)
+    queries = mini_release.queries("dl19")
+    files = []
+    for number in (1, 2):
+        files += ["--texts", tmp_path / f"{number}.tsv"]
+        texts = queries.with_columns(pl.col("text") + str(number))
+        texts.write_csv(files[-1], separator="\t", include_header=False, quote_style="never")
+    line = ("builder", "variations", folder, "--test-set", "dl19", *files)
+    done = command(*line, "--name", "typo.mine")
+    assert (done.returncode, done.stdout.splitlines()[:2]) == (0, ["dl19.typo.mine.1", "dl19.typo.mine.2"]), done.stderr
+    release = open_release(folder)
+    variation = release.variations["dl19.typo.mine.2"]
+    assert variation.source.startswith("2.tsv (sha256 ") and variation.licence == "own"
+    added = release.wordings(variation).sort("query_id")["text"].to_list()
+    assert added == (queries.sort("query_id")["text"] + "2").to_list()
+    assert not [check for check in verify.verify(folder) if check.fault]
+    (tmp_path / "1.tsv").write_text("no-such-query\ta text\n")
+    for options, words in (
+        (["--name", "mine"], "expected <family>.<method>"),
+        (["--name", "typo.mine"], "query no-such-query is not in dl19 (1 are not)"),
+        (["--name", "typo.mine", "--test-set", "dev"], "--texts is for the queries of one --test-set"),
+    ):
+        done = command(*line, *options)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr

@@ -30,7 +30,7 @@ CASES = [
     "align scores.json --json scores.json",
     "similarity --collection d --json d/corpus.jsonl",
     "builder fidelity rel --against rel --out rel/manifest.json",
-    "builder pack rel --out rel",
+    "builder export rel --out rel",
 ]
 
 

@@ -115,7 +115,7 @@ def test_no_output_replaces_an_input(folder: Path, option: str, target: str):  #
 @given(
     name=st.sampled_from(NEIGHBOURS),
     kind=st.sampled_from(["file", "folder", "link"]),
-    command=st.sampled_from(["build", "export", "pack"]),
+    command=st.sampled_from(["build", "export"]),
 )
 def test_what_lies_beside_an_output_stays(folder: Path, name: str, kind: str, command: str):  # noqa: F811
     work = folder.parent / "beside"
@@ -132,7 +132,6 @@ def test_what_lies_beside_an_output_stays(folder: Path, name: str, kind: str, co
     lines = {
         "build": ["build", "mini", "--queries", "300", "--out", work / "out"],
         "export": ["export", folder / "release", "--format", "trec", "--out", work / "out"],
-        "pack": ["pack", folder / "release", "--out", work / "out"],
     }
     with suppress(SystemExit, UserError):
         builder([str(part) for part in lines[command]], standalone_mode=False)
@@ -169,7 +168,7 @@ def replaced(path: Path, kind: str) -> Iterator[None]:
 @given(
     file=st.sampled_from(FILES[:2]),
     kind=st.sampled_from(["fifo", "folder", "gone", "loop", "/dev/zero", "/etc/passwd", "../../run.trec", "/"]),
-    command=st.sampled_from(["verify", "diff", "card", "pack", "export", "describe", "lite", "audit", "score"]),
+    command=st.sampled_from(["verify", "diff", "card", "export", "describe", "lite", "audit", "score"]),
 )
 def test_special_files_in_a_release(folder: Path, file: str, kind: str, command: str):  # noqa: F811
     release, out = folder / "release", folder.parent / "special"
@@ -178,10 +177,11 @@ def test_special_files_in_a_release(folder: Path, file: str, kind: str, command:
         if command == "score":
             keeps_the_contract(partial(app, ["score", str(folder / "run.trec"), "--release", str(release)]), folder)
             return
-        more = {"diff": [release], "pack": ["--out", out], "export": ["--out", out], "lite": ["--out", out]}
+        more = {"diff": ["--against", release], "export": ["--out", out], "lite": ["--out", out]}
+        name = "verify" if command == "diff" else command
         before = set(folder.rglob("*"))
         with suppress(SystemExit, UserError):
-            builder([command, str(release), *map(str, more.get(command, []))], standalone_mode=False)
+            builder([name, str(release), *map(str, more.get(command, []))], standalone_mode=False)
         assert before == set(folder.rglob("*"))
     assert not (out / "etc" / "passwd").exists()
 

@@ -1,5 +1,4 @@
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,7 +15,7 @@ from builder.encode import encode
 from builder.encoders import Model
 from builder.shifts import topic
 from builder.shifts.kmeans import Clusters, kmeans
-from builder.shifts.topic import TopicParameters, assign, expanded, farthest, picture
+from builder.shifts.topic import TopicParameters, assign, expanded, farthest
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -132,14 +131,6 @@ def test_split_does_not_depend_on_the_order_of_the_queries() -> None:
     first, other = (assign(one, parameters).sort("query_id") for one in (queries, shuffled(queries)))
     assert first["query_id"].to_list() == other["query_id"].to_list()
     assert_frame_equal(first.select("query_id", "split"), other.select("query_id", "split"))
-
-
-def test_picture(tmp_path: Path) -> None:
-    queries, _ = blobs(300, 8, centres=4)
-    picture(queries, assign(queries, TopicParameters(k=4, topics=3, size=75)), tmp_path / "a.png")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UserError, match="cannot be written"):
-        picture(queries, assign(queries, TopicParameters(k=4, topics=3, size=75)), tmp_path / "no" / "a.png")
 
 
 @pytest.mark.parametrize(

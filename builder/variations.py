@@ -1,0 +1,78 @@
+"""Variations of a test set's queries, added to a release: typos, and texts of the user's own."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from builder import typos
+from builder.release import VARIATIONS, Rule, Table, add_variations
+from eval_kit.errors import UserError
+from eval_kit.files.digests import file_sha256
+from eval_kit.files.formats import by_id, read_queries
+from eval_kit.release import Release, Variation, verified_manifest
+
+type Made = Iterable[tuple[Variation, Table]]
+
+
+def add_typos(folder: Path, test_sets: Sequence[str], replicas: int = 1, seed: int = 13) -> tuple[Release, list[str]]:
+    """Add typos of every kind to a release, as variations of some of its test sets.
+
+    Returns:
+        The release with them, and their names.
+
+    Raises:
+        UserError: the release has no such test set, is damaged, or cannot be written.
+    """
+    release = _opened(folder, test_sets)
+    queries = {name: release.queries(name) for name in test_sets}
+    return _add(folder, (made for name in test_sets for made in typos.planted(name, queries[name], replicas, seed)))
+
+
+def add_texts(
+    folder: Path, files: Sequence[Path], base: str, name: str, licence: str = "own"
+) -> tuple[Release, list[str]]:
+    """Add files of other texts for a test set's queries to a release, one replica each.
+
+    Args:
+        folder: the release.
+        files: TSVs of query id and text; the ids are those of ``base``.
+        base: the test set whose queries they vary.
+        name: ``<family>.<method>``, such as ``typo.mine``.
+        licence: of the texts.
+
+    Returns:
+        The release with them, and their names.
+
+    Raises:
+        UserError: the name or test set is unknown, a file is not as expected, or holds other queries.
+    """
+    release = _opened(folder, [base])
+    family, dot, method = name.partition(".")
+    if not (dot and all(part.isascii() and part.isidentifier() and part.islower() for part in (family, method))):
+        raise UserError(f"--name {name}: expected <family>.<method> in a-z, 0-9 and _, such as typo.mine")
+    made = []
+    for replica, file in enumerate(files, 1):
+        queries = read_queries(file)
+        strangers = queries.join(release.queries(base), on="query_id", how="anti")
+        if strangers.height:
+            raise UserError(f"{file}: query {strangers['query_id'][0]} is not in {base} ({strangers.height:,} are not)")
+        split = f"{base}_{family}_{method}_{replica}".replace(".", "_")
+        sha256 = file_sha256(file)
+        source = f"{file.name} (sha256 {sha256[:16]})"
+        rule = Rule(f"the wordings of {file.name}", source, (), {"sha256": sha256})
+        variation = Variation(base, family, method, replica, split, None, source, licence)
+        made.append((variation, Table(VARIATIONS, split, by_id(queries, "query_id"), rule)))
+    return _add(folder, made)
+
+
+def _opened(folder: Path, test_sets: Iterable[str]) -> Release:
+    release = Release(folder, verified_manifest(folder))
+    for name in test_sets:
+        if name not in release.test_sets:
+            raise UserError(f"{folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
+    return release
+
+
+def _add(folder: Path, made: Made) -> tuple[Release, list[str]]:
+    variations, tables = zip(*made, strict=True)
+    release = Release(folder, add_variations(folder, variations, tables))
+    return release, [variation.full_name for variation in variations]
