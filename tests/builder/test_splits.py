@@ -1,6 +1,5 @@
-"""Splits of any queries: given parts, logs, languages, sizes, passages that no two sides share, own wordings."""
+"""Splits of any queries: given parts, logs, languages, sizes, passages that no two sides share."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from builder import rebuilt, wordings
+from builder import rebuilt
 from builder import release as releases
 from builder.assembly import apart
 from builder.describe import describe, two_sample
@@ -176,24 +175,6 @@ def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one() -> None:
     halves = [np.array_split(rng.permutation(len(texts)), 2) for _ in range(20)]
     alarms = sum(two_sample(texts.gather(one), texts.gather(two), 1)[1] < 0.05 for one, two in halves)
     assert alarms <= 4  # binomial with 20 draws of 5 %: 5 or more once in 400
-
-
-def test_own_wordings_are_a_variation(mini_release: Release, tmp_path: Path, command: Callable[..., object]) -> None:
-    import shutil
-
-    folder = shutil.copytree(mini_release.folder, tmp_path / "release")
-    file = tmp_path / "mine.tsv"
-    queries = mini_release.queries("dl19").with_columns(pl.col("text") + "!")
-    file.write_text(queries.write_csv(separator="\t", include_header=False, quote_style="never"))
-    release = wordings.add(folder, file, "dl19", "typo.mine")
-    assert not [check for check in verify(folder) if check.fault]
-    assert release.variations["dl19.typo.mine.1"].source.startswith("mine.tsv (sha256 ")
-    for base, name, sentence in (("dl18", "typo.mine", "no test set 'dl18'"), ("dl19", "mine", "expected <family>")):
-        with pytest.raises(UserError, match=sentence):
-            wordings.add(folder, file, base, name)
-    file.write_text("unknown\ttext\n")
-    with pytest.raises(UserError, match="query unknown is not in dl19"):
-        wordings.add(folder, file, "dl19", "typo.mine")
 
 
 def test_a_log_is_compared_with_ms_marcos_queries_as_far_as_a_partial_release_has_their_texts(
