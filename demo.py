@@ -56,7 +56,7 @@ def demo(
     release = open_release(release_folder)
     if "negatives" not in release.configs:
         release = negatives.add(release_folder)
-    counts = f"{len(release.manifest['tables'])} tables, {len(release.manifest['test_sets'])} test sets"
+    counts = f"{len(release.manifest.tables)} tables, {len(release.manifest.test_sets)} test sets"
     console.print(f"{release_folder}: {counts}, digest {release.digest[:16]}", highlight=False)
 
     cells = grid.cells(options, release, folder / "grid", [shift], benchmarks=False)

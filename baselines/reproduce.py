@@ -143,7 +143,7 @@ def table(results: Sequence[Result], release: Release) -> Table:
         verdict = Cell(result.verdict, style=STYLES[result.verdict])
         expected = f"{result.expected:.{DECIMALS}f}"
         lines.append([result.run, result.test_set, result.measure, expected, value, verdict, result.digest[:12]])
-    notes = [f"{release.manifest['kind']} release {release.version}, digest {release.digest}"]
+    notes = [f"{release.manifest.kind} release {release.version}, digest {release.digest}"]
     notes += dict.fromkeys(f"{result.run}: {result.note}" for result in results if result.note)
     return Table(columns, [lines], notes=notes)
 

@@ -228,7 +228,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
         of_control = values_of(score(list(control), release, allow_missing), control)
     on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
     crossed = _crossing(chain.from_iterable(groups.values()), release, seed, allow_missing)
-    kind = release.manifest["kind"]
+    kind = release.manifest.kind
     return Results(of_grids, on_benchmarks, _sparsity(folder.parent, of_grids), crossed, kind, incomplete)
 
 

@@ -12,8 +12,9 @@ import polars as pl
 from builder import validation
 from builder.encode import embed
 from builder.encoders import Encoder, public_name
-from builder.release import Rule, Table
+from builder.release import Table
 from builder.sources.collection import Collection
+from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
 from eval_kit.stats.vectors import Vectors
@@ -101,7 +102,7 @@ class Build:
         values = described(parameters) if parameters is not None else {}
         if encoded:
             values["encoder"] = {"name": public_name(self.encoder), "revision": self.encoder.revision}
-        return Rule(text, source, [str(record["id"]) for record in self.collection.inputs], {**values, **more})
+        return Rule(text, source, [record.id for record in self.collection.inputs], {**values, **more})
 
     def table(self, config: str, split: str, queries: pl.DataFrame, labels: Sequence[str], rule: Rule) -> Table:
         """A table of queries with label columns; sorted by cluster or bucket, then by id."""

@@ -78,7 +78,7 @@ def audit(release: Release, near: float = leaks.NEAR) -> dict[str, Any]:
         sides = {"train": _side(queries, pair.train), "test": _side(queries, pair.test)}
         compared.append({"name": pair.name, **sides, "leaks": leaking})
     document = {
-        "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
+        "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
         "near": near,
         "headline": _headline(compared, near),
         "pairs": compared,
@@ -171,9 +171,9 @@ def _wordings(release: Release, variation: Variation) -> pl.DataFrame:
 
 
 def _whole_splits(release: Release) -> Iterator[str]:
-    for entry in release.manifest["test_sets"]:
-        if entry["config"] == "resttest" and "column" not in entry:
-            yield entry["name"]
+    for entry in release.manifest.test_sets:
+        if entry.config == "resttest" and entry.column is None:
+            yield entry.name
 
 
 def _parts(table: pl.DataFrame, column: str) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -190,11 +190,7 @@ def _pair(
 
 def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
     """``query_id``, ``text`` and ``normal`` of every query of the pairs; null if unknown."""
-    tables = [
-        release.table(table["config"], table["split"])
-        for table in release.manifest["tables"]
-        if table["config"] != VARIATIONS
-    ]
+    tables = [release.table(*table.key) for table in release.manifest.tables if table.config != VARIATIONS]
     with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
     with_text += [_wordings(release, variation) for variation in release.variations.values()]
     ids = [*(pair.train for pair in to_compare), *(pair.test for pair in to_compare)]

@@ -4,12 +4,12 @@ The former are below ``benchmarks/``, in the columns that ir_measures reads. The
 tasks in ``eval.yaml``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
 from eval_kit.exchange import hub_results
 from eval_kit.files import atomic
@@ -24,12 +24,12 @@ FRAMEWORK = "mteb"
 """The one framework on the Hub's list that scores retrieval."""
 
 
-def paths(manifest: Mapping[str, Any]) -> list[str]:
+def paths(manifest: Manifest) -> list[str]:
     """The files that :func:`write` makes."""
-    return [EVAL, *(_path(entry["name"], kind) for entry in manifest["test_sets"] for kind in KINDS)]
+    return [EVAL, *(_path(entry.name, kind) for entry in manifest.test_sets for kind in KINDS)]
 
 
-def write(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
+def write(folder: Path, manifest: Manifest, title: str) -> None:
     """Write those files of the release in ``folder`` that it lacks, in place.
 
     Raises:
@@ -43,7 +43,7 @@ def write(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
     (folder / EVAL).write_text(_eval_yaml(release, title), encoding="utf-8")
 
 
-def check(folder: Path, manifest: Mapping[str, Any], title: str) -> None:
+def check(folder: Path, manifest: Manifest, title: str) -> None:
     """Check that the files match this manifest.
 
     Raises:

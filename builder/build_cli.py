@@ -208,6 +208,6 @@ def _write(draft: "Draft", out: Path, as_json: bool) -> None:
     with Console(stderr=True).status(f"writing {out}"):
         manifest = write(draft, out)
     if as_json:
-        typer.echo(json.dumps(manifest))
+        typer.echo(json.dumps(manifest.as_json()))
     else:
         typer.echo("\n".join(summary(out, manifest)))

@@ -1,7 +1,7 @@
 """The dataset card: the manifest in readable form, and the YAML that tells ``load_dataset`` where the splits are."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import polars as pl
 
 from builder import benchmarks, croissant, reports
 from builder.release import features
+from eval_kit.documents import Manifest, TableEntry
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.opening import is_file
@@ -50,7 +51,7 @@ HOLDS = {
 """The configs in words, for the card's table and for the Hub's own pages."""
 
 
-def render(folder: Path, manifest: Mapping[str, Any]) -> str:
+def render(folder: Path, manifest: Manifest) -> str:
     """The text of the release's ``README.md``, from its manifest, its tables and its ``reports/``.
 
     Each report is optional, and one made from content other than the manifest's is left out.
@@ -79,7 +80,7 @@ def render(folder: Path, manifest: Mapping[str, Any]) -> str:
     return str(card)
 
 
-def licences(manifest: Mapping[str, Any]) -> str:
+def licences(manifest: Manifest) -> str:
     """Who holds what under which licence, in Markdown."""
     from jinja2 import Template
 
@@ -92,13 +93,13 @@ def licences(manifest: Mapping[str, Any]) -> str:
     return text
 
 
-def texts(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
     """The files that describe the release in ``folder`` to people and to catalogues, by name.
 
     Raises:
         UserError: a report is not readable.
     """
-    heading = f"# Licences of {title(manifest)} {manifest['version']}\n\n"
+    heading = f"# Licences of {title(manifest)} {manifest.version}\n\n"
     licence = APACHE if is_synthetic(manifest) else LICENCES
     return {
         CARD: render(folder, manifest),
@@ -120,7 +121,7 @@ def write(folder: Path) -> None:
         atomic.write_text(folder / name, text)
 
 
-def card_data(manifest: Mapping[str, Any]) -> Any:
+def card_data(manifest: Manifest) -> Any:
     """The card's YAML block.
 
     ``load_dataset`` of a local folder keys its cache on the card alone, so each config carries the version and
@@ -136,7 +137,7 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
         license="apache-2.0" if synthetic else "other",
         license_name=None if synthetic else "see-card",
         license_link=None if synthetic else LICENCES,
-        size_categories=[_size_category(sum(table["rows"] for table in manifest["tables"]))],
+        size_categories=[_size_category(sum(table.rows for table in manifest.tables))],
         source_datasets=["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
         task_categories=["text-retrieval"],
         tags=[*TAGS, *["ms-marco"] * ms_marco],
@@ -145,7 +146,7 @@ def card_data(manifest: Mapping[str, Any]) -> Any:
     )
 
 
-def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
+def check_card(folder: Path, manifest: Manifest) -> None:
     """Check that the card and the files for other tools match this manifest and the reports beside it exactly.
 
     Raises:
@@ -161,7 +162,7 @@ def check_card(folder: Path, manifest: Mapping[str, Any]) -> None:
     benchmarks.check(folder, manifest, title(manifest))
 
 
-def check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
+def check_version(folder: Path, manifest: Manifest) -> None:
     """Check that the card's YAML names this manifest's version, which no content digest covers.
 
     Raises:
@@ -169,9 +170,9 @@ def check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
     """
     path = folder / CARD
     versions = {config.get("version") for config in yaml_data(path).get("configs") or []}
-    if versions != {manifest["version"]}:
+    if versions != {manifest.version}:
         stated = ", ".join(sorted(map(str, versions))) or "none"
-        raise UserError(f"{path}: is of version {stated}, the manifest says {manifest['version']}")
+        raise UserError(f"{path}: is of version {stated}, the manifest says {manifest.version}")
 
 
 def yaml_data(path: Path) -> dict[str, Any]:
@@ -196,17 +197,17 @@ def yaml_data(path: Path) -> dict[str, Any]:
     return data
 
 
-def sample(folder: Path, tables: Sequence[Mapping[str, Any]]) -> str:
+def sample(folder: Path, tables: Sequence[TableEntry]) -> str:
     """The first complete row of a config, as JSON on one line; long values are cut."""
     for table in tables:
-        rows = pl.scan_parquet(folder / table["path"], hive_partitioning=False).drop_nulls().head(1).collect()
+        rows = pl.scan_parquet(folder / table.path, hive_partitioning=False).drop_nulls().head(1).collect()
         for row in rows.iter_rows(named=True):
             shown = {name: _cut(value) for name, value in row.items()}
             return json.dumps(shown, ensure_ascii=False).replace("```", "'''")
     return ""
 
 
-def _about(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+def _about(folder: Path, manifest: Manifest) -> dict[str, str]:
     """What the topics and buckets are about, in Markdown; empty for mini, whose words mean nothing."""
     if is_synthetic(manifest):
         return {}
@@ -221,31 +222,31 @@ def _cut(value: Any) -> Any:
     return value
 
 
-def _dataset_info(config: str, splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _dataset_info(config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:
     return {
         "config_name": config,
-        "features": features(splits[0]["columns"])._to_yaml_list(),
-        "splits": [{"name": table["split"], "num_bytes": 0, "num_examples": table["rows"]} for table in splits],
+        "features": features(splits[0].columns)._to_yaml_list(),
+        "splits": [{"name": table.split, "num_bytes": 0, "num_examples": table.rows} for table in splits],
     }
 
 
-def _config_entries(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _config_entries(manifest: Manifest) -> list[dict[str, Any]]:
     entries = []
     configs = _configs(manifest)
     default = DEFAULT_CONFIG if DEFAULT_CONFIG in configs else next(iter(configs))
     for config, splits in configs.items():
-        digest = sha256("".join(table["digest"] for table in splits).encode()).hexdigest()
+        digest = sha256("".join(table.digest for table in splits).encode()).hexdigest()
         about = f"{HOLDS.get(config, config)} (content sha256:{digest[:16]})"
-        files = [{"split": table["split"], "path": table["path"]} for table in splits]
-        entry: dict[str, Any] = {"config_name": config, "version": manifest["version"], "description": about}
+        files = [{"split": table.split, "path": table.path} for table in splits]
+        entry: dict[str, Any] = {"config_name": config, "version": manifest.version, "description": about}
         entries.append(entry | ({"default": True} if config == default else {}) | {"data_files": files})
     return entries
 
 
-def _configs(manifest: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    configs: dict[str, list[Mapping[str, Any]]] = {}
-    for table in manifest["tables"]:
-        configs.setdefault(table["config"], []).append(table)
+def _configs(manifest: Manifest) -> dict[str, list[TableEntry]]:
+    configs: dict[str, list[TableEntry]] = {}
+    for table in manifest.tables:
+        configs.setdefault(table.config, []).append(table)
     return configs
 
 

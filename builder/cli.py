@@ -232,7 +232,7 @@ def export(
     if with_passages and "passages" not in opened.configs and passages is None:
         lines.append(
             f"  no corpus.jsonl, which its loader needs: the passages are ir_datasets "
-            f"{opened.manifest['collection']}; --passages collection.tsv writes them"
+            f"{opened.manifest.collection}; --passages collection.tsv writes them"
         )
     _print([{"folder": str(folder)} for folder in folders], lines, as_json)
 
@@ -353,7 +353,7 @@ def lite(
     else:
         manifest = make(source, out, passages, depth, seed, cache, queries=queries, shifts=shifts, rankers=rankers)
     if as_json:
-        typer.echo(json.dumps(manifest, ensure_ascii=False))
+        typer.echo(json.dumps(manifest.as_json(), ensure_ascii=False))
     else:
         typer.echo("\n".join(summary(out, manifest)))
 

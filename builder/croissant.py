@@ -4,10 +4,10 @@
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eval_kit.documents import Manifest, TableEntry
 from eval_kit.release import title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic
 
@@ -21,7 +21,7 @@ CITE = (
 )
 
 
-def render(manifest: Mapping[str, Any], licence: str) -> str:
+def render(manifest: Manifest, licence: str) -> str:
     """The text of ``croissant.json``.
 
     Args:
@@ -36,44 +36,44 @@ def render(manifest: Mapping[str, Any], licence: str) -> str:
         "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": title(manifest),
         "description": "Query splits that measure how a retrieval model generalises when its queries shift.",
-        "version": manifest["version"],
+        "version": manifest.version,
         "license": licence,
         "citeAs": CITE,
         **template["rai"][kind],
-        "distribution": [_file(table) for table in manifest["tables"]],
-        "recordSet": [_record_set(table) for table in manifest["tables"]],
+        "distribution": [_file(table) for table in manifest.tables],
+        "recordSet": [_record_set(table) for table in manifest.tables],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _name(table: Mapping[str, Any]) -> str:
-    return f"{table['config']}/{table['split']}"
+def _name(table: TableEntry) -> str:
+    return f"{table.config}/{table.split}"
 
 
-def _file(table: Mapping[str, Any]) -> dict[str, Any]:
+def _file(table: TableEntry) -> dict[str, Any]:
     return {
         "@type": "cr:FileObject",
-        "@id": table["path"],
-        "name": table["path"],
-        "contentUrl": table["path"],
+        "@id": table.path,
+        "name": table.path,
+        "contentUrl": table.path,
         "encodingFormat": "application/x-parquet",
-        "sha256": table["sha256"],
+        "sha256": table.sha256,
     }
 
 
-def _record_set(table: Mapping[str, Any]) -> dict[str, Any]:
+def _record_set(table: TableEntry) -> dict[str, Any]:
     fields = []
-    for column in table["columns"]:
-        many = column["type"].startswith("list<")
+    for column in table.columns:
+        many = column.type.startswith("list<")
         fields.append(
             {
                 "@type": "cr:Field",
-                "@id": f"{_name(table)}/{column['name']}",
-                "name": column["name"],
-                "dataType": TYPES.get(column["type"], "sc:Text"),
+                "@id": f"{_name(table)}/{column.name}",
+                "name": column.name,
+                "dataType": TYPES.get(column.type, "sc:Text"),
                 **({"repeated": True} if many else {}),
-                "source": {"fileObject": {"@id": table["path"]}, "extract": {"column": column["name"]}},
+                "source": {"fileObject": {"@id": table.path}, "extract": {"column": column.name}},
             }
         )
-    about = f"{table['rule']['text']} ({table['rule']['source']})"
+    about = f"{table.rule.text} ({table.rule.source})"
     return {"@type": "cr:RecordSet", "@id": _name(table), "name": _name(table), "description": about, "field": fields}

@@ -93,7 +93,7 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     own = _all(release)
     compared = [] if other is None else _compared(release, own, other, seed)
-    remarks = [f"remark: {remark}" for remark in release.manifest["remarks"]]
+    remarks = [f"remark: {remark}" for remark in release.manifest.remarks]
     parts = pl.DataFrame(rows, PARTS, orient="row")
     provenance = {"kit_version": __version__, "release": release.identity}
     return Description(parts, [_near_duplicates(own), *compared, *remarks], provenance)
@@ -135,7 +135,7 @@ def _queries(path: Path) -> pl.DataFrame:
 
 def _all(release: Release) -> pl.DataFrame:
     configs = (*SHIFTS, "validation", beir_folder.KIND)
-    tables = [(entry["config"], entry["split"]) for entry in release.manifest["tables"] if entry["config"] in configs]
+    tables = [(entry.config, entry.split) for entry in release.manifest.tables if entry.config in configs]
     texts = pl.concat(_worded(release, *table) for table in tables).unique("query_id", keep="first").sort("query_id")
     if texts.is_empty():
         raise UserError(f"{release.folder}: has no texts of queries")

@@ -1,7 +1,7 @@
 """Changes between two releases: which queries entered, left, or moved, table by table."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -49,25 +49,25 @@ def diff(old: Release, new: Release) -> list[TableDiff]:
 
 
 def _test_sets(release: Release) -> dict[str, Any]:
-    return {entry["name"]: entry for entry in release.manifest["test_sets"]}
+    return {entry.name: entry.as_json() for entry in release.manifest.test_sets}
 
 
 def _variations(release: Release) -> dict[str, Any]:
-    return {name: asdict(variation) for name, variation in release.variations.items()}
+    return {name: variation.as_json() for name, variation in release.variations.items()}
 
 
 def _tables(old: Release, new: Release) -> Iterator[TableDiff]:
-    before = {(table["config"], table["split"]): table for table in old.manifest["tables"]}
-    after = {(table["config"], table["split"]): table for table in new.manifest["tables"]}
+    before = {table.key: table for table in old.manifest.tables}
+    after = {table.key: table for table in new.manifest.tables}
     for config, split in dict.fromkeys([*before, *after]):
         key = (config, split)
         if key not in after:
             yield TableDiff(config, split, whole="left")
         elif key not in before:
             yield TableDiff(config, split, whole="entered")
-        elif before[key]["digest"] != after[key]["digest"]:
+        elif before[key].digest != after[key].digest:
             yield _rows(config, split, old.table(config, split), new.table(config, split))
-        elif before[key]["columns"] != after[key]["columns"]:
+        elif before[key].columns != after[key].columns:
             yield TableDiff(config, split, whole="the labels' numbers changed")
 
 

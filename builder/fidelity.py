@@ -256,7 +256,7 @@ def _similarity(release: Release, shift: str) -> dict[str, float]:
 
 
 def _named(release: Release) -> str:
-    return f"{release.manifest['kind']} release {release.version}, digest {release.digest[:16]}"
+    return f"{release.manifest.kind} release {release.version}, digest {release.digest[:16]}"
 
 
 def _rows(header: list[str], rows: list[list[str]]) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.diff import diff
+from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, schemas
 from eval_kit.files.schemas import validate
@@ -61,9 +62,10 @@ def write(release: Release, previous: Release) -> None:
     atomic.write_text(path, json.dumps(document, indent=1) + "\n")
 
 
-def tells(steps: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], previous: Mapping[str, Any]) -> bool:
+def tells(steps: Sequence[Mapping[str, Any]], manifest: Manifest, previous: Mapping[str, Any]) -> bool:
     """Whether the newest step leads from the release of ``previous`` to that of ``manifest``."""
-    ends = {"release": _named(manifest), "previous": _named(previous)}
+    before = {"version": previous["version"], "digest": previous["digest"]}
+    ends = {"release": _named(manifest), "previous": before}
     return bool(steps) and all(steps[0][name] == end for name, end in ends.items())
 
 
@@ -72,5 +74,5 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _named(manifest: Mapping[str, Any]) -> dict[str, str]:
-    return {"version": manifest["version"], "digest": manifest["digest"]}
+def _named(manifest: Manifest) -> dict[str, str]:
+    return {"version": manifest.version, "digest": manifest.digest}

@@ -9,16 +9,18 @@ training data: small enough for an evaluation during training to search in secon
 
 import hashlib
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import structs
 
 from builder import pool
-from builder.release import Draft, Rule, Table, TestSet, write
+from builder.release import Draft, Table, TestSet, write
 from eval_kit.console import counted
+from eval_kit.documents import Lack, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import beir
 from eval_kit.release import Release, Variation
@@ -43,7 +45,7 @@ def make(
     queries: int | None = None,
     shifts: Collection[str] = (),
     rankers: Sequence[Path] = (),
-) -> dict[str, Any]:
+) -> Manifest:
     """Write the lite release of ``release``, with a pool of its passages, to the folder ``out``.
 
     Args:
@@ -65,15 +67,15 @@ def make(
         UserError: the release is lite already, or has no test queries (of a named shift) or no passages; there is no
             Java; ``out`` cannot be written.
     """
-    if release.manifest["kind"] == "lite":
+    if release.manifest.kind == "lite":
         raise UserError(f"{release.folder}: is a lite release already; make one of a release with all passages")
     names = {test_set.name for shift in shifts for test_set in release.test_sets_of(shift)}
-    test_sets = [entry for entry in release.manifest["test_sets"] if not shifts or entry["name"] in names]
+    test_sets = [entry for entry in release.manifest.test_sets if not shifts or entry.name in names]
     if not test_sets:
         raise UserError(f"{release.folder}: has no test queries to find passages for")
     tables = _tables(release, test_sets, queries, seed)
     index = bm25.index_of(release, cache or cache_folder(), threads)
-    searched = [table for table in tables if (table.config, table.split) in _test_tables(test_sets)]
+    searched = [table for table in tables if table.key in _test_tables(test_sets)]
     systems = pool.read_systems(rankers, release)
     of_runs = (run.filter(pl.col("rank") <= depth)["passage_id"] for run in systems.values())
     kept = _judged(tables).union(_candidates(searched, index, depth), *of_runs)
@@ -91,14 +93,14 @@ def make(
     )
     part = "" if queries is None else f" and {queries:,} queries of each test set"
     remark = f"lite: {len(rows):,} passages of the collection{part}; not comparable with figures on all of them"
-    remarks = [*release.manifest["remarks"], *pool.cautions(systems, release, depth), remark]
+    remarks = [*release.manifest.remarks, *pool.cautions(systems, release, depth), remark]
     variations = list(release.variations.values()) if queries is None else []
     collection = _passages(rows, rule)
-    missing = release.manifest["missing"]
+    missing = release.manifest.missing
     return write(_draft(release, test_sets, tables, collection, seed, variations, remarks, missing), out)
 
 
-def of_passages(release: Release, source: Path, out: Path, shifts: Collection[str] = ()) -> dict[str, Any]:
+def of_passages(release: Release, source: Path, out: Path, shifts: Collection[str] = ()) -> Manifest:
     """Write the release of the test sets that can be searched in passages which somebody has, to the folder ``out``.
 
     Kept are the test sets whose every query still has a relevant passage, without training data, and the judgements of
@@ -122,8 +124,8 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     judged = _judgements(source, ids)
     qrels: dict[str, pl.DataFrame] = {}
     test_sets, left_out, used = [], [], set()
-    for entry in release.manifest["test_sets"]:
-        split, queries = entry["qrels"], release.test_sets[entry["name"]].queries
+    for entry in release.manifest.test_sets:
+        split, queries = entry.qrels, release.test_sets[entry.name].queries
         if split not in qrels:
             whole = release.table("qrels", split)
             own = judged.filter(pl.col("query-id").is_in(whole["query-id"].implode())).cast(whole.schema)
@@ -131,24 +133,24 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
             qrels[split] = pl.concat([held, own]).unique(["query-id", "corpus-id"], keep="first", maintain_order=True)
         relevant = qrels[split].filter(pl.col("score") >= 1)["query-id"]
         if not queries.is_in(relevant.implode()).all():
-            left_out.append(entry["name"])
-        elif not shifts or entry["shift"] in shifts:
+            left_out.append(entry.name)
+        elif not shifts or entry.shift in shifts:
             test_sets.append(entry)
-            used.update([(entry["config"], entry["split"]), ("qrels", split)])
+            used.update([entry.table, ("qrels", split)])
     if not test_sets:
         raise UserError(f"{source}: lacks a relevant passage of some query of every test set of {release.folder}")
     text = f"the passages of {source.name}"
-    names = {entry["name"] for entry in test_sets}
+    names = {entry.name for entry in test_sets}
     variations, tables = [], []
     for variation in release.variations.values():
         if variation.base in names:
             variations.append(variation)
             used.add(("variations", variation.split))
-    for entry in release.manifest["tables"]:
-        if (entry["config"], entry["split"]) in used:
-            table = _table(release, entry)
+    for described in release.manifest.tables:
+        if described.key in used:
+            table = _table(release, described)
             if table.config == "qrels":
-                rule = replace(table.rule, text=f"{table.rule.text}; of {text}")
+                rule = structs.replace(table.rule, text=f"{table.rule.text}; of {text}")
                 table = replace(table, frame=qrels[table.split], rule=rule)
             tables.append(table)
     rule = Rule(text, SOURCE, parameters={"release": release.digest})
@@ -158,27 +160,27 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     return write(_draft(release, test_sets, tables, _passages(rows, rule), SEED, variations, remarks), out)
 
 
-def _tables(release: Release, test_sets: Sequence[Mapping[str, Any]], queries: int | None, seed: int) -> list[Table]:
+def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | None, seed: int) -> list[Table]:
     """All tables not in ``LEFT_OUT``; with ``queries`` only the test sets', with the rows of the queries drawn."""
-    tables = [_table(release, entry) for entry in release.manifest["tables"] if entry["config"] not in LEFT_OUT]
+    tables = [_table(release, entry) for entry in release.manifest.tables if entry.config not in LEFT_OUT]
     if queries is None:
         return tables
-    used = _test_tables(test_sets) | {("qrels", test_set["qrels"]) for test_set in test_sets}
+    used = _test_tables(test_sets) | {("qrels", test_set.qrels) for test_set in test_sets}
     drawn: set[str] = set()
     for test_set in test_sets:
-        ids = release.test_sets[test_set["name"]].queries
+        ids = release.test_sets[test_set.name].queries
         drawn.update(heapq.nsmallest(queries, ids, key=lambda query_id: _draw(seed, query_id)))
-    return [_of_queries(table, drawn, queries) for table in tables if (table.config, table.split) in used]
+    return [_of_queries(table, drawn, queries) for table in tables if table.key in used]
 
 
 def _of_queries(table: Table, drawn: Collection[str], queries: int) -> Table:
     rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(drawn))
     text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed)"
-    return replace(table, frame=rows, rule=replace(table.rule, text=text))
+    return replace(table, frame=rows, rule=structs.replace(table.rule, text=text))
 
 
-def _test_tables(test_sets: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    return {(test_set["config"], test_set["split"]) for test_set in test_sets}
+def _test_tables(test_sets: Sequence[TestSetEntry]) -> set[tuple[str, str]]:
+    return {test_set.table for test_set in test_sets}
 
 
 def _judged(tables: Collection[Table]) -> set[str]:
@@ -209,13 +211,13 @@ def _passages(rows: Sequence[tuple[str, str]], rule: Rule) -> Table:
 
 def _draft(
     release: Release,
-    test_sets: Sequence[Mapping[str, Any]],
+    test_sets: Sequence[TestSetEntry],
     tables: Sequence[Table],
     collection: Table,
     seed: int,
     variations: Sequence[Variation],
     remarks: Sequence[str],
-    missing: Sequence[Mapping[str, str]] = (),
+    missing: Sequence[Lack] = (),
 ) -> Draft:
     manifest = release.manifest
     return Draft(
@@ -226,28 +228,23 @@ def _draft(
         tables=[*tables, collection],
         test_sets=[_test_set(entry) for entry in test_sets],
         variations=list(variations),
-        inputs=manifest["inputs"],
+        inputs=manifest.inputs,
         missing=list(missing),
         remarks=list(remarks),
-        built_from=manifest.get("built_from") or release.collection,
+        built_from=manifest.built_from or release.collection,
     )
 
 
-def _table(release: Release, entry: dict[str, Any]) -> Table:
-    labels = {column["name"]: column["labels"] for column in entry["columns"] if column["type"] == "label"}
-    frame = release.table(entry["config"], entry["split"])
-    return Table(
-        entry["config"],
-        entry["split"],
-        frame.with_columns(pl.col(name).cast(pl.Enum(names)) for name, names in labels.items()),
-        Rule(**entry["rule"]),
-    )
+def _table(release: Release, entry: TableEntry) -> Table:
+    labels = {column.name: column.labels for column in entry.columns if column.labels}
+    frame = release.table(*entry.key)
+    labelled = frame.with_columns(pl.col(name).cast(pl.Enum(names)) for name, names in labels.items())
+    return Table(entry.config, entry.split, labelled, entry.rule)
 
 
-def _test_set(entry: Mapping[str, Any]) -> TestSet:
-    where = (entry["column"], entry["values"]) if "column" in entry else None
-    named = {name: entry[name] for name in ("name", "shift", "config", "split", "qrels", "measures")}
-    return TestSet(**named, where=where)
+def _test_set(entry: TestSetEntry) -> TestSet:
+    where = None if entry.column is None else (entry.column, entry.values or [])
+    return TestSet(entry.name, entry.shift, entry.config, entry.split, entry.qrels, entry.measures, where)
 
 
 def _read(release: Release, doing: str) -> Iterator[tuple[str, str]]:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from builder.release import Draft, Rule, Table
+from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import mini
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from builder.typos import planted
+from eval_kit.documents import Rule
 from eval_kit.files.formats import by_id
 
 VERSION = "1.0.0"

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from filelock import FileLock
+from msgspec.structs import replace
 
-from builder.release import Rule, Table, add_table, features
+from builder.release import Table, add_table, features
 from eval_kit.console import counting
+from eval_kit.documents import Rule, TableEntry
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.digests import OrderedDigest
@@ -79,7 +80,7 @@ def add(
     now = Release(folder, verified_manifest(folder))
     if _Job(now, parameters, job.cache).folder != job.folder:
         raise UserError(f"{folder}: changed while its negatives were drawn; nothing was added, run this again")
-    if any(entry.items() <= table.items() for table in now.manifest["tables"]):
+    if any(replace(table, sha256=entry.sha256) == entry for table in now.manifest.tables):
         return now
     return Release(folder, add_table(folder, entry, file))
 
@@ -168,11 +169,11 @@ class _Job:
     def folder(self) -> Path:
         """Named after everything that the result depends on."""
         used = [*_query_tables(self.release), *(("qrels", split) for split in self.release.configs.get("qrels", []))]
-        known = {(table["config"], table["split"]): table["digest"] for table in self.release.manifest["tables"]}
-        parts = [collection_key(self.release), [known[key] for key in used], dict(self.rule.parameters), SHARD]
+        known = {table.key: table.digest for table in self.release.manifest.tables}
+        parts = [collection_key(self.release), [known[key] for key in used], self.rule.parameters, SHARD]
         return self.cache / CONFIG / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
-    def table(self, threads: int) -> tuple[dict[str, Any], Path]:
+    def table(self, threads: int) -> tuple[TableEntry, Path]:
         """The manifest's entry of the table, and the table's file."""
         lucene.start()  # reports what is missing before anything is written
         queries = training_queries(self.release)
@@ -185,15 +186,7 @@ class _Job:
                 parts = (pl.read_parquet(_shard(shards, start)) for start in range(0, queries.height, SHARD))
                 atomic.write_text(digest, _join(parts, empty, file))
             shutil.rmtree(shards, ignore_errors=True)
-            entry = {
-                "config": CONFIG,
-                "split": SPLIT,
-                "path": empty.path,
-                "rows": queries.height,
-                "columns": empty.columns,
-                "digest": digest.read_text(encoding="utf-8"),
-                "rule": asdict(self.rule) | {"inputs": []},
-            }
+            entry = replace(empty.entry, rows=queries.height, digest=digest.read_text(encoding="utf-8"), sha256="")
         return entry, file
 
     def _fill(self, shards: Path, queries: pl.DataFrame, threads: int) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from builder.release import VARIATIONS, copy
+from msgspec.structs import replace
+
+from builder.release import VARIATIONS, copy, with_digest
 from builder.sources import beir
 from builder.sources.variations import NONE_STATED
+from eval_kit.documents import Lack, Manifest
 from eval_kit.errors import UserError
-from eval_kit.files.digests import release_digest
 
 UNSTATED = (NONE_STATED, beir.LICENCE)
 
@@ -23,7 +24,7 @@ type Key = tuple[str, str]
 
 @contextmanager
 def publishable(
-    folder: Path, manifest: Mapping[str, Any], permitted: Collection[str], left_out: Collection[str]
+    folder: Path, manifest: Manifest, permitted: Collection[str], left_out: Collection[str]
 ) -> Iterator[Path]:
     """The folder to publish: ``folder``, or a copy without what is left out that says whose permission there is.
 
@@ -54,56 +55,48 @@ def publishable(
         yield folder
         return
     changed = _without(manifest, {name: tables[name] for name in left_out})
-    if not changed["test_sets"]:
+    if not changed.test_sets:
         raise UserError(f"{folder}: without {', '.join(left_out)} no test set is left")
     said = [f"{name} states no licence; its authors permit the publication, the publisher says" for name in permitted]
-    changed["remarks"] = [*manifest["remarks"], *said]
+    changed = replace(changed, remarks=[*manifest.remarks, *said])
     with TemporaryDirectory() as place:
         copy(folder, Path(place) / folder.resolve().name, changed)
         yield Path(place) / folder.resolve().name
 
 
-def _tables_by_source(manifest: Mapping[str, Any]) -> dict[str, set[Key]]:
+def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:
     """The tables that rest on files without a stated licence, by the repository or collection of those files."""
-    unstated = {record["id"] for record in manifest["inputs"] if record["licence"] in UNSTATED}
+    unstated = {record.id for record in manifest.inputs if record.licence in UNSTATED}
     tables: dict[str, set[Key]] = {}
-    for table in manifest["tables"]:
-        for file in unstated.intersection(table["rule"]["inputs"]):
+    for table in manifest.tables:
+        for file in unstated.intersection(table.rule.inputs):
             parts = file.split("/")
-            name = parts[0] if parts[0] == manifest.get("built_from") else "/".join(parts[:2])
-            tables.setdefault(name, set()).add((table["config"], table["split"]))
+            name = parts[0] if parts[0] == manifest.built_from else "/".join(parts[:2])
+            tables.setdefault(name, set()).add(table.key)
     return dict(sorted(tables.items()))
 
 
-def _without(manifest: Mapping[str, Any], left_out: Mapping[str, set[Key]]) -> dict[str, Any]:
+def _without(manifest: Manifest, left_out: Mapping[str, set[Key]]) -> Manifest:
     """The manifest without some sources' tables, and without what rests on these."""
     gone = set().union(*left_out.values())
-    test_sets = [
-        entry
-        for entry in manifest["test_sets"]
-        if not {(entry["config"], entry["split"]), ("qrels", entry["qrels"])} & gone
-    ]
-    bases = {entry["name"] for entry in test_sets}
+    test_sets = [entry for entry in manifest.test_sets if not {entry.table, ("qrels", entry.qrels)} & gone]
+    bases = {entry.name for entry in test_sets}
     variations = []
-    for entry in manifest.get(VARIATIONS, []):
-        if entry["base"] in bases and (VARIATIONS, entry["split"]) not in gone:
+    for entry in manifest.variations:
+        if entry.base in bases and (VARIATIONS, entry.split) not in gone:
             variations.append(entry)
         else:
-            gone.add((VARIATIONS, entry["split"]))
-    tables = [table for table in manifest["tables"] if (table["config"], table["split"]) not in gone]
-    used = {file for table in tables for file in table["rule"]["inputs"]}
-    missing = [
-        {"what": f"the parts of {name}", "because": "it states no licence; the publisher left it out"}
-        for name in left_out
-    ]
-    changed = {
-        **manifest,
-        "tables": tables,
-        "test_sets": test_sets,
-        "inputs": [record for record in manifest["inputs"] if record["id"] in used],
-        "missing": [*manifest["missing"], *missing],
-    }
-    changed.pop(VARIATIONS, None)
-    if variations:
-        changed[VARIATIONS] = variations
-    return changed | {"digest": release_digest(changed)}
+            gone.add((VARIATIONS, entry.split))
+    tables = [table for table in manifest.tables if table.key not in gone]
+    used = {file for table in tables for file in table.rule.inputs}
+    missing = [Lack(f"the parts of {name}", "it states no licence; the publisher left it out") for name in left_out]
+    return with_digest(
+        replace(
+            manifest,
+            tables=tables,
+            test_sets=test_sets,
+            variations=variations,
+            inputs=[record for record in manifest.inputs if record.id in used],
+            missing=[*manifest.missing, *missing],
+        )
+    )

@@ -53,7 +53,7 @@ def draw(release: Release, encoder: str = "lsa", cache: Path | None = None) -> l
     vectors = Vectors(name, queries["query_id"], encode(queries["text"], chosen, cache))
     table = similarities(release, vectors)
     document = {
-        "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
+        "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
         "encoder": {"name": name, "revision": chosen.revision},
         "similarity": table.to_dicts(),
     }

@@ -7,7 +7,7 @@ finishes an interrupted publication, or finds nothing to do.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from builder.diff import TableDiff, diff
 from builder.permission import publishable
 from builder.release import files
 from builder.verify import verify
+from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
 from eval_kit.files import hub, strict_json
 from eval_kit.files.hub import UNCHANGED
@@ -134,9 +135,7 @@ def publish(
         return _publish(whole, repo_id, tag, dry_run, private, manifest)
 
 
-def _publish(
-    folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool, manifest: Mapping[str, Any]
-) -> Publication:
+def _publish(folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool, manifest: Manifest) -> Publication:
     from huggingface_hub import HfApi
 
     api = HfApi(library_name=NAME)
@@ -165,7 +164,7 @@ def _publish(
     return replace(plan, commit=commit, seconds=time.monotonic() - started)
 
 
-def check_folder(folder: Path, tag: str, allow_partial: bool) -> dict[str, Any]:
+def check_folder(folder: Path, tag: str, allow_partial: bool) -> Manifest:
     """Check, without the Hub, that the folder is a release fit to be published under ``tag``.
 
     Returns:
@@ -175,14 +174,12 @@ def check_folder(folder: Path, tag: str, allow_partial: bool) -> dict[str, Any]:
         UserError: naming the first fault.
     """
     manifest = read_manifest(folder)
-    if tag != f"v{manifest['version']}":
+    if tag != f"v{manifest.version}":
+        raise UserError(f"{folder}: holds version {manifest.version}, so its tag is v{manifest.version}, not {tag}")
+    if manifest.missing and not allow_partial:
         raise UserError(
-            f"{folder}: holds version {manifest['version']}, so its tag is v{manifest['version']}, not {tag}"
-        )
-    if manifest["missing"] and not allow_partial:
-        raise UserError(
-            f"{folder}: the release is partial, it lacks {len(manifest['missing'])} parts (first "
-            f"{manifest['missing'][0]['what']}); build it whole, or publish it as it is with --allow-partial"
+            f"{folder}: the release is partial, it lacks {len(manifest.missing)} parts (first "
+            f"{manifest.missing[0].what}); build it whole, or publish it as it is with --allow-partial"
         )
     faults = [check for check in verify(folder) if check.fault]
     if faults:
@@ -207,7 +204,7 @@ def compare(api: "HfApi", folder: Path, repo_id: str, revision: str) -> Changes:
 
 
 def _plan(
-    api: "HfApi", folder: Path, repo_id: str, tag: str, private: bool, dry_run: bool, manifest: Mapping[str, Any]
+    api: "HfApi", folder: Path, repo_id: str, tag: str, private: bool, dry_run: bool, manifest: Manifest
 ) -> Publication:
     """Compare the folder with main and with the tag; refuse what must not be replaced."""
     from huggingface_hub.errors import RepositoryNotFoundError
@@ -231,7 +228,7 @@ def _plan(
     return Publication(repo_id, tag, head, changes, uploaded_bytes=_size(folder, changes.uploads))
 
 
-def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, manifest: Mapping[str, Any]) -> str:
+def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, manifest: Manifest) -> str:
     """What differs, if only in bytes, from the content at the existing tag.
 
     Raises:
@@ -241,7 +238,7 @@ def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, ma
     if not differing:
         return ""
     published = _remote_manifest(api, repo_id, commit)
-    if published is None or published.get("digest") != manifest["digest"]:
+    if published is None or published.get("digest") != manifest.digest:
         raise UserError(
             f"{repo_id}: {tag} is published with other content ({_named(differing)}); a published version never "
             f"changes: give the release a new version; {UNCHANGED}"
@@ -250,7 +247,7 @@ def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, ma
 
 
 def _refuse_to_replace(
-    api: "HfApi", folder: Path, repo_id: str, head: str, changes: Changes, manifest: Mapping[str, Any]
+    api: "HfApi", folder: Path, repo_id: str, head: str, changes: Changes, manifest: Manifest
 ) -> None:
     """Refuse to replace somebody else's files, a newer version, or one from which the changes are not listed.
 
@@ -265,14 +262,14 @@ def _refuse_to_replace(
             )
         return
     version = published["version"]
-    if history.number(version) > history.number(manifest["version"]):
+    if history.number(version) > history.number(manifest.version):
         raise UserError(
-            f"{repo_id}: holds version {version} already, which is newer than {manifest['version']}; "
+            f"{repo_id}: holds version {version} already, which is newer than {manifest.version}; "
             f"give the release a higher version; {UNCHANGED}"
         )
-    if published["digest"] == manifest["digest"]:
+    if published["digest"] == manifest.digest:
         return
-    if version == manifest["version"]:
+    if version == manifest.version:
         raise UserError(
             f"{repo_id}: holds other content as version {version} already; give the release a higher version; "
             f"{UNCHANGED}"
@@ -296,21 +293,21 @@ def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] 
     return manifest if isinstance(manifest, dict) and manifest.get("name") == NAME else None
 
 
-def _table_changes(folder: Path, manifest: Mapping[str, Any], plan: Publication) -> list[TableDiff]:
+def _table_changes(folder: Path, manifest: Manifest, plan: Publication) -> list[TableDiff]:
     """How the release differs from the one on main, query by query; empty if there is none."""
     if plan.creates or MANIFEST in plan.changes.added:
         return []
     return diff(open_release(plan.repo_id, plan.commit), Release(folder, manifest))
 
 
-def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Mapping[str, Any]) -> str:
+def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Manifest) -> str:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     operations: list[Any] = [
         *(CommitOperationAdd(path, folder / path) for path in plan.changes.uploads),
         *(CommitOperationDelete(path) for path in plan.changes.removed),
     ]
-    message, description = f"Release {manifest['version']}", f"Content digest {manifest['digest']}."
+    message, description = f"Release {manifest.version}", f"Content digest {manifest.digest}."
     return hub.commit(api, plan.repo_id, "dataset", operations, message, description, str(plan.commit))
 
 

@@ -4,34 +4,26 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec.structs import replace
 
 from builder import benchmarks
 from builder.croissant import CROISSANT
 from eval_kit import __version__
+from eval_kit.documents import Column, Input, Lack, Manifest, Rule, TableEntry, TestSetEntry, Variation
 from eval_kit.errors import UserError
 from eval_kit.exchange.safety import leads_outside
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import is_file
 from eval_kit.files.schemas import validate
-from eval_kit.release import MANIFEST, NAME, Variation, title, verified_manifest
+from eval_kit.release import COLUMN_TYPES, MANIFEST, NAME, title, verified_manifest
 
 VARIATIONS = "variations"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How a table was made: the rule in words, its source, its parameters and its inputs."""
-
-    text: str
-    source: str
-    inputs: Sequence[str] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,9 +41,28 @@ class Table:
         return f"data/{self.config}/{self.split}-00000-of-00001.parquet"
 
     @property
-    def columns(self) -> list[dict[str, Any]]:
+    def key(self) -> tuple[str, str]:
+        """Config and split: what names a table."""
+        return self.config, self.split
+
+    @property
+    def columns(self) -> list[Column]:
         """The manifest's description of the columns."""
         return [_column(name, dtype) for name, dtype in self.frame.schema.items()]
+
+    @property
+    def entry(self) -> TableEntry:
+        """The manifest's description of the table; its file has no digest before it is written."""
+        return TableEntry(
+            config=self.config,
+            split=self.split,
+            path=self.path,
+            rows=self.frame.height,
+            columns=self.columns,
+            digest=table_digest(self.frame, self.columns),
+            rule=self.rule,
+            sha256="",
+        )
 
 
 @dataclass(frozen=True)
@@ -87,14 +98,14 @@ class Draft:
     tables: Sequence[Table]
     test_sets: Sequence[TestSet]
     variations: Sequence[Variation] = ()
-    inputs: Sequence[Mapping[str, Any]] = ()
-    missing: Sequence[Mapping[str, str]] = ()
+    inputs: Sequence[Input] = ()
+    missing: Sequence[Lack] = ()
     remarks: Sequence[str] = ()
     built_from: str | None = None
     reports: Mapping[str, str] = field(default_factory=dict)
 
 
-def write(draft: Draft, out: Path) -> dict[str, Any]:
+def write(draft: Draft, out: Path) -> Manifest:
     """Write the draft to the folder ``out``, replacing any release there.
 
     The new folder is completely written to disk before it takes the old one's place. A build that is killed
@@ -116,24 +127,24 @@ def write(draft: Draft, out: Path) -> dict[str, Any]:
         return _fill(staging, draft)
 
 
-def summary(out: Path, manifest: Mapping[str, Any]) -> list[str]:
+def summary(out: Path, manifest: Manifest) -> list[str]:
     """A summary of what was written to ``out``."""
     return [
-        f"{out}: {manifest['kind']} release {manifest['version']}, {len(manifest['tables'])} tables, "
-        f"{len(manifest['test_sets'])} test sets, digest {manifest['digest'][:16]}",
-        *(f"  remark: {remark}" for remark in manifest["remarks"]),
-        *(f"  missing: {part['what']}: {part['because']}" for part in manifest["missing"]),
+        f"{out}: {manifest.kind} release {manifest.version}, {len(manifest.tables)} tables, "
+        f"{len(manifest.test_sets)} test sets, digest {manifest.digest[:16]}",
+        *(f"  remark: {remark}" for remark in manifest.remarks),
+        *(f"  missing: {part.what}: {part.because}" for part in manifest.missing),
     ]
 
 
-def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
+def add_table(folder: Path, entry: TableEntry, file: Path) -> Manifest:
     """Add a table to the release in ``folder``, or replace the one it has, whole or not at all.
 
     Everything else is unchanged, except that the card is rendered anew.
 
     Args:
         folder: a release.
-        entry: the table's entry in the manifest, without its ``sha256``.
+        entry: of the table, with any ``sha256``.
         file: its parquet file, which is copied.
 
     Returns:
@@ -142,21 +153,19 @@ def add_table(folder: Path, entry: Mapping[str, Any], file: Path) -> dict[str, A
     Raises:
         UserError: the release is damaged, or cannot be written.
     """
-    key = (entry["config"], entry["split"])
     with _replacing(folder) as staging:
         manifest = verified_manifest(folder)
-        entry = {**entry, "sha256": file_sha256(file)}
-        kept = [table for table in manifest["tables"] if (table["config"], table["split"]) != key]
-        manifest["tables"] = [*kept, entry]
-        manifest["digest"] = release_digest(manifest)
+        others = [table for table in manifest.tables if table.key != entry.key]
+        added = replace(entry, sha256=file_sha256(file))
+        manifest = with_digest(replace(manifest, tables=[*others, added]))
         shutil.copytree(folder, staging, dirs_exist_ok=True)
-        (staging / entry["path"]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, staging / entry["path"])
+        (staging / entry.path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, staging / entry.path)
         _describe_itself(staging, manifest)
         return manifest
 
 
-def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> dict[str, Any]:
+def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> Manifest:
     """Add variations to the release in ``folder``, or replace those it has; whole or not at all.
 
     Args:
@@ -170,35 +179,33 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
     Raises:
         UserError: the release is damaged, or cannot be written.
     """
-    splits = {table.split: table for table in tables}
+    keys = [table.key for table in tables]
     with _replacing(folder) as staging:
         manifest = verified_manifest(folder)
-        replaced = [(VARIATIONS, split) for split in splits]
-        kept = [table for table in manifest["tables"] if (table["config"], table["split"]) not in replaced]
         shutil.copytree(folder, staging, dirs_exist_ok=True)
-        manifest["tables"] = [*kept, *(_table(table) | {"sha256": _write_table(staging, table)} for table in tables)]
-        known = [entry for entry in manifest.get("variations", []) if entry["split"] not in splits]
-        manifest["variations"] = [
-            *known,
-            *(_variation(variation, splits[variation.split].frame) for variation in variations),
-        ]
-        manifest["digest"] = release_digest(manifest)
+        others = [table for table in manifest.tables if table.key not in keys]
+        other_variations = [entry for entry in manifest.variations if (VARIATIONS, entry.split) not in keys]
+        manifest = with_digest(
+            replace(
+                manifest,
+                tables=[*others, *(_written(staging, table) for table in tables)],
+                variations=[*other_variations, *variations],
+            )
+        )
         _describe_itself(staging, manifest)
         return manifest
 
 
-def copy(folder: Path, out: Path, manifest: Mapping[str, Any]) -> None:
+def copy(folder: Path, out: Path, manifest: Manifest) -> None:
     """Copy the release in ``folder`` as far as ``manifest`` describes it; reports of other content stay behind."""
-    reports = (
-        () if manifest["digest"] != strict_json.read(folder / MANIFEST)["digest"] else (folder / "reports").glob("*")
-    )
-    for path in (*(folder / table["path"] for table in manifest["tables"]), *reports):
+    reports = () if manifest.digest != strict_json.read(folder / MANIFEST)["digest"] else (folder / "reports").glob("*")
+    for path in (*(folder / table.path for table in manifest.tables), *reports):
         (out / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, out / path.relative_to(folder))
     _describe_itself(out, manifest)
 
 
-def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+def files(folder: Path, manifest: Manifest) -> list[str]:
     """The sorted names of all files of a release: manifest, card, tables, files for other tools, and ``reports/``.
 
     Leftovers of a killed process are removed first.
@@ -208,7 +215,7 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """
     for written in (folder, folder / "reports"):
         atomic.clear_abandoned(written)
-    tables = {table["path"] for table in manifest["tables"]}
+    tables = {table.path for table in manifest.tables}
     own = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
     names = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
@@ -226,32 +233,33 @@ def files(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def describe(draft: Draft) -> dict[str, Any]:
+def describe(draft: Draft) -> Manifest:
     """The manifest of a draft, without the digests of files that are not written yet."""
-    tables = list(map(_table, draft.tables))
-    frames = {(table.config, table.split): table.frame for table in draft.tables}
-    manifest = {
-        "name": NAME,
-        "version": draft.version,
-        "schema_version": 1,
-        "kind": draft.kind,
-        "collection": draft.collection,
-        "code_version": __version__,
-        "seed": draft.seed,
-        "tables": tables,
-        "test_sets": [_test_set(test_set, frames[test_set.config, test_set.split]) for test_set in draft.test_sets],
-        "inputs": [dict(record) for record in draft.inputs],
-        "missing": [dict(part) for part in draft.missing],
-        "remarks": list(draft.remarks),
-    }
-    if draft.variations:
-        manifest["variations"] = [
-            _variation(variation, frames[VARIATIONS, variation.split]) for variation in draft.variations
-        ]
-    if draft.built_from is not None:
-        manifest["built_from"] = draft.built_from
-    manifest["digest"] = release_digest(manifest)
-    return manifest
+    frames = {table.key: table.frame for table in draft.tables}
+    return with_digest(
+        Manifest(
+            name=NAME,
+            version=draft.version,
+            schema_version=1,
+            kind=draft.kind,
+            collection=draft.collection,
+            code_version=__version__,
+            seed=draft.seed,
+            tables=[table.entry for table in draft.tables],
+            test_sets=[_test_set(test_set, frames[test_set.config, test_set.split]) for test_set in draft.test_sets],
+            inputs=list(draft.inputs),
+            missing=list(draft.missing),
+            remarks=list(draft.remarks),
+            variations=list(draft.variations),
+            built_from=draft.built_from,
+            digest="",
+        )
+    )
+
+
+def with_digest(manifest: Manifest) -> Manifest:
+    """The manifest with the digest of its content."""
+    return replace(manifest, digest=release_digest(manifest))
 
 
 @contextmanager
@@ -264,10 +272,8 @@ def _replacing(out: Path) -> Iterator[Path]:
         raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
 
 
-def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
-    manifest = describe(draft)
-    for table, entry in zip(draft.tables, manifest["tables"], strict=True):
-        entry["sha256"] = _write_table(folder, table)
+def _fill(folder: Path, draft: Draft) -> Manifest:
+    manifest = replace(describe(draft), tables=[_written(folder, table) for table in draft.tables])
     for name, text in draft.reports.items():
         (folder / "reports").mkdir(exist_ok=True)
         (folder / "reports" / name).write_text(text, encoding="utf-8")
@@ -275,88 +281,63 @@ def _fill(folder: Path, draft: Draft) -> dict[str, Any]:
     return manifest
 
 
-def _describe_itself(folder: Path, manifest: Mapping[str, Any]) -> None:
+def _describe_itself(folder: Path, manifest: Manifest) -> None:
     from builder.card import texts
 
-    validate("release", manifest)
+    validate("release", manifest.as_json())
     benchmarks.write(folder, manifest, title(manifest))
     for name, text in texts(folder, manifest).items():
         (folder / name).write_text(text, encoding="utf-8")
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(
+        json.dumps(manifest.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
-def _table(table: Table) -> dict[str, Any]:
-    """The manifest's entry, without the digest of the file."""
-    return {
-        "config": table.config,
-        "split": table.split,
-        "path": table.path,
-        "rows": table.frame.height,
-        "columns": table.columns,
-        "digest": table_digest(table.frame, table.columns),
-        "rule": {
-            "text": table.rule.text,
-            "source": table.rule.source,
-            "parameters": dict(table.rule.parameters),
-            "inputs": list(table.rule.inputs),
-        },
-    }
-
-
-def _write_table(folder: Path, table: Table) -> str:
-    """Write the table's file; returns its sha256."""
+def _written(folder: Path, table: Table) -> TableEntry:
+    """Write the table's file; returns its entry."""
     path = folder / table.path
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_parquet(table, path)
-    return file_sha256(path)
+    return replace(table.entry, sha256=file_sha256(path))
 
 
 def _write_parquet(table: Table, path: Path) -> None:
     """Write labels by name: other readers of parquet know no codes, and ``datasets`` encodes names by the card."""
     import pyarrow.parquet as pq
 
-    stored = [column | {"type": "string"} if column["type"] == "label" else column for column in table.columns]
+    stored = [replace(column, type="string", labels=None) if column.labels else column for column in table.columns]
     names = table.frame.with_columns(pl.col(pl.Enum).cast(pl.String))
     pq.write_table(names.to_arrow().cast(features(stored).arrow_schema), path, compression="zstd")
 
 
-def _test_set(test_set: TestSet, frame: pl.DataFrame) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "name": test_set.name,
-        "shift": test_set.shift,
-        "config": test_set.config,
-        "split": test_set.split,
-        "qrels": test_set.qrels,
-        "measures": list(test_set.measures),
-    }
-    if test_set.where is not None:
-        column, values = test_set.where
-        entry |= {"column": column, "values": list(values)}
-    return entry | {"queries": len(test_set.query_ids(frame))}
+def _test_set(test_set: TestSet, frame: pl.DataFrame) -> TestSetEntry:
+    column, values = test_set.where or (None, None)
+    return TestSetEntry(
+        name=test_set.name,
+        shift=test_set.shift,
+        config=test_set.config,
+        split=test_set.split,
+        qrels=test_set.qrels,
+        measures=list(test_set.measures),
+        column=column,
+        values=None if values is None else list(values),
+        queries=len(test_set.query_ids(frame)),
+    )
 
 
-def _variation(variation: Variation, frame: pl.DataFrame) -> dict[str, Any]:
-    invalid = None if variation.invalid is None else sorted(variation.invalid)
-    return asdict(variation) | {"invalid": invalid, "queries": frame.height}
-
-
-def _column(name: str, dtype: pl.DataType) -> dict[str, Any]:
+def _column(name: str, dtype: pl.DataType) -> Column:
     if isinstance(dtype, pl.Enum):
-        return {"name": name, "type": "label", "labels": dtype.categories.to_list()}
-    kinds = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
-    return {"name": name, "type": kinds[dtype]}
+        return Column(name=name, type="label", labels=dtype.categories.to_list())
+    return Column(name=name, type=COLUMN_TYPES[dtype])
 
 
-def features(columns: Sequence[Mapping[str, Any]]) -> Any:
+def features(columns: Sequence[Column]) -> Any:
     """The ``datasets.Features`` of the manifest's columns: ClassLabel for labels, so that they keep their names."""
     from datasets import ClassLabel, Features, List, Value
 
     kinds = {"string": Value("string"), "int64": Value("int64"), "list<string>": List(Value("string"))}
     return Features(
-        {
-            column["name"]: ClassLabel(names=column["labels"]) if column["type"] == "label" else kinds[column["type"]]
-            for column in columns
-        }
+        {column.name: ClassLabel(names=column.labels) if column.labels else kinds[column.type] for column in columns}
     )
 
 

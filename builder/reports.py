@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from builder import history
+from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.schemas import validate
@@ -36,7 +37,7 @@ class Reports:
     outdated: list[str]
 
 
-def read(folder: Path, manifest: Mapping[str, Any]) -> Reports:
+def read(folder: Path, manifest: Manifest) -> Reports:
     """The reports of the release in ``folder``; each is optional.
 
     Raises:
@@ -44,7 +45,7 @@ def read(folder: Path, manifest: Mapping[str, Any]) -> Reports:
     """
     audit, similarity, steps = _json(folder / AUDIT), _json(folder / SIMILARITY), history.read(folder)
     made_of = {AUDIT: audit, SIMILARITY: similarity, history.FILE: steps[0] if steps else {}}
-    of_this = {name for name, report in made_of.items() if report and _digest(report) == manifest["digest"]}
+    of_this = {name for name, report in made_of.items() if report and _digest(report) == manifest.digest}
     if AUDIT in of_this:
         _follow_schema(folder / AUDIT, "audit", audit)
     return Reports(

@@ -34,7 +34,7 @@ def shared(release: Release) -> dict[str, Any]:
         lacking = "judgements of training queries" if years else f"test set {' or '.join(TREC_DL)}"
         raise UserError(f"{release.folder}: holds no {lacking}")
     labelled = pl.concat(release.qrels(split) for split in splits).filter(pl.col("relevance") >= 1)
-    cells = published(PAPER) if release.manifest["kind"] == "published" else []
+    cells = published(PAPER) if release.manifest.kind == "published" else []
     printed = {(cell["test_set"], cell["measure"]): cell["value"] for cell in cells}
     rows = []
     for year in years:

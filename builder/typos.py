@@ -14,8 +14,9 @@ from itertools import permutations
 
 import polars as pl
 
-from builder.release import VARIATIONS, Rule, Table
+from builder.release import VARIATIONS, Table
 from eval_kit import languages
+from eval_kit.documents import Rule
 from eval_kit.question_words import ENGLISH
 from eval_kit.release import Variation
 from eval_kit.words import WORD
@@ -121,8 +122,10 @@ def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13)
     for kind in board.kinds:
         for replica in range(1, replicas + 1):
             split = f"{base}_{FAMILY}_{kind}_{replica}".replace(".", "_")
-            rule = Rule(f"{_DOES[kind]} one word of each query", PAPERS, (), {"seed": seed, "replica": replica} | typed)
-            variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE)
+            rule = Rule(
+                f"{_DOES[kind]} one word of each query", PAPERS, parameters={"seed": seed, "replica": replica} | typed
+            )
+            variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE, queries.height)
             mistyped = typos(queries, kind, replica, seed)
             if 2 * (same := int((mistyped["text"] == queries["text"]).sum())) > queries.height:
                 warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)

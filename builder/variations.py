@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from builder import typos
-from builder.release import VARIATIONS, Rule, Table, add_variations
+from builder.release import VARIATIONS, Table, add_variations
+from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.formats import by_id, read_queries
@@ -58,8 +59,8 @@ def add_texts(
         split = f"{base}_{family}_{method}_{replica}".replace(".", "_")
         sha256 = file_sha256(file)
         source = f"{file.name} (sha256 {sha256[:16]})"
-        rule = Rule(f"the wordings of {file.name}", source, (), {"sha256": sha256})
-        variation = Variation(base, family, method, replica, split, None, source, licence)
+        rule = Rule(f"the wordings of {file.name}", source, parameters={"sha256": sha256})
+        variation = Variation(base, family, method, replica, split, None, source, licence, queries.height)
         made.append((variation, Table(VARIATIONS, split, by_id(queries, "query_id"), rule)))
     return _add(folder, made)
 

@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import polars as pl
+from msgspec.structs import replace
 
 from builder import benchmarks, negatives
 from builder.card import check_version
@@ -35,22 +36,22 @@ def verify(folder: Path) -> list[Check]:
         ReleaseError: the folder has no manifest, or one that does not follow its schema.
     """
     manifest = read_manifest(folder)
-    release = Release(folder, manifest | {"missing": []})  # what it lacks is told once, by who opens it
+    release = Release(folder, replace(manifest, missing=[]))  # what it lacks is told once, by who opens it
     checks = [
         Check(
             "release digest",
-            "" if release_digest(manifest) == manifest["digest"] else "is not that of the tables listed",
+            "" if release_digest(manifest) == manifest.digest else "is not that of the tables listed",
         )
     ]
     checks.append(Check("the card is of this version", _fault(partial(check_version, folder, manifest))))
     sound = set()
-    for table in manifest["tables"]:
-        name = f"{table['config']}/{table['split']}"
+    for table in manifest.tables:
+        name = f"{table.config}/{table.split}"
         fault = _fault(partial(read_table, folder, table))
-        checks.append(Check(f"content of {name} ({table['rows']:,} rows)", fault))
+        checks.append(Check(f"content of {name} ({table.rows:,} rows)", fault))
         if not fault:
             sound.add(name)
-    if len(sound) < len(manifest["tables"]):
+    if len(sound) < len(manifest.tables):
         return checks  # rules of damaged tables would only repeat the fault
     checks.append(Check("test sets and their counts", _fault(lambda: release.test_sets)))
     if not checks[-1].fault:
@@ -60,12 +61,12 @@ def verify(folder: Path) -> list[Check]:
 
 
 def _rules(release: Release) -> Iterator[Check]:
-    for table in release.manifest["tables"]:
-        config, split, stated = table["config"], table["split"], table["rule"]["text"]
+    for table in release.manifest.tables:
+        config, split, stated = table.config, table.split, table.rule.text
         frame = release.table(config, split)
         for rule in _RULES.get(config, []) + _STATED_RULES.get(stated, []):
             yield Check(f"{rule.__doc__} ({config}/{split})", rule(frame))
-    for shift in CLUSTERED if release.manifest["kind"] not in AUTHORS_LISTS else ():
+    for shift in CLUSTERED if release.manifest.kind not in AUTHORS_LISTS else ():
         if {"train", "test"} <= set(release.configs.get(shift, [])):
             yield Check(f"train and test of {shift} share no query", _train_and_test_overlap(release, shift))
     if "validation" in release.configs:
@@ -170,7 +171,7 @@ def _miswordings(release: Release, variation: Variation) -> str:
     wordings, base = release.wordings(variation), release.test_sets[variation.base]
     extra = wordings.filter(~pl.col("query_id").is_in(base.queries.implode()))
     empty = wordings.filter(pl.col("text").str.strip_chars().fill_null("") == "")
-    strangers = (variation.invalid or frozenset()) - set(wordings["query_id"])
+    strangers = set(variation.invalid or []) - set(wordings["query_id"])
     if extra.height:
         return f"{extra.height:,} queries are not in {variation.base}, first {extra['query_id'][0]}"
     if empty.height:
@@ -185,7 +186,7 @@ def _validation_inside(release: Release) -> str:
         for split in splits:
             table = (config, split)
             if config in ("validation", "qrels", "negatives", "passages") or (
-                table == ("resttest", "train") and release.manifest["kind"] in AUTHORS_LISTS
+                table == ("resttest", "train") and release.manifest.kind in AUTHORS_LISTS
             ):
                 continue
             inside = queries.filter(queries.is_in(release.table(config, split)["query_id"].implode()))

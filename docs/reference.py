@@ -15,7 +15,8 @@ import baselines.cli
 import builder.cli
 import builder.test_sets
 import eval_kit.cli
-from eval_kit import protocols
+from eval_kit import documents, protocols
+from eval_kit.documents import TestSetEntry
 from eval_kit.measures import definitions
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
@@ -60,16 +61,16 @@ def test_sets(release: Release) -> str:
         release: built from all the lists at hand.
     """
     manifest = release.manifest
-    rules = {(table["config"], table["split"]): table["rule"] for table in manifest["tables"]}
+    rules = {table.key: table.rule for table in manifest.tables}
     lines = ["# Test sets", "", f"Those of the published release {release.version}, counted in the release itself."]
-    for config in dict.fromkeys(entry["config"] for entry in manifest["test_sets"]):
-        entries = [entry for entry in manifest["test_sets"] if entry["config"] == config]
-        rule = rules[config, entries[0]["split"]]
-        lines += ["", f"## {config}", "", f"Rule: {rule['text']} ({rule['source']}).", ""]
+    for config in dict.fromkeys(entry.config for entry in manifest.test_sets):
+        entries = [entry for entry in manifest.test_sets if entry.config == config]
+        rule = rules[entries[0].table]
+        lines += ["", f"## {config}", "", f"Rule: {rule.text} ({rule.source}).", ""]
         lines += ["| test set | queries | selected by | measures |", "| --- | ---: | --- | --- |"]
         for entry in entries:
-            measures = ", ".join(f"`{measure}`" for measure in entry["measures"])
-            lines.append(f"| `{entry['name']}` | {entry['queries']:,} | {_selection(entry)} | {measures} |")
+            measures = ", ".join(f"`{measure}`" for measure in entry.measures)
+            lines.append(f"| `{entry.name}` | {entry.queries:,} | {_selection(entry)} | {measures} |")
     return "\n".join(lines) + "\n"
 
 
@@ -90,11 +91,9 @@ def clusters(release: Release) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _selection(entry: dict[str, Any]) -> str:
-    table = f"`{entry['config']}/{entry['split']}`"
-    return (
-        f"{table} where {entry['column']} is {' or '.join(entry['values'])}" if "column" in entry else f"all of {table}"
-    )
+def _selection(entry: TestSetEntry) -> str:
+    table = f"`{entry.config}/{entry.split}`"
+    return f"{table} where {entry.column} is {' or '.join(entry.values)}" if entry.values else f"all of {table}"
 
 
 def _commands() -> str:
@@ -174,7 +173,16 @@ def _schemas() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def write_schemas() -> None:
+    """Write ``schemas/`` anew from the classes of documents."""
+    for name in documents.DOCUMENTS:
+        text = json.dumps(documents.schema(name), indent=1, ensure_ascii=False)
+        (ROOT / "schemas" / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
+
+
 PAGES_OF_A_RELEASE = {"test-sets": test_sets, "clusters": clusters}
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "schemas":
+    write_schemas()
+elif __name__ == "__main__":
     print(PAGES_OF_A_RELEASE[sys.argv[1]](open_release(sys.argv[2])), end="")

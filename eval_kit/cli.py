@@ -479,7 +479,7 @@ def leaderboard(
     with status("scoring submissions") as on_run:
         opened = open_release(release)
         submitted = entries(submissions, opened, allow_missing, on_run)
-    write_leaderboard([*submitted, *(published_entries() if opened.manifest["kind"] == "published" else [])], page)
+    write_leaderboard([*submitted, *(published_entries() if opened.manifest.kind == "published" else [])], page)
     typer.echo(str(page))
 
 

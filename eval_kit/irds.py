@@ -11,7 +11,7 @@ sees a cluster are its complement, ``…/topic/not-c0``. Ids of a release that b
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload
 
+from eval_kit.documents import TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.formats import tab_separated
@@ -166,17 +167,17 @@ def datasets_of(release: Release) -> dict[str, Dataset]:
 
 def _test_sets(release: Release) -> Iterator[Entry]:
     rules = _rules(release)
-    for test_set in release.manifest["test_sets"]:
-        rule = rules[test_set["config"], test_set["split"]]
-        description = f"Test set {test_set['name']}, {test_set['queries']} queries: {rule}."
-        documentation = Documentation(description, test_set["measures"], CITATIONS.get(test_set["shift"], []))
+    for test_set in release.manifest.test_sets:
+        rule = rules[test_set.table]
+        description = f"Test set {test_set.name}, {test_set.queries} queries: {rule}."
+        documentation = Documentation(description, test_set.measures, CITATIONS.get(test_set.shift, []))
         queries = partial(_test_queries, release, test_set)
-        yield Entry(test_set["name"].replace(".", "/"), queries, test_set["qrels"], documentation)
+        yield Entry(test_set.name.replace(".", "/"), queries, test_set.qrels, documentation)
 
 
-def _test_queries(release: Release, test_set: Mapping[str, Any]) -> pl.DataFrame:
-    rows = release.table(test_set["config"], test_set["split"])
-    return rows.filter(pl.col(test_set["column"]).is_in(test_set["values"])) if "column" in test_set else rows
+def _test_queries(release: Release, test_set: TestSetEntry) -> pl.DataFrame:
+    rows = release.table(*test_set.table)
+    return rows if test_set.column is None else rows.filter(pl.col(test_set.column).is_in(test_set.values or []))
 
 
 def _variations(release: Release) -> Iterator[Entry]:
@@ -208,15 +209,13 @@ def _training_queries(release: Release, shift: Shift, part: str) -> pl.DataFrame
 
 def _rules(release: Release) -> dict[tuple[str, str], str]:
     """The rule that selects the queries of each table, with its source."""
-    tables = release.manifest["tables"]
-    return {
-        (table["config"], table["split"]): f"{table['rule']['text']} ({table['rule']['source']})" for table in tables
-    }
+    tables = release.manifest.tables
+    return {table.key: f"{table.rule.text} ({table.rule.source})" for table in tables}
 
 
 def _docs(release: Release) -> Any:
-    if release.manifest["collection"] is not None:
-        return ir_datasets.load(release.manifest["collection"]).docs_handler()
+    if release.manifest.collection is not None:
+        return ir_datasets.load(release.manifest.collection).docs_handler()
     path = Path(ir_datasets.util.home_path()) / "ms-marco-shift" / release.digest[:16] / "passages.tsv"
     if not path.exists():
         passages = release.table("passages", "passages")
@@ -225,7 +224,7 @@ def _docs(release: Release) -> Any:
         except OSError as error:
             raise UserError(f"{path.parent}: cannot be written: {error.strerror}") from error
         atomic.write_text(path, "".join(f"{line}\n" for line in tab_separated(passages)))
-    rows = next(table["rows"] for table in release.manifest["tables"] if table["config"] == "passages")
+    rows = next(table.rows for table in release.manifest.tables if table.config == "passages")
     return TsvDocs(LocalDownload(path), namespace=release.collection, count_hint=rows)
 
 

@@ -93,10 +93,10 @@ class Shift(ABC):
         raise UserError(f"{release.folder}: holds no {self.name} shift")
 
     def _labels(self, release: Release) -> list[str]:
-        for table in release.manifest["tables"]:
-            for column in table["columns"] if table["config"] == self.name else ():
-                if column["name"] == self.label and column["type"] == "label":
-                    return list(column["labels"])
+        for table in release.manifest.tables:
+            for column in table.columns if table.config == self.name else ():
+                if column.name == self.label and column.labels:
+                    return column.labels
         return []
 
     def check_part(self, release: Release, part: str, run: str) -> None:
@@ -231,8 +231,8 @@ class WordClusters(Clusters):
 
         Where it was drawn here, a query that matches the rule may have been left out of the cluster by the draw.
         """
-        tables = (entry for entry in release.manifest["tables"] if entry["config"] == self.name)
-        rule: dict[str, str] = next((entry["rule"]["parameters"] for entry in tables), {})
+        tables = (entry for entry in release.manifest.tables if entry.config == self.name)
+        rule: dict[str, str] = next((entry.rule.parameters for entry in tables), {})
         if not rule:
             return super().in_part(release, table, part)
         language, own = (rule.get(name) or "" for name in ("language", "terms"))
@@ -335,9 +335,9 @@ class Crossed(Shift):
 
     def parts(self, release: Release) -> list[str]:
         """The models."""
-        tables = [table for table in release.manifest["tables"] if table["config"] == self.name]
-        columns = [column for table in tables for column in table["columns"]]
-        models = [column["name"] for column in columns if column.get("labels") == list(ROLES)]
+        tables = [table for table in release.manifest.tables if table.config == self.name]
+        columns = [column for table in tables for column in table.columns]
+        models = [column.name for column in columns if column.labels == list(ROLES)]
         if models:
             return models
         raise UserError(f"{release.folder}: holds no {self.name} shift")
@@ -398,9 +398,9 @@ class Everything(Shift):
     @override
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
         rows = {
-            (table["config"], table["split"]): table["rows"]
-            for table in release.manifest["tables"]
-            if table["config"] in SHIFTS and table["split"] == "train"
+            table.key: table.rows
+            for table in release.manifest.tables
+            if table.config in SHIFTS and table.split == "train"
         }
         return {"none": max(rows, key=lambda table: rows[table])} if rows else {}
 
@@ -530,14 +530,14 @@ def _benchmarks(names: Iterable[str]) -> list[str]:
 
 def _benchmark_tables(release: Release) -> list[tuple[str, str]]:
     """Config and split of the benchmarks that the release has."""
-    names = _benchmarks(entry["name"] for entry in release.manifest["test_sets"])
-    entries = [entry for entry in release.manifest["test_sets"] if entry["name"] in names]
-    return list(dict.fromkeys((entry["config"], entry["split"]) for entry in entries))
+    names = _benchmarks(entry.name for entry in release.manifest.test_sets)
+    entries = [entry for entry in release.manifest.test_sets if entry.name in names]
+    return list(dict.fromkeys((entry.config, entry.split) for entry in entries))
 
 
 def _test_tables(release: Release) -> list[tuple[str, str]]:
     """Config and split of every test set of the release."""
-    return sorted({(entry["config"], entry["split"]) for entry in release.manifest["test_sets"]})
+    return sorted({(entry.config, entry.split) for entry in release.manifest.test_sets})
 
 
 def _union(release: Release, tables: Iterable[tuple[str, str]]) -> pl.DataFrame:

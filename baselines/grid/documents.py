@@ -90,7 +90,7 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
     facts = {name: done["cell"][name] for name in ("system", "shift", "held_out", "seed")}
     facts |= {name: done[name] for name in ("code_version", "libraries", "figures")}
     manifest = cell.release.manifest
-    collection = manifest["collection"] or manifest.get("built_from")
+    collection = manifest.collection or manifest.built_from
     facts["release"] = done["release"] | {"title": title(manifest), "collection": collection}
     facts |= {name: training[name] for name in ("steps", "train_queries", "device")}
     card = render(
@@ -110,7 +110,7 @@ def _description(cell: Cell) -> dict[str, Any]:
     return {
         "digest": cell.digest,
         "cell": dataclasses.asdict(cell.name),
-        "release": {"version": release.version, "kind": release.manifest["kind"], "digest": release.digest},
+        "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
         "options": dict(cell.options),
         "code_version": __version__,
         "backbone_commit": cell.backbone_commit,

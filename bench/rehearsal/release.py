@@ -7,8 +7,9 @@ import polars as pl
 
 from bench.rehearsal import collection
 from bench.rehearsal.sizes import Sizes
-from builder.release import Draft, Rule, Table, write
+from builder.release import Draft, Table, write
 from builder.test_sets import TOPICS, test_sets
+from eval_kit.documents import Rule
 
 SHIFT = "topic"
 NEGATIVES = 10

@@ -7,12 +7,12 @@ BEIR's own datasets have them; queries without text are refused.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from builder.sources.collection import Collection, split_name
 from eval_kit.console import counted
+from eval_kit.documents import Input
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus, read_qrels, read_queries
 from eval_kit.files.digests import file_sha256
@@ -85,6 +85,6 @@ def _queries(path: Path) -> pl.DataFrame:
     return queries
 
 
-def _record(path: Path, name: str) -> dict[str, Any]:
+def _record(path: Path, name: str) -> Input:
     size = path.stat().st_size
-    return {"id": name, "url": name, "bytes": size, "sha256": file_sha256(path), "licence": LICENCE}
+    return Input(id=name, url=name, bytes=size, sha256=file_sha256(path), licence=LICENCE)

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 
+from eval_kit.documents import Input
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QUERIES_SCHEMA, by_id
 from eval_kit.stats.vectors import check_ids
@@ -44,7 +44,7 @@ class Collection:
     qrels: Mapping[str, pl.DataFrame]
     irds: str | None = None
     passages: pl.DataFrame | None = None
-    inputs: Sequence[Mapping[str, Any]] = ()
+    inputs: Sequence[Input] = ()
     remarks: Sequence[str] = ()
     parts: pl.DataFrame | None = None
     is_log: bool = False

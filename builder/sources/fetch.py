@@ -20,6 +20,7 @@ from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from eval_kit.documents import Input
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.network import EndlessError, bounded
@@ -171,16 +172,16 @@ def download_verified(url: str, target: Path, checksum: Checksum, advance: Advan
     return target
 
 
-def input_record(file: SourceFile, path: Path) -> dict[str, str | int]:
+def input_record(file: SourceFile, path: Path) -> Input:
     """The manifest's entry for a file that a build has read."""
-    return {
-        "id": file.id,
-        "url": file.url,
-        "bytes": path.stat().st_size,
-        "sha256": file_sha256(path),
-        "git_blob": file.git_blob,
-        "licence": file.licence,
-    }
+    return Input(
+        id=file.id,
+        url=file.url,
+        bytes=path.stat().st_size,
+        sha256=file_sha256(path),
+        git_blob=file.git_blob,
+        licence=file.licence,
+    )
 
 
 def git_blob_id(path: Path) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from builder.sources.collection import Collection
+from eval_kit.documents import Input
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.formats import QUERIES_SCHEMA
@@ -56,7 +57,7 @@ def collection(path: Path) -> Collection:
     if not distinct.height:
         raise UserError(f"{path}: holds no query")
     name = path.name
-    record = {"id": name, "url": name, "bytes": path.stat().st_size, "sha256": file_sha256(path), "licence": "own"}
+    record = Input(id=name, url=name, bytes=path.stat().st_size, sha256=file_sha256(path), licence="own")
     return Collection(
         name=path.stem,
         source=f"the query log {name}",

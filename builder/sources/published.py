@@ -10,12 +10,13 @@ from pathlib import Path
 import polars as pl
 
 from builder import validation
-from builder.release import Draft, Rule, Table
+from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import irds, variations
 from builder.sources.fetch import SourceFile, declared, input_record, obtain
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
+from eval_kit.documents import Lack, Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
 from eval_kit.release import MS_MARCO, Variation
@@ -69,7 +70,7 @@ class _Gathering:
         self.paths, self.lacking = obtain(self.files.values(), upstream)
         self.tables: list[Table] = []
         self.variations: list[Variation] = []
-        self.missing: list[dict[str, str]] = []
+        self.missing: list[Lack] = []
         self.remarks: list[str] = []
         self.reports: dict[str, str] = {}
         self.train_queries: pl.DataFrame | None = None
@@ -94,7 +95,7 @@ class _Gathering:
             first, rest = self.missing[0], len(self.missing) - 1
             more = f", and {rest} more parts cannot be obtained" if rest else ""
             raise UserError(
-                f"{first['what']} cannot be obtained: {first['because']}{more}; "
+                f"{first.what} cannot be obtained: {first.because}{more}; "
                 "nothing was built (--allow-partial builds the rest and records what is missing)"
             )
         if not self.tables:
@@ -119,7 +120,7 @@ class _Gathering:
         self.tables.append(Table(config, split, frame, rule))
 
     def _miss(self, what: str, because: str) -> None:
-        self.missing.append({"what": what, "because": because})
+        self.missing.append(Lack(what, because))
 
     def _lack(self, what: str, files: Iterable[str]) -> bool:
         """Record ``what`` as missing if one of its files cannot be obtained."""

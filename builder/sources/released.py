@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from builder.sources.collection import Collection
+from eval_kit.documents import Input
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import MANIFEST, PartialRelease, open_release
@@ -40,21 +41,21 @@ def collection(folder: Path) -> Collection:
             queries[split] = release.table("resttest", split).select("query_id", "text")
             qrels[split] = release.table("qrels", split)
     path = folder / MANIFEST
-    name = f"{release.manifest['kind']} release {release.version}"
+    name = f"{release.manifest.kind} release {release.version}"
     return Collection(
         name=name,
         source=f"the {name} with digest {release.digest[:16]}",
         queries=queries,
         qrels=qrels,
-        irds=release.manifest["collection"],
+        irds=release.manifest.collection,
         passages=release.table("passages", "passages") if "passages" in configs else None,
         inputs=[
-            {
-                "id": f"release/{MANIFEST}",
-                "url": f"release/{MANIFEST}",
-                "bytes": path.stat().st_size,
-                "sha256": file_sha256(path),
-                "licence": "see the release's card",
-            }
+            Input(
+                id=f"release/{MANIFEST}",
+                url=f"release/{MANIFEST}",
+                bytes=path.stat().st_size,
+                sha256=file_sha256(path),
+                licence="see the release's card",
+            )
         ],
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.release import VARIATIONS, Rule, Table
+from builder.release import VARIATIONS, Table
+from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id, read_queries, read_trec_qrels
 from eval_kit.release import Variation
@@ -152,11 +153,11 @@ def _wordings(
     repository: str,
     licence: str,
     lack: int = 0,
-    invalid: frozenset[str] | None = None,
+    invalid: list[str] | None = None,
 ) -> Wordings:
     base, family, method, replica = variation
     split = "_".join(str(word) for word in variation if word is not None).replace(".", "_")
-    described = Variation(base, family, method, replica, split, invalid, repository, licence)
+    described = Variation(base, family, method, replica, split, invalid, repository, licence, frame.height)
     return Wordings(described, Table(VARIATIONS, split, by_id(frame, "query_id"), rule), lack)
 
 
@@ -218,7 +219,7 @@ def _generated(paths: Paths) -> Iterator[Wordings]:
     for generator, method in GENERATED.items():
         generated = rows.filter(pl.col("method") == generator)
         frame = generated.select(query_id="q_id", text="variation")
-        invalid = frozenset(generated.filter(pl.col("valid") == "False")["q_id"])
+        invalid = generated.filter(pl.col("valid") == "False")["q_id"].unique().sort().to_list()
         rule = Rule(f"{generator}, judged by people", "Penha et al., ECIR 2022", [WORDINGS])
         variation = ("dl19", "wording", method, None)
         lack = GENERATED_LACK.get(method, 0)

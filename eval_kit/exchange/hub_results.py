@@ -78,9 +78,9 @@ def tasks(release: Release) -> list[dict[str, str]]:
             continue
         for figure in FIGURES:
             listed[task(f"{shift.name}.{figure}")] = tables[0]
-    for entry in release.manifest["test_sets"]:
-        if _is_task(entry["name"]):
-            listed[task(entry["name"])] = (entry["config"], entry["split"])
+    for entry in release.manifest.test_sets:
+        if _is_task(entry.name):
+            listed[task(entry.name)] = (entry.config, entry.split)
     return [{"id": id, "config": config, "split": split} for id, (config, split) in listed.items()]
 
 

@@ -8,16 +8,16 @@ each ended by a newline.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from eval_kit.documents import Column, Manifest
 from eval_kit.files.opening import open_file
 
 
-def table_digest(frame: pl.DataFrame, columns: Iterable[Mapping[str, Any]]) -> str:
+def table_digest(frame: pl.DataFrame, columns: Iterable[Column]) -> str:
     """The content digest of ``frame``, whose columns are described as in the manifest (labels by name).
 
     Returns:
@@ -33,10 +33,10 @@ def table_digest(frame: pl.DataFrame, columns: Iterable[Mapping[str, Any]]) -> s
 class OrderedDigest:
     """The content digest of a table that comes in parts, its rows in byte order already."""
 
-    def __init__(self, columns: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, columns: Iterable[Column]) -> None:
         columns = list(columns)
-        self._row = pl.concat_str([_field(column["name"], column["type"]) for column in columns])
-        header = b"".join(_netstring(column["name"]) + _netstring(column["type"]) for column in columns)
+        self._row = pl.concat_str([_field(column.name, column.type) for column in columns])
+        header = b"".join(_netstring(column.name) + _netstring(column.type) for column in columns)
         self._sha256 = hashlib.sha256(header + b"\n")
 
     def rows(self, frame: pl.DataFrame) -> pl.Series:
@@ -52,7 +52,7 @@ class OrderedDigest:
         return self._sha256.hexdigest()
 
 
-def release_digest(manifest: Mapping[str, Any]) -> str:
+def release_digest(manifest: Manifest) -> str:
     """The identity of a release: sha256 over all that a figure, and what is printed beside it, depends on.
 
     That is, as canonical JSON: name, kind, version and collection; of each table its place, row count, columns and
@@ -61,14 +61,14 @@ def release_digest(manifest: Mapping[str, Any]) -> str:
     between library versions where the content does not.
     """
     content = {
-        **{field: manifest[field] for field in ("name", "schema_version", "kind", "version", "collection")},
+        **{field: getattr(manifest, field) for field in ("name", "schema_version", "kind", "version", "collection")},
         "tables": sorted(
-            [table["config"], table["split"], table["rows"], table["digest"], table["columns"]]
-            for table in manifest["tables"]
+            [table.config, table.split, table.rows, table.digest, [column.as_json() for column in table.columns]]
+            for table in manifest.tables
         ),
-        "test_sets": sorted(manifest["test_sets"], key=lambda test_set: str(test_set["name"])),
-        "variations": sorted(manifest.get("variations", []), key=lambda variation: str(variation["split"])),
-        "missing": sorted(item["what"] for item in manifest["missing"]),
+        "test_sets": [entry.as_json() for entry in sorted(manifest.test_sets, key=lambda entry: entry.name)],
+        "variations": [entry.as_json() for entry in sorted(manifest.variations, key=lambda entry: entry.split)],
+        "missing": sorted(item.what for item in manifest.missing),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 

@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from eval_kit import documents
+from eval_kit.documents import Document
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 
@@ -45,6 +49,17 @@ def read(name: str, path: Path) -> Any:
     return document
 
 
+def load[D: Document](kind: type[D], path: Path) -> D:
+    """The document in ``path``, of a class of :mod:`eval_kit.documents`.
+
+    Raises:
+        UserError: it cannot be read, is not JSON, or (a :class:`SchemaError`) does not follow the class's schema.
+    """
+    name = next(name for name, listed in documents.DOCUMENTS.items() if listed is kind)
+    document: D = msgspec.convert(read(name, path), kind)
+    return document
+
+
 def faults_of(name: str, document: Any) -> list[Any]:
     """All that is wrong with ``document``: jsonschema's errors, with ``json_path`` and ``message``, by path."""
     return sorted(_validator(name).iter_errors(document), key=lambda fault: str(fault.json_path))
@@ -69,15 +84,22 @@ def _validator(name: str) -> Any:
         """Python's integers alone; 1.0 is not one."""
         return isinstance(value, int) and not isinstance(value, bool)
 
-    path = _folder() / f"{name}.schema.json"
-    if not path.is_file():
-        raise KeyError(f"no schema named {name!r}; there are {', '.join(names())}")
     strict = extend(
         Draft202012Validator,
         {"pattern": pattern},
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", integer),
     )
-    return strict(json.loads(path.read_text(encoding="utf-8")))
+    return strict(_schema(name))
+
+
+def _schema(name: str) -> dict[str, Any]:
+    if name in documents.DOCUMENTS:
+        return documents.schema(name)
+    path = _folder() / f"{name}.schema.json"
+    if not path.is_file():
+        raise KeyError(f"no schema named {name!r}; there are {', '.join(names())}")
+    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return schema
 
 
 def _folder() -> Path:

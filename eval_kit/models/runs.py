@@ -98,7 +98,7 @@ def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: 
 
 def test_queries(release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of the queries of all test sets, each once."""
-    tables = {(test_set["config"], test_set["split"]) for test_set in release.manifest["test_sets"]}
+    tables = {(test_set.config, test_set.split) for test_set in release.manifest.test_sets}
     texts = [release.table(*table).select("query_id", "text") for table in sorted(tables)]
     return pl.concat(texts).unique("query_id", maintain_order=True)
 

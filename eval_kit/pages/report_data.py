@@ -106,9 +106,9 @@ def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.Dat
     names = {name for shift in shifts for name in SHIFTS[shift].test_sets(release)}
     frames = [pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})]
     tables = set()
-    for entry in release.manifest["test_sets"]:
-        if entry["name"] in names or entry["shift"] in shifts:
-            tables.add((entry["config"], entry["split"]))
+    for entry in release.manifest.test_sets:
+        if entry.name in names or entry.shift in shifts:
+            tables.add((entry.config, entry.split))
     for config, split in sorted(tables):
         table = release.table(config, split)
         if "text" in table.columns:

@@ -151,7 +151,7 @@ def _of_values(values: pl.DataFrame, release: Release, provenance: Mapping[str, 
     split = all_queries(release).qrels
     dev = values.filter(pl.col("test_set") == split, pl.col("measure").is_in(SUMMARY_MEASURES))
     precision = dev.filter(pl.col("measure") == "AP").pivot("run", index="query_id", values="value")
-    comparable = release.manifest["kind"] == "published"
+    comparable = release.manifest.kind == "published"
     return Chameleons(
         averages(dev),
         worst(precision) if precision.height else pl.DataFrame(),

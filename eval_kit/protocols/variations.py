@@ -299,7 +299,7 @@ def against_pivot(clean: float, varied: float, pivot_clean: float, pivot_varied:
     return {"effect_ratio": ratio, "delta_ri": improvement}
 
 
-def _scopes(varied: pl.DataFrame, invalid: Sequence[frozenset[str] | None]) -> Iterator[tuple[str, pl.DataFrame]]:
+def _scopes(varied: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterator[tuple[str, pl.DataFrame]]:
     yield ALL, varied
     judged = [ids for ids in invalid if ids is not None]
     valid = varied.filter(~pl.col("query_id").is_in(frozenset().union(*judged)))

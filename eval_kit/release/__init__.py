@@ -1,9 +1,9 @@
 """A release, opened and verified; BEIR's datasets; and the published tables to set its figures beside."""
 
+from eval_kit.documents import MS_MARCO, NAME, Variation
 from eval_kit.release.manifest import (
+    COLUMN_TYPES,
     MANIFEST,
-    MS_MARCO,
-    NAME,
     ReleaseError,
     read_manifest,
     read_table,
@@ -16,12 +16,12 @@ from eval_kit.release.release import (
     PartialRelease,
     Release,
     TestSet,
-    Variation,
     has_default,
     open_release,
 )
 
 __all__ = [
+    "COLUMN_TYPES",
     "DEFAULT",
     "ENVIRONMENT_VARIABLE",
     "MANIFEST",

@@ -7,10 +7,10 @@ stays where it is judged.
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from eval_kit.documents import NAME, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.files.beir import read_qrels, read_queries
 
 KIND = "beir"
@@ -23,7 +23,7 @@ TRAIN = "train"
 type Tables = dict[tuple[str, str], pl.DataFrame]
 
 
-def read(folder: Path) -> tuple[dict[str, Any], Tables]:
+def read(folder: Path) -> tuple[Manifest, Tables]:
     """What stands in for the folder's manifest, and its tables of queries and judgements.
 
     Raises:
@@ -42,18 +42,36 @@ def read(folder: Path) -> tuple[dict[str, Any], Tables]:
             pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), score="relevance"
         )
         if split != TRAIN or splits == [TRAIN]:
-            entry = {"name": split, "shift": KIND, "config": KIND, "split": split, "qrels": split}
-            test_sets.append(entry | {"measures": MEASURES, "queries": judged.height})
-    manifest = {
-        "name": folder.resolve().name,
-        "kind": KIND,
-        "version": "0",
-        "collection": None,
-        "built_from": folder.resolve().name,
-        "digest": digest.hexdigest(),
-        "tables": [{"config": config, "split": split, "rows": len(rows)} for (config, split), rows in tables.items()],
-        "test_sets": test_sets,
-        "missing": [],
-        "remarks": [],
-    }
+            test_sets.append(
+                TestSetEntry(
+                    name=split,
+                    shift=KIND,
+                    config=KIND,
+                    split=split,
+                    qrels=split,
+                    measures=MEASURES,
+                    queries=judged.height,
+                )
+            )
+    manifest = Manifest(
+        name=NAME,
+        kind=KIND,
+        version="0",
+        schema_version=1,
+        collection=None,
+        code_version="",
+        seed=None,
+        built_from=folder.resolve().name,
+        digest=digest.hexdigest(),
+        tables=[_entry(*key, len(rows)) for key, rows in tables.items()],
+        test_sets=test_sets,
+        inputs=[],
+        missing=[],
+        remarks=[],
+    )
     return manifest, tables
+
+
+def _entry(config: str, split: str, rows: int) -> TableEntry:
+    rule = Rule(text="", source=KIND)
+    return TableEntry(config=config, split=split, path="", rows=rows, columns=[], digest="", rule=rule, sha256="")

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from eval_kit.documents import MS_MARCO, NAME, ColumnType, Manifest, TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, schemas
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
@@ -22,10 +22,12 @@ from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder,
 from eval_kit.measures import definitions
 
 MANIFEST = "manifest.json"
-NAME = "ms-marco-shift"
-MS_MARCO = "msmarco-passage"
 
-_KINDS: dict[pl.DataType, str] = {pl.String(): "string", pl.Int64(): "int64", pl.List(pl.String): "list<string>"}
+COLUMN_TYPES: dict[pl.DataType, ColumnType] = {
+    pl.String(): "string",
+    pl.Int64(): "int64",
+    pl.List(pl.String): "list<string>",
+}
 _QUERIES: dict[str, tuple[str, ...]] = {"query_id": ("string",), "text": ("string",)}
 _QRELS: dict[str, tuple[str, ...]] = {"query-id": ("string",), "corpus-id": ("string",), "score": ("int64",)}
 _NEVER_NULL = ("query_id", "query-id", "corpus-id", "passage_id", "score")
@@ -38,21 +40,21 @@ class ReleaseError(UserError):
     """A release that cannot be found, is damaged, or lacks what was requested."""
 
 
-def verified_manifest(folder: Path) -> dict[str, Any]:
+def verified_manifest(folder: Path) -> Manifest:
     """Read ``manifest.json``, and check it and every file that it names.
 
     Raises:
         ReleaseError: naming the first table, in the manifest's order, that is not what the manifest says.
     """
     manifest = read_manifest(folder)
-    if release_digest(manifest) != manifest["digest"]:
+    if release_digest(manifest) != manifest.digest:
         raise ReleaseError(f"{folder / MANIFEST}: its digest is not that of the tables it lists; it was edited")
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda table: _check_file(folder, table), manifest["tables"]))
+        list(pool.map(lambda table: _check_file(folder, table), manifest.tables))
     return manifest
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Manifest:
     """Read ``manifest.json`` and check it against its schema, and that what it names is in it."""
     atomic.restore(folder)
     path = folder / MANIFEST
@@ -60,7 +62,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         what = f"not a release, it has no {MANIFEST}" if is_folder(folder) else "there is no such folder"
         raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
     try:
-        manifest: dict[str, Any] = schemas.read("release", path)
+        manifest = schemas.load(Manifest, path)
         _check_names(manifest)
     except ReleaseError as error:
         raise ReleaseError(f"{path}: {error}") from error
@@ -69,63 +71,65 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def title(manifest: Mapping[str, Any]) -> str:
+def title(manifest: Manifest) -> str:
     """The dataset's name: ``ms-marco-shift``, or one after the collection that it was rebuilt from."""
-    if manifest["collection"] == MS_MARCO or not manifest.get("built_from"):
+    if manifest.collection == MS_MARCO or not manifest.built_from:
         return NAME
-    return re.sub(r"[^\w.-]+", "-", manifest["built_from"].rpartition("/")[2]) + "-shift"
+    return re.sub(r"[^\w.-]+", "-", manifest.built_from.rpartition("/")[2]) + "-shift"
 
 
-def is_synthetic(manifest: Mapping[str, Any]) -> bool:
+def is_synthetic(manifest: Manifest) -> bool:
     """Whether it is mini, or a part of mini, whose pseudo-words are in no language."""
-    return manifest["kind"] == "mini" or manifest.get("built_from") == f"{NAME}-mini"
+    return manifest.kind == "mini" or manifest.built_from == f"{NAME}-mini"
 
 
-def is_of_ms_marco(manifest: Mapping[str, Any]) -> bool:
+def is_of_ms_marco(manifest: Manifest) -> bool:
     """Whether queries and passages are MS MARCO's, all of them or a part."""
-    return MS_MARCO in (manifest["collection"], manifest.get("built_from"))
+    return MS_MARCO in (manifest.collection, manifest.built_from)
 
 
-def language(manifest: Mapping[str, Any]) -> str | None:
+def language(manifest: Manifest) -> str | None:
     """The language of the queries by ISO 639; ``zxx`` is none at all; None where it is unknown."""
     return "zxx" if is_synthetic(manifest) else "en" if is_of_ms_marco(manifest) else None
 
 
-def read_table(folder: Path, table: Mapping[str, Any]) -> pl.DataFrame:
+def read_table(folder: Path, table: TableEntry) -> pl.DataFrame:
     """Read one table, label columns as their names, and prove that it is what the manifest says.
 
     Raises:
         ReleaseError: another number of rows, other columns, or another content digest.
     """
-    path, name = folder / table["path"], f"{table['config']}/{table['split']}"
+    path, name = folder / table.path, f"{table.config}/{table.split}"
     frame = _read(path, table, name)
     if missing := [column for column in _NEVER_NULL if column in frame.columns and frame[column].null_count()]:
         raise ReleaseError(f"{path}: table {name} holds a row without {missing[0]}")
-    if table_digest(frame, table["columns"]) != table["digest"]:
+    if table_digest(frame, table.columns) != table.digest:
         raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
     return frame
 
 
-def _check_file(folder: Path, table: Mapping[str, Any]) -> None:
-    path = folder / table["path"]
+def _check_file(folder: Path, table: TableEntry) -> None:
+    path = folder / table.path
     if not is_file(path):
         raise ReleaseError(f"{path}: missing, though the manifest lists it; the release is damaged")
-    if file_sha256(path) != table["sha256"]:
+    if file_sha256(path) != table.sha256:
         read_table(folder, table)
 
 
-def _read(path: Path, table: Mapping[str, Any], name: str) -> pl.DataFrame:
-    described = {column["name"]: column["type"] for column in table["columns"]}
+def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
+    described: dict[str, str] = {column.name: column.type for column in table.columns}
     refuse_forked()
     if not is_file(path):
         raise ReleaseError(f"{path}: is missing, or no file; the release is damaged")
     try:
         lazy = pl.scan_parquet(path, hive_partitioning=False, glob=False)
         rows = lazy.select(pl.len()).collect().item()
-        stored = {column: _KINDS.get(dtype, str(dtype)) for column, dtype in lazy.collect_schema().items()}
-        if rows != table["rows"]:
-            raise ReleaseError(f"{path}: table {name} has {rows} rows, the manifest says {table['rows']}")
-        labels = {column["name"]: column["labels"] for column in table["columns"] if column["type"] == "label"}
+        stored: dict[str, str] = {
+            column: COLUMN_TYPES.get(dtype, str(dtype)) for column, dtype in lazy.collect_schema().items()
+        }
+        if rows != table.rows:
+            raise ReleaseError(f"{path}: table {name} has {rows} rows, the manifest says {table.rows}")
+        labels = {column.name: column.labels or [] for column in table.columns if column.type == "label"}
         coded = {column: names for column, names in labels.items() if stored.get(column) == "int64"}
         if stored != described | dict.fromkeys(labels, "string") | dict.fromkeys(coded, "int64"):
             raise ReleaseError(f"{path}: has the columns {stored}, the manifest says {described}")
@@ -156,7 +160,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _check_names(manifest: Mapping[str, Any]) -> None:
+def _check_names(manifest: Manifest) -> None:
     """Refuse a manifest that names what it does not list, or lists something twice.
 
     Raises:
@@ -164,12 +168,11 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
             lacks the columns that scoring reads; a measure that the kit does not know.
     """
     columns: dict[tuple[str, str], dict[str, str]] = {}
-    for table in manifest["tables"]:
-        key = (table["config"], table["split"])
-        kinds = {column["name"]: column["type"] for column in table["columns"]}
-        if key in columns or len(kinds) < len(table["columns"]):
-            raise ReleaseError(f"{'/'.join(key)}: the table, or a column of it, is listed twice")
-        columns[key] = kinds
+    for table in manifest.tables:
+        kinds: dict[str, str] = {column.name: column.type for column in table.columns}
+        if table.key in columns or len(kinds) < len(table.columns):
+            raise ReleaseError(f"{'/'.join(table.key)}: the table, or a column of it, is listed twice")
+        columns[table.key] = kinds
 
     def require(what: str, config: str, split: str, needed: Mapping[str, tuple[str, ...]]) -> None:
         kinds = columns.get((config, split), {})
@@ -179,25 +182,25 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
 
     names: set[str] = set()
     measures: set[str] = set()
-    for test_set in manifest["test_sets"]:
-        name = test_set["name"]
+    for test_set in manifest.test_sets:
+        name = test_set.name
         if name in names:
             raise ReleaseError(f"test set {name} is listed twice")
         names.add(name)
         needed: dict[str, tuple[str, ...]] = dict(_QUERIES)
-        if "column" in test_set:
-            needed[test_set["column"]] = ("label", "string")
-        require(f"test set {name}", test_set["config"], test_set["split"], needed)
-        require(f"test set {name}", "qrels", test_set["qrels"], _QRELS)
-        for measure in test_set["measures"]:
+        if test_set.column is not None:
+            needed[test_set.column] = ("label", "string")
+        require(f"test set {name}", test_set.config, test_set.split, needed)
+        require(f"test set {name}", "qrels", test_set.qrels, _QRELS)
+        for measure in test_set.measures:
             definitions.parse(measure)
             measures.add(measure)
     if len(measures) > MOST_MEASURES:
         raise ReleaseError(f"its test sets have {len(measures):,} different measures, more than {MOST_MEASURES}")
-    for variation in manifest.get("variations", []):
-        require(f"a variation of {variation['base']}", "variations", variation["split"], _QUERIES)
-        if variation["base"] not in names:
+    for variation in manifest.variations:
+        require(f"a variation of {variation.base}", "variations", variation.split, _QUERIES)
+        if variation.base not in names:
             raise ReleaseError(
-                f"variations/{variation['split']} words the queries of {variation['base']}, "
+                f"variations/{variation.split} words the queries of {variation.base}, "
                 "which is no test set of this release"
             )

@@ -7,7 +7,6 @@ A file whose bytes differ (another parquet writer) passes only if its *content* 
 import os
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit.documents import Lack, Manifest, Variation
 from eval_kit.files import hub
 from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release import beir_folder
@@ -55,56 +55,20 @@ class TestSet:
         return f"TestSet({self.name}: {len(self.queries):,} queries, {', '.join(self.measures)})"
 
 
-@dataclass(frozen=True)
-class Variation:
-    """Another wording of a test set's queries: one entry of the manifest's ``variations``.
-
-    Attributes:
-        base: the test set, whose query ids and judgements hold.
-        family: ``typo``, ``reformulation``, ``wording`` or ``spelling``.
-        method: within the family; None if the family has only one.
-        replica: which of several applications of the method, from 1; None if there is only one.
-        split: of the config ``variations``.
-        invalid: ids of the queries whose wording people judged to ask something else; None where nobody judged.
-        source: repository or module that the wordings come from.
-        licence: of the wordings.
-    """
-
-    base: str
-    family: str
-    method: str | None
-    replica: int | None
-    split: str
-    invalid: frozenset[str] | None
-    source: str
-    licence: str
-
-    @property
-    def group(self) -> str:
-        """Family and method: what all replicas share."""
-        return f"{self.family}.{self.method}" if self.method else self.family
-
-    @property
-    def full_name(self) -> str:
-        """Base, family, method and replica, as run files are named: ``dl19.typo.3``."""
-        replica = f".{self.replica}" if self.replica else ""
-        return f"{self.base}.{self.group}{replica}"
-
-
 @dataclass(frozen=True, repr=False)
 class Release:
     """A verified release folder; tables are read on demand."""
 
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     _read: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def __repr__(self) -> str:
         """One line: what the release is and how much it holds."""
-        tables, test_sets = (len(self.manifest[name]) for name in ("tables", "test_sets"))
+        tables, test_sets = len(self.manifest.tables), len(self.manifest.test_sets)
         lacks = f", lacking {len(self.missing)} parts" if self.missing else ""
         return (
-            f"Release({self.folder}: {self.manifest['kind']} {self.version}, digest {self.digest[:16]}, "
+            f"Release({self.folder}: {self.manifest.kind} {self.version}, digest {self.digest[:16]}, "
             f"{tables} tables, {test_sets} test sets{lacks})"
         )
 
@@ -112,7 +76,7 @@ class Release:
         """The configs for a notebook, with their splits and rows."""
         rows = []
         for config, splits in self.configs.items():
-            count = sum(table["rows"] for table in self.manifest["tables"] if table["config"] == config)
+            count = sum(table.rows for table in self.manifest.tables if table.config == config)
             listed = ", ".join(splits[:SPLITS_LISTED]) + ", …" * (len(splits) > SPLITS_LISTED)
             rows.append([config, listed, f"{count:,}"])
         columns = [Column("Config"), Column("Splits"), Column("Rows", "number")]
@@ -121,46 +85,46 @@ class Release:
     @property
     def version(self) -> str:
         """Semantic version of the data."""
-        return str(self.manifest["version"])
+        return self.manifest.version
 
     @property
     def in_beir_format(self) -> bool:
         """Whether this is a folder in BEIR's format, which is scored as BEIR's own evaluator does."""
-        return bool(self.manifest["kind"] == beir_folder.KIND)
+        return self.manifest.kind == beir_folder.KIND
 
     @property
     def digest(self) -> str:
         """Identity of the content: 64 hexadecimal digits."""
-        return str(self.manifest["digest"])
+        return self.manifest.digest
 
     @property
     def identity(self) -> dict[str, Any]:
         """What the provenance of a result says of the release."""
-        kind = self.manifest["kind"]
+        kind = self.manifest.kind
         known = {"version": self.version, "kind": kind, "digest": self.digest, "missing": self.missing}
         return known | ({"cautions": self.cautions} if self.cautions else {})
 
     @property
     def collection(self) -> str:
         """The ir_datasets id of the passages' collection, or the name of those that the release brings."""
-        return str(self.manifest["collection"] or f"ms-marco-shift-{self.manifest['kind']}")
+        return self.manifest.collection or f"ms-marco-shift-{self.manifest.kind}"
 
     @property
     def missing(self) -> list[str]:
         """What a partial release lacks; empty in a complete one."""
-        return [item["what"] for item in self.manifest["missing"]]
+        return [item.what for item in self.manifest.missing]
 
     @property
     def cautions(self) -> list[str]:
         """Why figures on this release are not to be trusted; every table of them repeats it."""
-        return [remark for remark in self.manifest["remarks"] if remark.startswith("pool of ")]
+        return [remark for remark in self.manifest.remarks if remark.startswith("pool of ")]
 
     @property
     def configs(self) -> dict[str, list[str]]:
         """Config names and their splits, in the manifest's order."""
         configs: dict[str, list[str]] = {}
-        for table in self.manifest["tables"]:
-            configs.setdefault(table["config"], []).append(table["split"])
+        for table in self.manifest.tables:
+            configs.setdefault(table.config, []).append(table.split)
         return configs
 
     def table(self, config: str, split: str) -> pl.DataFrame:
@@ -175,9 +139,9 @@ class Release:
         key = (config, split)
         if key in self._read:
             return self._read[key]
-        lacking = [f"{part['what']}: {part['because']}" for part in self.manifest["missing"] if _concerns(part, *key)]
-        for table in self.manifest["tables"]:
-            if (table["config"], table["split"]) == key:
+        lacking = [f"{part.what}: {part.because}" for part in self.manifest.missing if _concerns(part, *key)]
+        for table in self.manifest.tables:
+            if table.key == key:
                 for part in lacking:
                     warnings.warn(f"{self.folder} is a partial release: it lacks {part}", PartialRelease, stacklevel=2)
                 return self._read.setdefault(key, read_table(self.folder, table))
@@ -190,22 +154,22 @@ class Release:
     def test_sets(self) -> dict[str, TestSet]:
         """All test sets by name, each with its own list of query ids."""
         sets: dict[str, TestSet] = {}
-        for entry in self.manifest["test_sets"]:
-            rows = self.table(entry["config"], entry["split"])
-            if "column" in entry:
-                rows = rows.filter(pl.col(entry["column"]).is_in(entry["values"]))
+        for entry in self.manifest.test_sets:
+            rows = self.table(*entry.table)
+            if entry.column is not None:
+                rows = rows.filter(pl.col(entry.column).is_in(entry.values or []))
             queries = rows["query_id"].unique(maintain_order=True)
-            if len(queries) != entry["queries"]:
+            if len(queries) != entry.queries:
                 raise ReleaseError(
-                    f"{self.folder}: test set {entry['name']} has {len(queries)} queries, "
-                    f"the manifest says {entry['queries']}"
+                    f"{self.folder}: test set {entry.name} has {len(queries)} queries, "
+                    f"the manifest says {entry.queries}"
                 )
-            sets[entry["name"]] = TestSet(
-                name=entry["name"],
-                shift=entry["shift"],
-                measures=tuple(entry["measures"]),
+            sets[entry.name] = TestSet(
+                name=entry.name,
+                shift=entry.shift,
+                measures=tuple(entry.measures),
                 queries=queries,
-                qrels=entry["qrels"],
+                qrels=entry.qrels,
             )
         return sets
 
@@ -222,21 +186,15 @@ class Release:
 
     def queries(self, test_set: str) -> pl.DataFrame:
         """``query_id`` and ``text`` of a test set, in the order of its query ids."""
-        entry = next(entry for entry in self.manifest["test_sets"] if entry["name"] == test_set)
-        texts = self.table(entry["config"], entry["split"]).select("query_id", "text").unique("query_id")
+        entry = next(entry for entry in self.manifest.test_sets if entry.name == test_set)
+        texts = self.table(*entry.table).select("query_id", "text").unique("query_id")
         ids = self.test_sets[test_set].queries.to_frame("query_id")
         return ids.join(texts, on="query_id", how="left", maintain_order="left")
 
     @cached_property
     def variations(self) -> dict[str, Variation]:
         """All variations by full name, in the manifest's order."""
-        variations = {}
-        for entry in self.manifest.get("variations", []):
-            fields = {name: value for name, value in entry.items() if name != "queries"}
-            invalid = None if entry["invalid"] is None else frozenset(entry["invalid"])
-            variation = Variation(**{**fields, "invalid": invalid})
-            variations[variation.full_name] = variation
-        return variations
+        return {variation.full_name: variation for variation in self.manifest.variations}
 
     def wordings(self, variation: Variation) -> pl.DataFrame:
         """``query_id`` and ``text`` of a variation."""
@@ -251,7 +209,7 @@ class Release:
     @cached_property
     def known_queries(self) -> pl.Series:
         """Ids of every query of the release that may appear in a run, judged or not, in the order of its tables."""
-        used = {(entry["config"], entry["split"]) for entry in self.manifest["test_sets"]}
+        used = {entry.table for entry in self.manifest.test_sets}
         used |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
         used |= {("validation", split) for split in self.configs.get("validation", [])}
         if self.in_beir_format:
@@ -260,10 +218,10 @@ class Release:
         return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
 
 
-def _concerns(part: Mapping[str, str], config: str, split: str) -> bool:
+def _concerns(part: Lack, config: str, split: str) -> bool:
     """Whether a part that the manifest says is missing belongs to a table: it names the table, or the whole config."""
-    named = part["what"].replace(",", " ").split()
-    return f"{config}/{split}" in named or part["what"] == config
+    named = part.what.replace(",", " ").split()
+    return f"{config}/{split}" in named or part.what == config
 
 
 def has_default() -> bool:
@@ -321,7 +279,7 @@ def _download(repository: str, revision: str | None) -> Path:
         if cached is None:
             raise ReleaseError(f"{named}: cannot be downloaded from the Hub: {_why(error, fixed)}") from error
         folder = cached
-    version = read_manifest(folder)["version"]
+    version = read_manifest(folder).version
     if fixed and fixed.startswith("v") and fixed != f"v{version}":
         raise ReleaseError(f"{named}: the Hub holds version {version} under that tag; name another revision")
     return folder
@@ -335,7 +293,7 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
     folder = Path(download(local_files_only=local_files_only, allow_patterns=MANIFEST))
     if not (folder / MANIFEST).is_file():
         raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
-    tables = [table["path"] for table in read_manifest(folder)["tables"]]
+    tables = [table.path for table in read_manifest(folder).tables]
     return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, *tables]))
 
 

@@ -149,13 +149,13 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
     if name.startswith(training_sets):
         return _in_training_set(name.removeprefix(training_sets), test_set, release) if held_back else TrainedOn.NO
     letters = re.sub(r"[^a-z0-9]", "", name)
-    whole = release.manifest.get("built_from") or release.collection  # a lite release's queries are the whole one's
+    whole = release.manifest.built_from or release.collection  # a lite release's queries are the whole one's
     if re.sub(r"[^a-z0-9]", "", whole).removesuffix("passage") in letters:
         splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
         if "train" in letters or not splits:
             splits.add(TRAINING_QUERIES)
         return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
-    is_known = release.manifest["kind"] == "published" or is_of_ms_marco(release.manifest)
+    is_known = release.manifest.kind == "published" or is_of_ms_marco(release.manifest)
     return TrainedOn.NO if is_known else TrainedOn.UNKNOWN
 
 

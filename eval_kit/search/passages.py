@@ -51,9 +51,9 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
 
 def how_many(release: Release) -> int | None:
     """The number of passages, for progress; None where the release has none, or ir_datasets does not know it."""
-    collection = release.manifest["collection"]
+    collection = release.manifest.collection
     if collection is None:
-        return next((table["rows"] for table in release.manifest["tables"] if table["config"] == "passages"), None)
+        return next((table.rows for table in release.manifest.tables if table.config == "passages"), None)
     import ir_datasets
 
     try:
@@ -86,7 +86,7 @@ def _read(release: Release) -> Iterator[tuple[str, str]]:
     if release.in_beir_format:
         yield from read_corpus(release.folder / "corpus.jsonl")
         return
-    collection = release.manifest["collection"]
+    collection = release.manifest.collection
     if collection is None:
         yield from release.table("passages", "passages").iter_rows()
         return
@@ -106,9 +106,9 @@ def collection_key(release: Release) -> str:
 
     The files behind an ir_datasets id are pinned by ir_datasets, by their checksums.
     """
-    for table in release.manifest["tables"]:
-        if table["config"] == "passages":
-            return str(table["digest"])
+    for table in release.manifest.tables:
+        if table.config == "passages":
+            return str(table.digest)
     if release.in_beir_format:
         return file_sha256(release.folder / "corpus.jsonl")
-    return str(release.manifest["collection"]).replace("/", "-")
+    return str(release.manifest.collection).replace("/", "-")

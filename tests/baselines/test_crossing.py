@@ -7,9 +7,11 @@ import polars as pl
 import pytest
 
 from baselines.crossing import crossing, layout
+from eval_kit.documents import TestSetEntry
 from eval_kit.release import Release, Variation
+from tests import manifests
 
-TYPO = Variation("dev", "typo", None, 1, "dev_typo_1", None, "here", "none")
+TYPO = Variation("dev", "typo", None, 1, "dev_typo_1", None, "here", "none", 2)
 CLEAN = {("b1", "b1"): [0.5, 0.5], ("b1", "b2"): [0.8, 1.0], ("b2", "b1"): [1.0, 0.6], ("b2", "b2"): [0.4, 0.4]}
 """Values of the model without the first bucket on the queries of the second."""
 VARIED = {("b1", "b1"): [0.1, 0.2], ("b1", "b2"): [0.8, 0.9], ("b2", "b1"): [0.9, 0.5], ("b2", "b2"): [0.0, 0.1]}
@@ -20,13 +22,11 @@ def release() -> Release:
     """Two ReSTTest buckets of two dev queries each."""
     queries = [(f"{bucket}-{number}", bucket) for bucket, number in product(("b1", "b2"), (0, 1))]
     table = pl.DataFrame(queries, ["query_id", "bucket"], orient="row")
-    columns = [{"name": "bucket", "type": "label", "labels": ["b1", "b2"]}]
-    test_set = {"name": "dev", "shift": "dev", "config": "resttest", "split": "dev", "qrels": "dev", "queries": 4}
-    manifest = {
-        "tables": [{"config": "resttest", "split": "dev", "columns": columns}],
-        "test_sets": [test_set | {"measures": ["RR@10"]}],
-    }
-    return Release(Path(), manifest, {("resttest", "dev"): table})
+    test_set = TestSetEntry(
+        name="dev", shift="dev", config="resttest", split="dev", qrels="dev", measures=["RR@10"], queries=4
+    )
+    tables = [manifests.table("resttest", "dev", ("bucket", ["b1", "b2"]))]
+    return Release(Path(), manifests.made_up(tables, [test_set]), {("resttest", "dev"): table})
 
 
 def values() -> pl.DataFrame:

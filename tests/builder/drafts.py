@@ -2,8 +2,9 @@
 
 import polars as pl
 
-from builder.release import Draft, Rule, Table, TestSet
+from builder.release import Draft, Table, TestSet
 from builder.shifts import length
+from eval_kit.documents import Rule
 
 CLUSTERS = pl.Enum(["short", "long"])
 RULES = {"length": Rule(length.RULE, length.SOURCE)}

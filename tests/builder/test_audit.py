@@ -9,10 +9,12 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from builder import shared_passages
 from builder.audit import audit, pairs
-from builder.release import Draft, Rule, Table, TestSet, write
+from builder.release import Draft, Table, TestSet, write
+from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.release import Release, Variation, open_release
@@ -127,10 +129,8 @@ def test_without_training_queries_the_test_clusters_are_compared(tmp_path: Path)
 
 def test_what_cannot_be_looked_for_is_not_zero(planted: Release) -> None:
     table = planted.table("topic", "train").with_columns(pl.lit(None, pl.String).alias("text"))
-    manifest = {
-        **planted.manifest,
-        "tables": [one for one in planted.manifest["tables"] if (one["config"], one["split"]) != ("qrels", "train")],
-    }
+    tables = [table for table in planted.manifest.tables if table.key != ("qrels", "train")]
+    manifest = structs.replace(planted.manifest, tables=tables)
     document = audit(Release(planted.folder, manifest, {("topic", "train"): table}))
     (pair,) = [one for one in document["pairs"] if one["name"] == "topic.c0 held out"]
     assert pair["train"] == {"queries": 4, "with_text": 0}
@@ -174,7 +174,7 @@ def with_variation(base: Draft, texts: dict[str, str]) -> Draft:
     for replica, of_replica in enumerate(({one: TEST[one][0] for one in texts}, texts), start=1):
         frame = pl.DataFrame({"query_id": list(of_replica), "text": list(of_replica.values())})
         tables.append(Table("variations", f"typo_{replica}", frame, BY_HAND))
-        variations.append(Variation("topic.c1", "typo", None, replica, f"typo_{replica}", None, "by hand", "none"))
+        variations.append(Variation("topic.c1", "typo", None, replica, f"typo_{replica}", None, "by hand", "none", 1))
     return replace(base, tables=tables, variations=variations)
 
 
@@ -373,4 +373,4 @@ def test_mistakes(command, planted: Release, options: list[str], sentence: str) 
 
 def test_nothing_to_compare(planted: Release) -> None:
     with pytest.raises(UserError, match="holds no two sets of queries to compare"):
-        audit(Release(planted.folder, {**planted.manifest, "tables": [], "test_sets": []}))
+        audit(Release(planted.folder, structs.replace(planted.manifest, tables=[], test_sets=[])))

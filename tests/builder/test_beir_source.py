@@ -61,8 +61,8 @@ def tiny(tmp_path: Path) -> Path:
 def content(collection: Collection, **options: object) -> dict[str, str]:
     """The digests of what is rebuilt from it."""
     parts = {"encoder": Lsa(dimensions=8), "parameters": SETTINGS, **options}
-    tables = releases.describe(rebuilt.draft(collection, **parts))["tables"]  # type: ignore[arg-type]
-    return {f"{table['config']}/{table['split']}": table["digest"] for table in tables}
+    tables = releases.describe(rebuilt.draft(collection, **parts)).tables  # type: ignore[arg-type]
+    return {f"{table.config}/{table.split}": table.digest for table in tables}
 
 
 def test_one_collection_gives_one_release_whatever_its_layout(
@@ -89,15 +89,15 @@ def test_folder_to_release_by_the_command_line(folder: Path, command: Run, tmp_p
     assert done.returncode == 0, done.stderr
     assert not [one for one in verify(out) if one.fault]
     release = open_release(out)
-    assert release.manifest["collection"] is None and "passages" in release.configs
+    assert release.manifest.collection is None and "passages" in release.configs
     assert str(folder.parent) not in (out / "manifest.json").read_text() + (out / "README.md").read_text()
-    inputs = {one["id"]: one["sha256"] for one in release.manifest["inputs"]}
+    inputs = {one.id: one.sha256 for one in release.manifest.inputs}
     assert inputs["toy/corpus.jsonl"] == file_sha256(folder / "corpus.jsonl")
     assert set(inputs) == {
         *("toy/corpus.jsonl", "toy/queries.jsonl"),
         *(f"toy/qrels/{split}.tsv" for split in ("train", "dev", "dl19", "dl20")),
     }
-    assert all(table["rule"]["inputs"] == list(inputs) for table in release.manifest["tables"])
+    assert all(table.rule.inputs == list(inputs) for table in release.manifest.tables)
 
 
 def test_ms_marco_and_any_other_id_by_the_command_line(small: Collection, command: Run, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_ms_marco_and_any_other_id_by_the_command_line(small: Collection, comman
         assert done.returncode == 0, done.stderr
         assert not [one for one in verify(out) if one.fault]
         release = open_release(out)
-        assert release.manifest["collection"] == {"msmarco": "msmarco-passage"}.get(name, name)
+        assert release.manifest.collection == {"msmarco": "msmarco-passage"}.get(name, name)
         assert {split for split in release.configs["resttest"] if split != "train"} == expected
         assert expected <= set(release.test_sets) and "passages" not in release.configs
 

@@ -21,7 +21,7 @@ from builder import release as releases
 from builder.card import check_card
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
-from eval_kit.release import Release, open_release
+from eval_kit.release import Release, open_release, read_manifest
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
 SIDE = {"queries": 4, "with_text": 4}
@@ -43,20 +43,20 @@ def release(request: pytest.FixtureRequest) -> Release:
 def test_yaml_says_what_the_manifest_says(release: Release) -> None:
     data = DatasetCard.load(release.folder / "README.md").data.to_dict()
     assert data["task_categories"] == ["text-retrieval"] and len(data["size_categories"]) == 1
-    assert data["license"] == ("apache-2.0" if release.manifest["kind"] == "mini" else "other")
+    assert data["license"] == ("apache-2.0" if release.manifest.kind == "mini" else "other")
     assert {one["config_name"]: [split["split"] for split in one["data_files"]] for one in data["configs"]} == (
         release.configs
     )
     assert data.get("license_link") == (None if data["license"] == "apache-2.0" else "LICENSE.md")
     assert [one["config_name"] for one in data["configs"] if one.get("default")] == ["topic"]
     paths = {split["path"] for one in data["configs"] for split in one["data_files"]}
-    assert paths == {table["path"] for table in release.manifest["tables"]}
+    assert paths == {table.path for table in release.manifest.tables}
     features = {one["config_name"]: {item["name"]: item for item in one["features"]} for one in data["dataset_info"]}
-    for table in release.manifest["tables"]:
-        for column in table["columns"]:
-            if "labels" in column:
-                names = features[table["config"]][column["name"]]["dtype"]["class_label"]["names"]
-                assert names == {str(code): label for code, label in enumerate(column["labels"])}
+    for table in release.manifest.tables:
+        for column in table.columns:
+            if column.labels:
+                names = features[table.config][column.name]["dtype"]["class_label"]["names"]
+                assert names == {str(code): label for code, label in enumerate(column.labels)}
     check_card(release.folder, release.manifest)
 
 
@@ -66,20 +66,20 @@ def test_text_for_people(release: Release) -> None:
         section = text.split(f"\n### {config}\n")[1].split("\n##")[0]
         row = json.loads(section.split("```json\n")[1].split("\n```")[0])
         assert list(row) == release.table(config, splits[0]).columns and None not in row.values()
-    for table in release.manifest["tables"]:
-        assert f"{table['split']} {table['rows']:,}" in text and table["rule"]["text"] in text
-    papers = 5 + (release.manifest["kind"] == "published")  # that of the typos
+    for table in release.manifest.tables:
+        assert f"{table.split} {table.rows:,}" in text and table.rule.text in text
+    papers = 5 + (release.manifest.kind == "published")  # that of the typos
     assert text.count("\n@") == papers and text.count("{") == text.count("}")
     assert release.digest in text and "{{" not in text.split("```bibtex")[0]
     sections = ["## Load", "## Score", "## Configs", "## Test sets", "## Intended use and limits", "## Licences"]
     places = [text.index(one) for one in sections]
     assert places == sorted(places)
-    if release.manifest["kind"] == "published":
+    if release.manifest.kind == "published":
         licences = text.split("## Licences")[1].split("\n## ")[0]
         assert licences.strip() in (release.folder / "LICENSE.md").read_text()
         for words in ("Apache-2.0", "CC BY-NC-SA 4.0", "MIT", "none stated", "non-commercial research only", "NIST"):
             assert words in licences
-        assert text.count("| [") - len(release.configs) == len(release.manifest["inputs"])
+        assert text.count("| [") - len(release.configs) == len(release.manifest.inputs)
 
 
 def write(place: Path, **draft: Any) -> Path:
@@ -102,7 +102,7 @@ def test_long_values_of_a_sample_are_cut(tmp_path: Path) -> None:
 
 def test_a_card_of_other_data_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_manifest(folder)
     card = folder / "README.md"
     check_card(folder, manifest)
     text = card.read_text()

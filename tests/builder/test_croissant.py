@@ -26,12 +26,12 @@ def test_every_table_has_its_file_and_its_columns(release: Release) -> None:
     document = json.loads((release.folder / "croissant.json").read_text())
     files = {file["@id"]: file for file in document["distribution"]}
     sets = {rows["@id"]: rows for rows in document["recordSet"]}
-    assert len(files) == len(sets) == len(release.manifest["tables"])
+    assert len(files) == len(sets) == len(release.manifest.tables)
     assert {f"rai:{term}" for term in RAI | ALSO} <= set(document)
-    for table in release.manifest["tables"]:
-        path = release.folder / table["path"]
-        assert files[table["path"]]["sha256"] == file_sha256(path)
-        fields = sets[f"{table['config']}/{table['split']}"]["field"]
+    for table in release.manifest.tables:
+        path = release.folder / table.path
+        assert files[table.path]["sha256"] == file_sha256(path)
+        fields = sets[f"{table.config}/{table.split}"]["field"]
         stored = pl.read_parquet_schema(path)
         kinds = {field["name"]: (field["dataType"], field.get("repeated", False)) for field in fields}
         assert kinds == {
@@ -51,7 +51,7 @@ def test_mlcroissant_finds_no_fault_and_reads_the_rows(release: Release) -> None
 
 
 def test_labels_are_names_in_tools_that_know_parquet_alone(release: Release) -> None:
-    [path] = [release.folder / t["path"] for t in release.manifest["tables"] if (t["config"], t["split"]) == TOPIC]
+    [path] = [release.folder / t.path for t in release.manifest.tables if t.key == TOPIC]
     names = ["c0", "c1", "c2", "c3", "c4"]
     assert sorted(pd.read_parquet(path)["cluster"].unique()) == names
     duckdb = pytest.importorskip("duckdb", reason="duckdb is absent: it was NOT tried")

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 import pytrec_eval
 from drafts import BY_HAND, PASSAGES, QRELS, QUERIES, small_draft
+from msgspec import structs
 
 from builder import release as releases
 from builder.diff import TableDiff, diff
@@ -135,7 +136,7 @@ def test_test_sets_are_content(write: Callable[[Draft], Release], command: Run) 
 
 def test_variations_are_content(write: Callable[[Draft], Release]) -> None:
     frame = pl.DataFrame({"query_id": ["1", "10"], "text": ["waht is a cat", "cafe pirces"]})
-    typos = Variation("length.short", "typo", None, 1, "typos", None, "by hand", "none stated")
+    typos = Variation("length.short", "typo", None, 1, "typos", None, "by hand", "none stated", 2)
 
     def worded(variation: Variation, frame: pl.DataFrame) -> Release:
         draft = small_draft()
@@ -143,9 +144,7 @@ def test_variations_are_content(write: Callable[[Draft], Release]) -> None:
         return write(replace(draft, tables=[*draft.tables, table], variations=[variation]))
 
     one = worded(typos, frame)
-    other = worded(
-        replace(typos, licence="Apache-2.0", invalid=frozenset({"10"})), frame.with_columns(text=pl.lit("x"))
-    )
+    other = worded(structs.replace(typos, licence="Apache-2.0", invalid=["10"]), frame.with_columns(text=pl.lit("x")))
     assert diff(one, other) == [
         TableDiff("variations", "typos", moved=["1", "10"]),
         TableDiff("variations", "length.short.typo.1", whole="changed its invalid, licence"),

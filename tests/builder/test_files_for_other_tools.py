@@ -42,7 +42,7 @@ def test_tasks_are_splits_of_the_dataset(release: Release) -> None:
 
 
 def test_what_was_changed_is_refused_and_written_again(mini_release: Release, tmp_path: Path) -> None:
-    folder, manifest = tmp_path / "ms-marco-shift", dict(mini_release.manifest)
+    folder, manifest = tmp_path / "ms-marco-shift", mini_release.manifest
     shutil.copytree(mini_release.folder, folder)
     check_card(folder, manifest)
     assert {*benchmarks.paths(manifest)} < {*files(folder, manifest)}

@@ -57,8 +57,8 @@ def test_others_are_drawn_up_to_the_size(made: Release, larger: Release):
 
 
 def test_queries_and_judgements_are_those_of_the_whole_release(mini_release: Release, made: Release):
-    known = {(table["config"], table["split"]): table["digest"] for table in mini_release.manifest["tables"]}
-    own = {(table["config"], table["split"]): table["digest"] for table in made.manifest["tables"]}
+    known = {table.key: table.digest for table in mini_release.manifest.tables}
+    own = {table.key: table.digest for table in made.manifest.tables}
     assert {key: digest for key, digest in own.items() if key != ("passages", "passages")} == {
         key: digest for key, digest in known.items() if key != ("passages", "passages")
     }
@@ -71,11 +71,11 @@ def test_queries_and_judgements_are_those_of_the_whole_release(mini_release: Rel
 def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release, made: Release, tmp_path: Path):
     described = DatasetCard.load(made.folder / "README.md").data
     assert (described.language, described.license) == ("zxx", "apache-2.0")  # those of mini
-    [table] = [table for table in made.manifest["tables"] if table["config"] == "passages"]
-    assert table["rule"]["parameters"] | {"k1": 0, "b": 0} == {
+    [table] = [table for table in made.manifest.tables if table.config == "passages"]
+    assert table.rule.parameters | {"k1": 0, "b": 0} == {
         "size": 1, "depth": DEPTH, "seed": 13, "rankers": ["bm25"], "release": mini_release.digest, "k1": 0, "b": 0,
     }  # fmt: skip
-    assert made.manifest["remarks"][-1].startswith(f"lite: {len(ids(made)):,} passages")
+    assert made.manifest.remarks[-1].startswith(f"lite: {len(ids(made)):,} passages")
     run = tmp_path / "x.trec"
     queries = made.test_sets["dl19"].queries
     run.write_text("".join(f"{query} Q0 {passage} 1 1 x\n" for query in queries for passage in sorted(ids(made))[:1]))
@@ -83,7 +83,7 @@ def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release
     assert scores.provenance["release"]["kind"] == "lite"
     nothing = pl.DataFrame()
     scored = Protocols(nothing, {}, {}, {}, {}, scores.provenance)
-    shown = Results(scored, nothing, nothing, None, made.manifest["kind"], [])
+    shown = Results(scored, nothing, nothing, None, made.manifest.kind, [])
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
 
 
@@ -108,11 +108,11 @@ def test_some_queries_of_each_test_set_are_kept_with_their_passages(mini_release
         assert after.equals(before)
         assert set(after["passage_id"]) <= ids(release)
     assert len(ids(release)) < len(ids(made))
-    assert "5 queries of each test set" in release.manifest["remarks"][-1]
+    assert "5 queries of each test set" in release.manifest.remarks[-1]
 
 
 def test_a_pool_of_bm25_alone_says_so_in_every_table(made: Release, tmp_path: Path):
-    assert made.cautions == [made.manifest["remarks"][-2]]
+    assert made.cautions == [made.manifest.remarks[-2]]
     assert re.fullmatch(r"pool of BM25's best alone, with 1 label a query: other rankers' .*", made.cautions[0])
     run = tmp_path / "x.trec"
     queries = made.test_sets["dl19"].queries

@@ -53,17 +53,17 @@ def test_every_config_and_split(mini_release: Release, tmp_path: Path) -> None:
     found, bare, named, labels = json.loads(done.stdout.splitlines()[-1])
     assert bare == named and set(bare) == {"train", "test"}
     assert labels == ["c0", "c1", "c2", "c3", "c4"]
-    tables = {f"{table['config']}/{table['split']}": table for table in mini_release.manifest["tables"]}
+    tables = {f"{table.config}/{table.split}": table for table in mini_release.manifest.tables}
     assert set(found) == set(tables)
     for name, one in found.items():
         table, frame = tables[name], mini_release.table(*name.split("/"))
-        assert one["rows"] == one["streamed"] == table["rows"], name
-        expected = {column["name"]: column.get("labels", column["type"]) for column in table["columns"]}
+        assert one["rows"] == one["streamed"] == table.rows, name
+        expected = {column.name: column.labels or column.type for column in table.columns}
         assert one["features"] == expected and one["same features"], name
         codes = frame.head(3).with_columns(
-            pl.col(column["name"]).replace_strict(column["labels"], range(len(column["labels"])), return_dtype=pl.Int64)
-            for column in table["columns"]
-            if column["type"] == "label"
+            pl.col(column.name).replace_strict(column.labels, range(len(column.labels)), return_dtype=pl.Int64)
+            for column in table.columns
+            if column.labels
         )
         assert one["head"] == codes.to_dict(as_series=False), name
         assert one["first"] == codes.row(0, named=True), name

@@ -12,6 +12,7 @@ from pathlib import Path
 import clients
 import polars as pl
 import pytest
+from msgspec import structs
 
 from builder import mini as planted
 from builder import negatives
@@ -161,10 +162,10 @@ def test_draws_favour_no_rank() -> None:
 def test_the_release_stays_whole(bare: Path, drawn: Release) -> None:
     before = open_release(bare)
     assert drawn.digest != before.digest
-    assert drawn.manifest["tables"][:-1] == before.manifest["tables"]
-    entry = drawn.manifest["tables"][-1]
-    assert entry["digest"] == table_digest(drawn.table("negatives", "train"), entry["columns"])
-    assert (entry["rule"]["parameters"]["depth"], entry["rule"]["parameters"]["sample"]) == (DEPTH, SAMPLE)
+    assert drawn.manifest.tables[:-1] == before.manifest.tables
+    entry = drawn.manifest.tables[-1]
+    assert entry.digest == table_digest(drawn.table("negatives", "train"), entry.columns)
+    assert (entry.rule.parameters["depth"], entry.rule.parameters["sample"]) == (DEPTH, SAMPLE)
     checks = {one.what: one.fault for one in verify(drawn.folder)}
     assert not any(checks.values())
     assert "negatives are passages of the collection that nobody judged relevant" in checks
@@ -235,7 +236,8 @@ def test_queries_without_text(bare: Path, tmp_path: Path) -> None:
     table = release.table("topic", "train")
     query_id = table["query_id"][0]
     blank = table.with_columns(pl.when(pl.col("query_id") != query_id).then("text").alias("text"))
-    alone = {**release.manifest, "tables": [one for one in release.manifest["tables"] if one["config"] == "topic"]}
+    topics = [table for table in release.manifest.tables if table.config == "topic"]
+    alone = structs.replace(release.manifest, tables=topics)
     with pytest.raises(UserError, match=rf"1 of {table.height} training queries have no text, query {query_id} first"):
         negatives.training_queries(Release(bare, alone, {("topic", "train"): blank}))
 

@@ -85,8 +85,8 @@ def exported(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) ->
 def queries_of(release: Release, name: str) -> dict[str, str]:
     if name in release.variations:
         return dict(release.wordings(release.variations[name]).select("query_id", "text").iter_rows())
-    (entry,) = [one for one in release.manifest["test_sets"] if one["name"] == name]
-    rows = release.table(entry["config"], entry["split"]).select("query_id", "text").rows()
+    (entry,) = [one for one in release.manifest.test_sets if one.name == name]
+    rows = release.table(entry.config, entry.split).select("query_id", "text").rows()
     return {query: text for query, text in rows if query in set(release.test_sets[name].queries)}
 
 

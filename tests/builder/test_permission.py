@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from drafts import small_draft
@@ -10,15 +9,15 @@ from drafts import small_draft
 from builder import release as releases
 from builder.permission import publishable
 from builder.publish import check_folder
-from builder.release import Rule
+from eval_kit.documents import Input, Rule
 from eval_kit.errors import UserError
 from eval_kit.release import open_release, read_manifest
 
 LONG = "somebody/lists"
 
 
-def record(id: str, licence: str) -> dict[str, Any]:
-    return {"id": id, "url": id, "bytes": 1, "sha256": "0" * 64, "licence": licence}
+def record(id: str, licence: str) -> Input:
+    return Input(id=id, url=id, bytes=1, sha256="0" * 64, licence=licence)
 
 
 @pytest.fixture
@@ -67,8 +66,8 @@ def test_left_out_is_out_of_tables_test_sets_and_sources_and_listed_as_missing(f
         check_folder(part, "v1.0.0", allow_partial=True)
         release = open_release(part)
         assert list(release.test_sets) == ["length.short"] and "wh" not in release.configs
-        assert release.digest != read_manifest(folder)["digest"]
-        assert release.manifest["inputs"] == [] and not (part / "reports").exists()
+        assert release.digest != read_manifest(folder).digest
+        assert release.manifest.inputs == [] and not (part / "reports").exists()
         assert f"> - the parts of {LONG}:" in (part / "README.md").read_text()
 
 

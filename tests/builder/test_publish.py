@@ -28,6 +28,7 @@ from hub_server import GITATTRIBUTES, TOKEN, Blob, Hub, Repository, Tree
 from builder import card, history
 from builder import release as releases
 from builder.release import Draft, Table
+from eval_kit.documents import Lack
 from eval_kit.release import open_release
 
 pytestmark = pytest.mark.slow
@@ -621,7 +622,7 @@ def test_the_tag_is_the_version(hub: Hub, home: Path, first: Path) -> None:
 
 
 def test_a_partial_release_only_on_demand(hub: Hub, home: Path, build: Any) -> None:
-    folder = build(replace(small_draft(), missing=[{"what": "topic/train", "because": "it cannot be obtained"}]))
+    folder = build(replace(small_draft(), missing=[Lack("topic/train", "it cannot be obtained")]))
     assert "lacks 1 parts (first topic/train)" in user_error(publish(hub, home, folder))
     assert publish(hub, home, folder, "--allow-partial").returncode == 0
 

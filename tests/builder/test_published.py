@@ -148,7 +148,7 @@ def test_chameleons_tables_5_and_6(published_release: Release) -> None:
 
 
 def test_oddities_are_remarked(published_release: Release) -> None:
-    remarks = published_release.manifest["remarks"]
+    remarks = published_release.manifest.remarks
     for cluster, odd in QUERYLESS.items():
         assert [one for one in remarks if f"topic {cluster}" in one and f"({', '.join(odd)})" in one]
         assert set(odd) <= set(published_release.qrels("topic_test")["query_id"])
@@ -175,7 +175,7 @@ def test_every_text_is_the_authors(published_release: Release, shared: Path) -> 
 
 
 def test_missing_is_named(published_release: Release) -> None:
-    missing = {item["what"]: item["because"] for item in published_release.manifest["missing"]}
+    missing = {item.what: item.because for item in published_release.manifest.missing}
     parts = {what for what in missing if not what.startswith("text of ")}
     assert parts == {"topic/train, wh/train and length/train", "resttest/train", "qrels/train", "validation"}
     assert "TRAIN/queries_clustering.tsv" in missing["topic/train, wh/train and length/train"]
@@ -186,16 +186,16 @@ def test_missing_is_named(published_release: Release) -> None:
             what.startswith(f"text of {without:,} of ") and what.endswith(f"restrain/{split}") for what in missing
         )
     assert all(missing.values()), "each with its reason"
-    inputs = {one["id"] for one in published_release.manifest["inputs"]}
-    rules = {file for table in published_release.manifest["tables"] for file in table["rule"]["inputs"]}
+    inputs = {one.id for one in published_release.manifest.inputs}
+    rules = {file for table in published_release.manifest.tables for file in table.rule.inputs}
     assert inputs == rules and len(inputs) >= 50
-    assert all(one["licence"] and one["git_blob"] for one in published_release.manifest["inputs"])
+    assert all(one.licence and one.git_blob for one in published_release.manifest.inputs)
 
 
 def test_verify_finds_no_fault(published_release: Release) -> None:
     checks = verify.verify(published_release.folder)
     assert [one for one in checks if one.fault] == []
-    assert len(checks) > len(published_release.manifest["tables"])
+    assert len(checks) > len(published_release.manifest.tables)
 
 
 def test_partial_needs_permission(

@@ -26,6 +26,7 @@ from builder.shifts.topic import TopicParameters
 from builder.sources import mini
 from builder.sources.collection import Collection
 from builder.verify import verify
+from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
 from eval_kit.protocols.slices import labels
 from eval_kit.release import Release, open_release
@@ -83,20 +84,20 @@ def small() -> Collection:
     return mini.collection(mini.MiniParameters(queries=1_500))
 
 
-def built(collection: Collection, **options: Any) -> dict[str, Any]:
+def built(collection: Collection, **options: Any) -> Manifest:
     """The manifest of a small release."""
     return releases.describe(rebuilt.draft(collection, encoder=LSA, **{"parameters": SETTINGS, **options}))
 
 
-def digests(manifest: dict[str, Any]) -> dict[str, str]:
-    return {f"{table['config']}/{table['split']}": table["digest"] for table in manifest["tables"]}
+def digests(manifest: Manifest) -> dict[str, str]:
+    return {f"{table.config}/{table.split}": table.digest for table in manifest.tables}
 
 
 def test_it_is_sound_and_has_the_tables_and_test_sets_of_the_planted_release(
     release: Release, mini_release: Release
 ) -> None:
     assert [one for one in verify(release.folder) if one.fault] == []
-    assert release.manifest["kind"] == "rebuilt" and release.manifest["seed"] == 13 and not release.missing
+    assert release.manifest.kind == "rebuilt" and release.manifest.seed == 13 and not release.missing
     rebuilt = {name: sorted(splits) for name, splits in release.configs.items()}
     planted = {name: sorted(splits) for name, splits in mini_release.configs.items() if name != "variations"}
     assert rebuilt == planted and list(rebuilt) == list(planted)
@@ -128,8 +129,8 @@ def test_interpolation_is_nearer_than_extrapolation_at_every_size(release: Relea
 
 def test_planted_hard_queries_are_the_lesser_chameleons(release: Release, hard: set[str]) -> None:
     assert set(release.test_sets[f"chameleons.lesser.{LEVEL}"].queries) == hard
-    rule = next(table["rule"] for table in release.manifest["tables"] if table["config"] == "chameleons")
-    assert rule["parameters"]["rankers"] == [f"ranker{i}" for i in range(RANKERS)]
+    rule = next(table.rule for table in release.manifest.tables if table.config == "chameleons")
+    assert rule.parameters["rankers"] == [f"ranker{i}" for i in range(RANKERS)]
 
 
 def test_validation_is_outside_every_shift_and_test_queries_are_trained_on_by_none(release: Release) -> None:
@@ -148,13 +149,13 @@ def test_validation_is_outside_every_shift_and_test_queries_are_trained_on_by_no
 
 
 def test_rules_say_how_each_table_was_made(release: Release) -> None:
-    rules = {(table["config"], table["split"]): table["rule"] for table in release.manifest["tables"]}
+    rules = {table.key: table.rule for table in release.manifest.tables}
     for config, split in (("topic", "test"), ("resttest", "dev"), ("restrain", "interpolate_small")):
-        parameters = rules[config, split]["parameters"]
+        parameters = rules[config, split].parameters
         assert parameters["encoder"]["name"] == "lsa" and parameters["encoder"]["revision"] and parameters["seed"] == 13
-    assert rules["topic", "test"]["parameters"]["k"] == 20
-    assert rules["restrain", "interpolate_small"]["parameters"]["top_i"] >= 1
-    assert rules["restrain", "interpolate_small"]["parameters"]["tests"] == ["dl19", "dl20"]
+    assert rules["topic", "test"].parameters["k"] == 20
+    assert rules["restrain", "interpolate_small"].parameters["top_i"] >= 1
+    assert rules["restrain", "interpolate_small"].parameters["tests"] == ["dl19", "dl20"]
 
 
 def test_load_dataset(release: Release, tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_two_rebuilds_are_equal_whatever_the_threads_and_the_order_of_the_querie
         qrels={split: rows.sample(fraction=1, shuffle=True, seed=4) for split, rows in small.qrels.items()},
     )
     for again in (built(small, threads=2), built(other_order)):
-        assert digests(again) == digests(first) and again["digest"] == first["digest"]
+        assert digests(again) == digests(first) and again.digest == first.digest
 
 
 def test_another_seed_makes_other_draws_of_the_same_judgements(small: Collection) -> None:
@@ -243,7 +244,7 @@ def test_the_token_rule_loses_show_and_is_checked(small: Collection, tmp_path: P
     members = pl.concat(release.table("wh", split) for split in ("train", "test"))
     train = small.train.join(release.table("validation", "validation"), on="query_id", how="anti")
     assert members.height == sum(wh.member(train["text"], cluster, "token").sum() for cluster in wh.CLUSTERS)
-    (remark,) = [one for one in release.manifest["remarks"] if one.startswith("wh is built by the token rule")]
+    (remark,) = [one for one in release.manifest.remarks if one.startswith("wh is built by the token rule")]
     lost = sum(wh.member(train["text"], "how") & ~wh.member(train["text"], "how", "token"))
     assert lost > 0 and f"how +0 -{lost}" in remark
 
@@ -322,7 +323,7 @@ def test_without_train_there_are_the_shifts_that_need_none(small: Collection, tm
     assert set(release.table("length", "test")["query_id"]) == set(collection.evaluation["test"]["query_id"])
     assert release.test_sets["length.short"].qrels == "test" and "length_test" not in release.configs["qrels"]
     for shift in ("topic", "wh", "restrain"):
-        assert f"no {shift}: toy has no split train with judgements" in release.manifest["remarks"]
+        assert f"no {shift}: toy has no split train with judgements" in release.manifest.remarks
         with pytest.raises(UserError, match=f"{shift} cannot be built: toy has no split train"):
             rebuilt.draft(collection, [shift], LSA)
 
@@ -359,7 +360,7 @@ def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     assert nfcorpus.configs["restrain"] == ["interpolate_1k", "extrapolate_1k"]
     assert sum(len(nfcorpus.test_sets[name].queries) for name in ("length.short", "length.long")) == 324
     assert nfcorpus.test_sets["dev"].measures[0] == nfcorpus.test_sets["test"].measures[0] == "nDCG@10"
-    remarks = "\n".join(nfcorpus.manifest["remarks"])
+    remarks = "\n".join(nfcorpus.manifest.remarks)
     assert "papers' shares of MS MARCO's 502,939 training queries, applied to the 2,590 of nfcorpus" in remarks
     assert "left out: ReSTrain size 72 (72) cannot be reached" in remarks
     assert (

@@ -21,10 +21,12 @@ from builder import mini as planted
 from builder import release as releases
 from builder.release import Draft, Table
 from builder.verify import verify
+from eval_kit.documents import Column
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.files.digests import release_digest, table_digest
+from eval_kit.files.digests import table_digest
 from eval_kit.release import MANIFEST, Release, ReleaseError, Variation, open_release
+from tests.manifests import release_digest
 
 OTHER_TEXTS = ["what is  a dog", *QUERIES["text"][1:]]
 
@@ -62,7 +64,7 @@ def test_same_draft_same_bytes(tmp_path: Path) -> None:
 
 def test_row_order_does_not_count(tmp_path: Path) -> None:
     manifests = [releases.describe(small_draft(shuffle=seed)) for seed in (None, 1, 2)]
-    digests = [[table["digest"] for table in one["tables"]] + [one["digest"]] for one in manifests]
+    digests = [[table.digest for table in one.tables] + [one.digest] for one in manifests]
     assert digests[0] == digests[1] == digests[2]
 
 
@@ -96,17 +98,18 @@ def test_digest_is_as_defined() -> None:
         {"name": "score", "type": "int64"},
         {"name": "ids", "type": "list<string>"},
     ]
+    typed = [Column(**column) for column in columns]
     schema = {"id": pl.String, "text": pl.String, "score": pl.Int64, "ids": pl.List(pl.String)}
     frame = pl.DataFrame(rows, schema, orient="row")
-    assert table_digest(frame, columns) == reference_digest(columns, rows)
-    assert table_digest(frame.reverse(), columns) == reference_digest(columns, rows)
-    single = {table_digest(frame[i], columns) for i in range(len(rows))}
+    assert table_digest(frame, typed) == reference_digest(columns, rows)
+    assert table_digest(frame.reverse(), typed) == reference_digest(columns, rows)
+    single = {table_digest(frame[i], typed) for i in range(len(rows))}
     assert len(single) == len(rows), "no two rows look alike"
-    assert table_digest(frame.head(0), columns) == reference_digest(columns, [])
+    assert table_digest(frame.head(0), typed) == reference_digest(columns, [])
 
 
 def test_label_counts_by_its_name() -> None:
-    columns = [{"name": "cluster", "type": "label", "labels": ["short", "long"]}]
+    columns = [Column(name="cluster", type="label", labels=["short", "long"])]
     names = pl.DataFrame({"cluster": QUERIES["cluster"]})
     for order in (["short", "long"], ["long", "short"]):
         assert table_digest(names.cast(pl.Enum(order)), columns) == table_digest(names, columns)
@@ -115,8 +118,8 @@ def test_label_counts_by_its_name() -> None:
 def test_one_changed_text_is_found(out: Path) -> None:
     old = releases.write(small_draft(), out)
     new = releases.describe(small_draft(texts=OTHER_TEXTS))
-    differ = [a["config"] for a, b in zip(old["tables"], new["tables"], strict=True) if a["digest"] != b["digest"]]
-    assert differ == ["length"] and old["digest"] != new["digest"]
+    differ = [a.config for a, b in zip(old.tables, new.tables, strict=True) if a.digest != b.digest]
+    assert differ == ["length"] and old.digest != new.digest
 
     other = out.parent / "other" / "ms-marco-shift"
     releases.write(small_draft(texts=OTHER_TEXTS), other)
@@ -157,12 +160,12 @@ def test_tampered_or_missing_file(out: Path) -> None:
 
 def test_other_writer_same_content(out: Path) -> None:
     manifest = releases.write(small_draft(), out)
-    for table in manifest["tables"]:
-        path = out / table["path"]
+    for table in manifest.tables:
+        path = out / table.path
         pl.read_parquet(path).sample(fraction=1, shuffle=True, seed=1).write_parquet(path, compression="lz4")
-        assert hashlib.sha256(path.read_bytes()).hexdigest() != table["sha256"]
+        assert hashlib.sha256(path.read_bytes()).hexdigest() != table.sha256
     again = open_release(out)
-    assert again.digest == manifest["digest"]
+    assert again.digest == manifest.digest
     assert again.table("length", "test").sort("query_id")["cluster"].to_list() == ["short", "short", "long", "short"]
     assert not [one for one in verify(out) if one.fault]
 
@@ -213,7 +216,7 @@ def test_verify_finds_broken_rules(out: Path) -> None:
 def worded(texts: dict[str, str], base: str = "length.short", invalid: frozenset[str] | None = None) -> Draft:
     """A small draft with typos of one of its test sets."""
     frame = pl.DataFrame({"query_id": list(texts), "text": list(texts.values())})
-    variation = Variation(base, "typo", None, None, "typos", invalid, "by hand", "none stated")
+    variation = Variation(base, "typo", None, None, "typos", invalid, "by hand", "none stated", 2)
     draft = small_draft()
     return replace(draft, tables=[*draft.tables, Table("variations", "typos", frame, BY_HAND)], variations=[variation])
 
@@ -285,7 +288,7 @@ def test_only_a_release_or_nothing_is_replaced(out: Path) -> None:
     out.mkdir(parents=True)
     releases.write(small_draft(), out)  # an empty folder
     new = releases.write(small_draft(texts=OTHER_TEXTS), out)  # a release
-    assert open_release(out).digest == new["digest"] and beside(out) == {out.name}
+    assert open_release(out).digest == new.digest and beside(out) == {out.name}
 
 
 def test_unwritable_place(tmp_path: Path) -> None:
@@ -406,9 +409,9 @@ print(step)
 def test_kill_at_every_step(tmp_path: Path, replaced: bool) -> None:
     """SIGKILL before each file or folder that a build makes, renames or removes."""
     old, root = tmp_path / "old" / "ms-marco-shift", tmp_path / "killed"
-    whole = {releases.describe(small_draft(texts=["killed", "b", "c", "d"]))["digest"]}
+    whole = {releases.describe(small_draft(texts=["killed", "b", "c", "d"])).digest}
     if replaced:
-        whole.add(releases.write(small_draft(), old)["digest"])
+        whole.add(releases.write(small_draft(), old).digest)
     done = subprocess.run(
         [sys.executable, "-c", KILLED, Path(__file__).parent, root, old], capture_output=True, text=True, timeout=120
     )
@@ -429,7 +432,7 @@ def test_kill_at_every_step(tmp_path: Path, replaced: bool) -> None:
         if aside:
             assert open_release(out).digest in whole, "whoever opens the release brings it back"
         new = releases.write(small_draft(texts=OTHER_TEXTS), out)
-        assert open_release(out).digest == new["digest"]
+        assert open_release(out).digest == new.digest
         assert beside(out) == {out.name}
     moments = {(True, False), (False, True), (True, True)} if replaced else {(False, False), (True, False)}
     assert states == moments, "killed before, between and after the renamings"
@@ -444,7 +447,7 @@ def test_failing_build_after_a_killed_one(out: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("builder.release._write_parquet", lambda *arguments: os.close(-1))
     with pytest.raises(UserError):
         releases.write(small_draft(texts=OTHER_TEXTS), out)
-    assert open_release(out).digest == old["digest"] and beside(out) == {out.name}
+    assert open_release(out).digest == old.digest and beside(out) == {out.name}
 
 
 def build_often(out: Path, text: str) -> None:

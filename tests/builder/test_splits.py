@@ -112,7 +112,7 @@ def test_length_leaves_out_training_queries_that_share_a_tested_passage(tmp_path
     tested = pairs.join(release.table("length", "test"), left_on="query-id", right_on="query_id", how="semi")
     trained = train.join(release.table("length", "train"), left_on="query-id", right_on="query_id", how="semi")
     assert trained.height and not set(trained["corpus-id"]) & set(tested.filter(pl.col("score") > 0)["corpus-id"])
-    assert any("training queries left out that share" in remark for remark in release.manifest["remarks"])
+    assert any("training queries left out that share" in remark for remark in release.manifest.remarks)
 
 
 def test_given_parts_are_a_shift_like_the_others(tmp_path: Path) -> None:

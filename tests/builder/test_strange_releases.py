@@ -16,9 +16,9 @@ from builder.publish import check_folder
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files import network, opening
-from eval_kit.files.digests import release_digest
 from eval_kit.files.formats import tab_separated
 from eval_kit.release import ReleaseError, open_release
+from tests.manifests import release_digest
 
 README = "README.md"
 
@@ -129,7 +129,7 @@ def test_answers_of_hosts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_forked_process_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_release(folder).qrels(open_release(folder).manifest["test_sets"][0]["qrels"])
+    open_release(folder).qrels(open_release(folder).manifest.test_sets[0].qrels)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(UserError, match="was forked from one that has read tables"):
         opening.refuse_forked()

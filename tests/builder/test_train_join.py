@@ -226,10 +226,10 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
     outside = release.table("validation", "validation")
     assert outside.height == 25 and set(outside.rows()) < set(UNLISTED.items())
     assert set(release.qrels("validation")["query_id"]) == set(outside["query_id"])
-    remarks = [one for one in release.manifest["remarks"] if one.startswith("validation: ")]
+    remarks = [one for one in release.manifest.remarks if one.startswith("validation: ")]
     assert "25 training queries in none of the topic, wh, length and ReSTrain lists" in remarks[0]
     assert "25 of its queries are in resttest/train" in remarks[1]
-    used = {one["id"] for one in release.manifest["inputs"]}
+    used = {one.id for one in release.manifest.inputs}
     assert {published.CLUSTERING, *(path for path in files if path.endswith("train-qrel.txt"))} <= used
 
 

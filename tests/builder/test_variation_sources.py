@@ -10,6 +10,7 @@ from builder import release as releases
 from builder import verify
 from builder.export import export
 from builder.sources import published, variations
+from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import read_queries
 from eval_kit.measures.score import score_on
@@ -37,7 +38,7 @@ def test_what_states_no_licence_is_left_out(published_release: Release):
     }
     assert {variation.licence for variation in published_release.variations.values()} == {"Apache-2.0"}
     assert "dl_typo" in published_release.test_sets and "dlhard" not in published_release.test_sets
-    (remark,) = [remark for remark in published_release.manifest["remarks"] if "--unlicensed" in remark]
+    (remark,) = [remark for remark in published_release.manifest.remarks if "--unlicensed" in remark]
     assert all(what in remark for what in ("dlhard", "reformulation", "wording"))
 
 
@@ -195,6 +196,6 @@ def test_export(everything: Release, tmp_path: Path):
 def test_missing_and_extra_ids_are_refused(everything: Release, change, message: str):
     variation = everything.variations["dl19.typo.1"]
     frame = change(everything.wordings(variation))
-    table = releases.Table("variations", "x", frame, releases.Rule("", "", ["typo1.tsv"]))
+    table = releases.Table("variations", "x", frame, Rule("", "", ["typo1.tsv"]))
     with pytest.raises(UserError, match=f"typo1.tsv: {message}"):
         variations.Wordings(variation, table).check(everything.test_sets["dl19"].queries)

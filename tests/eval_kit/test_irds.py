@@ -11,6 +11,7 @@ import ir_measures
 import polars as pl
 import pytest
 
+from eval_kit.documents import Rule
 from eval_kit.release import MANIFEST, Release, open_release
 
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
@@ -52,7 +53,7 @@ def evaluate(release: Release, home: Path, expression: str) -> object:
 
 
 def expected_ids(release: Release) -> set[str]:
-    prefix = f"{release.manifest['collection'] or 'ms-marco-shift-mini'}/shift"
+    prefix = f"{release.manifest.collection or 'ms-marco-shift-mini'}/shift"
     named = [*release.test_sets, *release.variations]
     ids = {f"{prefix}/{name.replace('.', '/')}" for name in named}
     ids |= {f"{prefix}/restrain/{split.replace('_', '-')}" for split in release.configs["restrain"]}
@@ -113,7 +114,7 @@ def test_complements_never_hold_the_cluster(mini_release: Release, tmp_path: Pat
 
 
 def test_a_query_of_two_clusters_leaves_with_either(tmp_path: Path) -> None:
-    rule = releases.Rule("made by hand", "tests")
+    rule = Rule("made by hand", "tests")
     clusters = pl.Series(["wha", "how", "how", "who"], dtype=pl.Enum(["wha", "how", "who"]))
     train = pl.DataFrame({"query_id": ["1", "1", "2", "3"], "text": ["a", "a", "b", "c"], "cluster": clusters})
     passages = pl.DataFrame({"passage_id": ["7"], "text": ["seven"]})

@@ -18,13 +18,15 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from eval_kit.cli import app
+from eval_kit.documents import Rule
 from eval_kit.files.beir import read_corpus
-from eval_kit.files.digests import file_sha256, release_digest
+from eval_kit.files.digests import file_sha256
 from eval_kit.measures.score import score
 from eval_kit.release import open_release
 from eval_kit.stats import vectors
 from tests.fuzz.contract import keeps_the_contract
 from tests.fuzz.strange import documents, texts
+from tests.manifests import release_digest
 
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
 config = pytest.importorskip("baselines.config", exc_type=ImportError)
@@ -68,7 +70,7 @@ def small_draft():
         ),
         ("passages", "passages"): pl.DataFrame({"passage_id": ["7", "8"], "text": ["seven", "eight"]}),
     }
-    rule = releases.Rule("made by hand", "tests/fuzz/test_contract.py")
+    rule = Rule("made by hand", "tests/fuzz/test_contract.py")
     return releases.Draft(
         kind="mini",
         version="1.0.0",

@@ -11,6 +11,7 @@ import clients
 import polars as pl
 import pytest
 import torch
+from msgspec.structs import replace
 
 from baselines.grid.cell import Cell
 from baselines.grid.grid import cells, run
@@ -102,8 +103,8 @@ def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_
 
 
 def test_a_config_asks_for_what_a_release_may_lack(mini_release: Release, tmp_path: Path):
-    own = [entry for entry in mini_release.manifest["test_sets"] if entry["shift"] == "wh"]
-    bare = Release(mini_release.folder, {**mini_release.manifest, "test_sets": own, "variations": []})
+    own = [entry for entry in mini_release.manifest.test_sets if entry.shift == "wh"]
+    bare = Release(mini_release.folder, replace(mini_release.manifest, test_sets=own, variations=[]))
     grid = cells({"splade": {"depth": 10}}, bare, tmp_path, shifts=["wh"], control=True, variations=["all"])
     assert {(cell.name.shift, cell.variations) for cell in grid} == {("wh", ())}
     assert set(grid[0].test_queries()["query_id"]) == set(mini_release.table("wh", "test")["query_id"])

@@ -71,7 +71,7 @@ def test_strict_leaves_out_every_test_query_and_every_text_of_one(
     cell = tiny_cell("biencoder", release, tmp_path, (shift, held_out), strict=True)
     judged = training(cell)
     tests = {query for test_set in release.test_sets.values() for query in test_set.queries}
-    tables = {(entry["config"], entry["split"]) for entry in release.manifest["test_sets"]}
+    tables = {(entry.config, entry.split) for entry in release.manifest.test_sets}
     texts = {text for table in tables for text in release.table(*table)["text"]}
     unseen = tests | set(release.table("validation", "validation")["query_id"])
     assert not set(judged.texts) & unseen

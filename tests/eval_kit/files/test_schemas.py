@@ -1,11 +1,11 @@
 """The schemas themselves, and how their errors read."""
 
-import copy
 import json
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from eval_kit.documents import DOCUMENTS, schema
 from eval_kit.files import schemas
 from eval_kit.release import Release
 
@@ -28,8 +28,14 @@ def test_there_is_a_schema_for_everything_exchanged():
         Draft202012Validator.check_schema(document)
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_published_schema_is_that_of_the_class(name: str):
+    published = json.loads((schemas._folder() / f"{name}.schema.json").read_text())
+    assert published == schema(name), "run: python docs/reference.py schemas"
+
+
 def test_errors_name_the_path_and_the_reason(mini_release: Release):
-    manifest = copy.deepcopy(dict(mini_release.manifest))
+    manifest = mini_release.manifest.as_json()
     schemas.validate("release", manifest)
     manifest["tables"][2]["rows"] = "many"
     del manifest["seed"]

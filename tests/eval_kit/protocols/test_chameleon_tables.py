@@ -8,6 +8,7 @@ import ir_measures
 import numpy as np
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from eval_kit.errors import UserError
 from eval_kit.output import emit
@@ -181,9 +182,9 @@ def test_a_run_of_other_queries(published_release: Release, tmp_path: Path) -> N
 
 
 def test_a_release_may_lack_dev_as_a_test_set_or_the_chameleons(published_release: Release) -> None:
-    entries = published_release.manifest["test_sets"]
+    entries = published_release.manifest.test_sets
     for kept in (("chameleons",), ("topic",)):
-        manifest = {**published_release.manifest, "test_sets": [each for each in entries if each["shift"] in kept]}
+        manifest = replace(published_release.manifest, test_sets=[entry for entry in entries if entry.shift in kept])
         release = Release(published_release.folder, manifest)
         assert with_average_precision(release) == release.test_sets
     assert "AP" in with_average_precision(published_release)["dev"].measures

@@ -8,9 +8,11 @@ import pytest
 from planted_oracle import oracle_ranking, taught_ranking
 from scipy.stats import spearmanr
 
+from eval_kit.documents import TestSetEntry
 from eval_kit.protocols.generalise import contrasts, small_division
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
+from tests import manifests
 
 source = pytest.importorskip("builder.sources.mini", exc_type=ImportError)
 planted = pytest.importorskip("builder.sources.mini.planted", exc_type=ImportError)
@@ -26,10 +28,10 @@ def in_memory(mini: source.Mini) -> tuple[Release, pl.DataFrame]:
     texts = queries.select("query_id", "text")
     qrels = mini.qrels.rename(dict(zip(mini.qrels.columns, ("query-id", "corpus-id", "score"), strict=True)))
     qrels = qrels.filter(pl.col("query-id").is_in(queries["query_id"].implode()))
-    entry = {"name": "dev", "shift": "dev", "config": "dev", "split": "dev", "qrels": "dev", "measures": ["RR@10"]}
-    manifest = {"kind": "mini", "version": "0", "digest": "0", "collection": None, "missing": [], "remarks": []}
-    manifest |= {"tables": [], "test_sets": [entry | {"queries": texts.height}]}
-    return Release(Path(), manifest, {("dev", "dev"): texts, ("qrels", "dev"): qrels}), queries
+    entry = TestSetEntry(
+        name="dev", shift="dev", config="dev", split="dev", qrels="dev", measures=["RR@10"], queries=texts.height
+    )
+    return Release(Path(), manifests.made_up([], [entry]), {("dev", "dev"): texts, ("qrels", "dev"): qrels}), queries
 
 
 @pytest.mark.slow

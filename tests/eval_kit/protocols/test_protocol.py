@@ -21,6 +21,7 @@ from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.names import Cell, cell_of, grid, named
 from eval_kit.shifts import SHIFTS
+from tests import manifests
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
@@ -37,10 +38,9 @@ def values(rows) -> pl.DataFrame:
 
 def release_of(shift: str, labels=(), **tables: pl.DataFrame) -> Release:
     """A release in memory, with the labels of one shift and some tables of it."""
-    column = {"name": SHIFTS[shift].label, "type": "label", "labels": list(labels)}
-    described = [{"config": shift, "split": split, "columns": [column]} for split in tables or ("test",)]
-    manifest = {"tables": described, "test_sets": []}
-    return Release(Path(), manifest, {(shift, split): table for split, table in tables.items()})
+    labelled = (SHIFTS[shift].label, list(labels))
+    described = [manifests.table(shift, split, labelled) for split in tables or ("test",)]
+    return Release(Path(), manifests.made_up(described, []), {(shift, split): table for split, table in tables.items()})
 
 
 def resttest(buckets: pl.DataFrame) -> Release:

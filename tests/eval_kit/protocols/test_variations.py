@@ -17,7 +17,7 @@ PIVOT_TYPO = dict.fromkeys(CLEAN, 0.2)
 
 
 def variation(family="typo", replica=None, method=None, invalid=None):
-    return Variation("dl19", family, method, replica, "split", invalid, "source", "licence")
+    return Variation("dl19", family, method, replica, "split", invalid, "source", "licence", 43)
 
 
 def values(system, wording, by_query, measure="nDCG@10"):

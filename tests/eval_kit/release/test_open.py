@@ -7,8 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from eval_kit.files.digests import file_sha256, release_digest
+from eval_kit.files.digests import file_sha256
 from eval_kit.release import PartialRelease, Release, ReleaseError, open_release, read_manifest
+from tests.manifests import release_digest
 
 
 @pytest.fixture
