@@ -16,6 +16,9 @@ MS_MARCO = "msmarco-passage"
 type Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 type Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_]{0,99}$")]
 type DottedName = Annotated[str, Meta(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)*$")]
+type Text = Annotated[str, Meta(min_length=1)]
+type GitBlob = Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
+type Labels = Annotated[list[str], Meta(min_length=1)]
 type Count = Annotated[int, Meta(ge=0)]
 type Positive = Annotated[int, Meta(ge=1)]
 type ColumnType = Literal["string", "int64", "list<string>", "label"]
@@ -27,6 +30,19 @@ type Kind = Annotated[
         "synthetic collection; lite: one of these with a part of its collection.",
     ),
 ]
+
+
+LABELLED = Meta(
+    extra_json_schema={
+        "if": {"properties": {"type": {"const": "label"}}},
+        "then": {"required": ["labels"]},
+    }
+)
+
+
+def together(one: str, other: str) -> Meta:
+    """Of two fields, a document has both or neither."""
+    return Meta(extra_json_schema={"dependentRequired": {one: [other], other: [one]}})
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,12 +59,9 @@ class Column(Document, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     type: ColumnType
-    labels: (
-        Annotated[
-            list[str], Meta(min_length=1, description="Class names of a label column, in the order of their codes.")
-        ]
-        | None
-    ) = None
+    labels: Annotated[
+        Labels | None, Meta(description="Class names of a label column, in the order of their codes.")
+    ] = None
 
 
 class Rule(Document, frozen=True):
@@ -67,7 +80,7 @@ class TableEntry(Document, frozen=True):
     split: Name
     path: Annotated[str, Meta(pattern=r"^data/[a-z0-9_]+/[a-z0-9_]+-[0-9]{5}-of-[0-9]{5}\.parquet$")]
     rows: Count
-    columns: Annotated[list[Column], Meta(min_length=1)]
+    columns: Annotated[list[Annotated[Column, LABELLED]], Meta(min_length=1)]
     digest: Annotated[
         Sha256, Meta(description="Content digest: sha256 over the canonical rows, sorted (eval_kit/files/digests.py).")
     ]
@@ -100,7 +113,7 @@ class TestSetEntry(Document, frozen=True, kw_only=True, omit_defaults=True):
             "where it is not 1: R(rel=2)@100; ASL@100 is ours.",
         ),
     ]
-    column: Annotated[str, Meta(description="Only rows whose label in this column is in 'values'.")] | None = None
+    column: Annotated[str | None, Meta(description="Only rows whose label in this column is in 'values'.")] = None
     values: list[str] | None = None
     queries: Annotated[Positive, Meta(description="How many distinct queries: the denominator of every mean.")]
 
@@ -147,7 +160,7 @@ class Input(Document, frozen=True, kw_only=True, omit_defaults=True):
     url: str
     bytes: Count
     sha256: Sha256
-    git_blob: Annotated[str, Meta(pattern="^[0-9a-f]{40}$")] | None = None
+    git_blob: GitBlob | None = None
     licence: str
 
 
@@ -181,17 +194,15 @@ class Manifest(Document, frozen=True, kw_only=True, omit_defaults=True):
     code_version: str
     seed: int | None
     tables: Annotated[list[TableEntry], Meta(min_length=1)]
-    test_sets: list[TestSetEntry]
+    test_sets: list[Annotated[TestSetEntry, together("column", "values")]]
     inputs: list[Input]
     missing: Annotated[list[Lack], Meta(description="What could not be had. Empty in a complete release.")]
     remarks: Annotated[list[str], Meta(description="Oddities of the source data and how they were handled.")]
     variations: Annotated[list[Variation], Meta(description="Other wordings of test sets' queries.")] = []
-    built_from: (
-        Annotated[
-            str, Meta(min_length=1, description="What the collection of a rebuilt release is called, such as nfcorpus.")
-        ]
-        | None
-    ) = None
+    built_from: Annotated[
+        Text | None,
+        Meta(description="What the collection of a rebuilt release is called, such as nfcorpus."),
+    ] = None
     digest: Annotated[
         Sha256,
         Meta(
@@ -199,6 +210,69 @@ class Manifest(Document, frozen=True, kw_only=True, omit_defaults=True):
             "measures, variations and what is missing: the identity of the content."
         ),
     ]
+
+
+class Training(Document, frozen=True, omit_defaults=True):
+    """<run>.training.json beside a run: how the model that made it was trained."""
+
+    training_data: Annotated[
+        list[Text] | None,
+        Meta(
+            description="Every source of queries that the model was trained or tuned on, its teachers too; empty for a "
+            "system without training, null where nobody knows. ir_datasets ids where there are any: "
+            "msmarco-passage/train; msmarco-passage/shift/topic/not-c0 for a training set of a release."
+        ),
+    ]
+    batch_size: Annotated[
+        Positive | None,
+        Meta(description="Queries of a step, over all processes; runs of different batches are not averaged."),
+    ] = None
+
+
+class ReleaseName(Document, frozen=True):
+    """The release that something was made for."""
+
+    version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+    digest: Sha256
+
+
+class SubmittedRun(Document, frozen=True, omit_defaults=True):
+    """A run of a submission; the shift and the held-out part if its name does not say them."""
+
+    file: Annotated[
+        str,
+        Meta(
+            pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[^\\]+$",
+            description="Relative to this document; may not leave its folder.",
+        ),
+    ]
+    shift: str | None = None
+    held_out: str | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
+
+
+class Submission(Document, frozen=True, kw_only=True, omit_defaults=True):
+    """submission.json: what stands behind a folder of runs."""
+
+    system: Annotated[str, Meta(min_length=1, max_length=80)]
+    team: Annotated[str, Meta(min_length=1, max_length=80)]
+    architecture: Literal["lexical", "dense", "sparse", "late-interaction", "cross-encoder", "hybrid", "other"]
+    training_data: Annotated[
+        list[Text],
+        Meta(
+            description="Every source of queries that the system was trained or tuned on, as in training.schema.json; "
+            "msmarco-passage/shift/topic for a grid trained on the release's own training sets, an empty list, or "
+            "none, for a system without training."
+        ),
+    ]
+    checkpoints: list[str] = []
+    hardware: str = ""
+    licence: Text
+    links: list[Annotated[str, Meta(pattern="^https?://")]] = []
+    contact: str = ""
+    notes: str = ""
+    release: ReleaseName
+    runs: Annotated[list[Annotated[SubmittedRun, together("shift", "held_out")]], Meta(min_length=1)]
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -212,5 +286,9 @@ def schema(name: str) -> dict[str, Any]:
     }
 
 
-DOCUMENTS: dict[str, type[Document]] = {"release": Manifest}
+DOCUMENTS: dict[str, type[Document]] = {
+    "release": Manifest,
+    "submission": Submission,
+    "training": Training,
+}
 """The classes by the names of their schemas."""

@@ -85,12 +85,12 @@ def _entries(
     entry = partial(
         Entry,
         system=submission.system,
-        team=str(submission.document["team"]),
-        architecture=str(submission.document["architecture"]),
+        team=submission.document.team,
+        architecture=submission.document.architecture,
         release_digest=release.digest,
         release_version=release.version,
         source=source,
-        document=submission.document,
+        document=submission.document.as_json(),
     )
     if grid:
         results = protocols(grid, release, allow_missing=allow_missing, on_run=on_run, declared=declared)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
 import polars as pl
 
+from eval_kit import documents
 from eval_kit.errors import UserError, printable
 from eval_kit.exchange import ir_metadata
 from eval_kit.exchange.safety import folder_faults, leads_outside, leaves
@@ -43,18 +45,18 @@ class Submission:
     """
 
     folder: Path
-    document: Mapping[str, Any]
+    document: documents.Submission
     runs: dict[Path, Cell | None]
 
     @property
     def system(self) -> str:
         """The system's name: text from a stranger, to be escaped wherever it is shown."""
-        return str(self.document["system"])
+        return self.document.system
 
     @property
     def training_data(self) -> list[str]:
         """Every source that the system was trained on, as its authors declare it."""
-        return list(self.document["training_data"])
+        return self.document.training_data
 
 
 def validate(folder: Path, release: Release, allow_missing: bool = False) -> list[str]:
@@ -123,7 +125,7 @@ def open_submission(folder: Path, release: Release) -> Submission:
     if document is None or faults:
         more = f"; and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
         raise UserError(f"{folder}: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
-    return Submission(folder, document, listed)
+    return Submission(folder, msgspec.convert(document, documents.Submission), listed)
 
 
 def _require_folder(folder: Path) -> None:

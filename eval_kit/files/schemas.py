@@ -62,7 +62,14 @@ def load[D: Document](kind: type[D], path: Path) -> D:
 
 def faults_of(name: str, document: Any) -> list[Any]:
     """All that is wrong with ``document``: jsonschema's errors, with ``json_path`` and ``message``, by path."""
-    return sorted(_validator(name).iter_errors(document), key=lambda fault: str(fault.json_path))
+    faults = [part for fault in _validator(name).iter_errors(document) for part in _parts(fault)]
+    return sorted(faults, key=lambda fault: str(fault.json_path))
+
+
+def _parts(fault: Any) -> list[Any]:
+    """What is wrong with a value that may also be null: its faults as a value."""
+    as_value = [part for part in fault.context if part.schema != {"type": "null"}]
+    return as_value or [fault]
 
 
 def names() -> list[str]:

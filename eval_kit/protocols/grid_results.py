@@ -190,7 +190,7 @@ def _refuse_unequal_batches(cells: Mapping[Path, Cell]) -> None:
     """Refuse to average or compare models trained in unequal batches, as far as the files beside the runs say."""
     batches: dict[tuple[str, str], dict[int, Path]] = {}
     for run, cell in cells.items():
-        if (size := contamination.training_beside(run).get("batch_size")) is not None:
+        if (size := contamination.training_beside(run).batch_size) is not None:
             batches.setdefault((cell.system, cell.shift), {}).setdefault(size, run)
     for (system, shift), runs in batches.items():
         if len(runs) > 1:

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from eval_kit.documents import Training
 from eval_kit.files import atomic, schemas
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import is_of_ms_marco
@@ -73,21 +73,19 @@ def declared_beside(run: Path) -> list[str] | None:
     Raises:
         UserError: a file that does not follow training.schema.json.
     """
-    sources: list[str] | None = training_beside(run).get("training_data")
-    return sources
+    return training_beside(run).training_data
 
 
-def training_beside(run: Path) -> dict[str, Any]:
-    """What the file beside a run declares (training.schema.json); nothing where there is none.
+def training_beside(run: Path) -> Training:
+    """What the file beside a run declares; nothing where there is none.
 
     Raises:
         UserError: a file that does not follow the schema.
     """
     for file in (run, run.resolve()):
         if (path := declaration(file)).is_file():
-            declared: dict[str, Any] = schemas.read("training", path)
-            return declared
-    return {}
+            return schemas.load(Training, path)
+    return Training(None)
 
 
 def declare(run: Path, training_data: list[str] | None, batch_size: int | None = None) -> None:
@@ -105,10 +103,8 @@ def declare(run: Path, training_data: list[str] | None, batch_size: int | None =
     if training_data is None and batch_size is None:
         path.unlink(missing_ok=True)
         return
-    declared: dict[str, Any] = {"training_data": training_data}
-    if batch_size is not None:
-        declared["batch_size"] = batch_size
-    atomic.write_text(path, json.dumps(declared) + "\n")
+    declared = Training(training_data, batch_size)
+    atomic.write_text(path, json.dumps(declared.as_json()) + "\n")
 
 
 def declaration(run: Path) -> Path:

@@ -57,7 +57,7 @@ def submission(mini_release: Release, tmp_path: Path) -> Path:
 def test_each_field_has_its_place(submission, mini_release):
     with pytest.warns(UserWarning, match=r"ir-metadata.yml does not say which release"):
         opened = open_submission(submission, mini_release)
-    assert dict(opened.document) == {
+    assert opened.document.as_json() == {
         "system": "Baseline-Dense",
         "team": "A Team",
         "architecture": "dense",
@@ -104,7 +104,7 @@ def test_the_architecture_follows_from_the_stages(submission, mini_release, chan
         text = text.replace(old, new)
     (submission / "ir-metadata.yml").write_text(f"ir_metadata.start\n{text}ir_metadata.end\n")
     with pytest.warns(UserWarning, match="does not say"):
-        assert open_submission(submission, mini_release).document["architecture"] == architecture
+        assert open_submission(submission, mini_release).document.architecture == architecture
 
 
 @pytest.mark.parametrize(

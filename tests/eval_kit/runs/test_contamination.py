@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from eval_kit import api
+from eval_kit.documents import Training
 from eval_kit.errors import UserError
 from eval_kit.exchange.compare import compare
 from eval_kit.exchange.entries import entries
@@ -233,7 +234,7 @@ def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
         declared_beside(run)
     declare(run, None, 32)
     assert declared_beside(run) is None
-    assert training_beside(run) == {"training_data": None, "batch_size": 32}
+    assert training_beside(run) == Training(None, 32)
 
 
 def test_a_test_set_outside_the_shifts_can_be_judged(published_release: Release):
