@@ -35,7 +35,7 @@ ASSUMED: dict[str, Any] = {
     "searched": PASSAGES,
 }
 """GPU rates estimated from operation counts (for training, from the milliseconds of a step); never measured."""
-STAGES = ("texts", "tokens", "bm25 index", "negatives", "candidates")
+STAGES = ("texts", "bm25 index", "negatives", "candidates")
 """Stages that run once for a grid, on CPUs."""
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from bench.processes import median_cost
-from bench.turns import machine
+from bench.measuring import machine, median_cost
 from builder import mini as planted
 from builder import release as releases
 from eval_kit.release import open_release
@@ -49,7 +48,7 @@ def main() -> None:
         run = Path(folder) / "synthetic.trec"
         lines = write_run(run, judged)
         commands = _commands(run, judged, release, not given.no_peers)
-        costs = {name: median_cost(command, given.repeats).as_json() for name, command in commands.items()}
+        costs = {name: median_cost(command, given.repeats) for name, command in commands.items()}
     document["results"][SIZE] = {"lines": lines, "costs": costs}
     print(json.dumps(document["results"][SIZE], indent=1))
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

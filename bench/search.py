@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.turns import Figures, in_turn, keep, medians, overhead, timed
+from bench.measuring import Figures, in_turn, keep, timed
 from eval_kit.search import dense, shards
 
 DEPTH, TOP = 1_000, 10
@@ -76,8 +76,7 @@ def latency(engines: dict[str, Search], calls: Sequence[dense.Vectors], repeats:
 
         return run
 
-    turns = in_turn({name: timing(search) for name, search in engines.items()}, repeats)
-    return {**medians(turns), "overhead": overhead(turns)}
+    return in_turn({name: timing(search) for name, search in engines.items()}, repeats)
 
 
 def main() -> None:

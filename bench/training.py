@@ -19,9 +19,9 @@ import numpy as np
 from baselines import config, systems
 from baselines.grid.cell import Cell
 from baselines.training.trainer import Build, Parts
+from bench.measuring import Figures, in_turn, keep
 from bench.rehearsal import release as made_up
 from bench.rehearsal.sizes import Sizes
-from bench.turns import Figures, in_turn, keep, medians, overhead
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names
 
@@ -77,7 +77,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
     shutil.rmtree(folder, ignore_errors=True)
     build = parts_of(cell)
     set_seed(cell.name.seed)
-    with patch("eval_kit.models.token_ids.stored", lambda model, passages, prompt=None: passages):
+    with patch("eval_kit.models.token_ids.read", lambda model, passages, prompt=None: passages):
         parts = build(None)  # the peer reads texts
     trainer = plain_trainer(cell, parts, folder / "training")
     trainer.add_callback(Timed())
@@ -136,13 +136,11 @@ def measured(folder: Path, queries: int = QUERIES, steps: int = STEPS, repeats: 
         cell = mini_cell(system, release, folder, steps)
         plain = folder / "plain" / system
         calls = {"ours": lambda cell=cell: ours(cell), "peer": lambda cell=cell, plain=plain: peer(cell, plain)}
-        turns = in_turn(calls, repeats)
         figures[system] = {
             "steps": cell.options["steps"],
             "batch_size": cell.options["batch_size"],
             "checkpoint_every": CHECKPOINT_EVERY,
-            **medians(turns),
-            "overhead": overhead(turns),
+            **in_turn(calls, repeats),
             "largest_weight_difference": weight_difference(cell.model, plain / "model"),
         }
     return {"training": figures, "repeats": repeats}

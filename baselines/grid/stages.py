@@ -152,7 +152,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
 
 
 def _passages(cell: Cell) -> Passages:
-    """The passages of a cell; a neural system reads the token ids that the grid stores beside their texts."""
+    """The passages of a cell; a neural system reads the texts that the grid stores."""
     return passage_texts(cell) if "backbone" in cell.options else passages(cell.release)
 
 

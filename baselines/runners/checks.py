@@ -17,8 +17,8 @@ from eval_kit.search.shards import bytes_below
 
 LINE_BYTES = 45
 """Of one line of a run."""
-SHARED_BYTES = 1_100
-"""Per passage, for all cells of a grid: text, token ids, and BM25's index."""
+SHARED_BYTES = 930
+"""Per passage, for all cells of a grid: text and BM25's index."""
 WIDTH = 768
 """Of a named backbone's vectors."""
 TERMS, TERM_BYTES = 130, 8

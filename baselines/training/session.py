@@ -50,7 +50,7 @@ class Session:
 
     def feed(self, model: Any) -> None:
         """Make the dataset supply passages as the model reads them, as token ids if it can."""
-        contents = token_ids.stored(model, self._lookup.texts, token_ids.prompt_of(model))
+        contents = token_ids.read(model, self._lookup.texts, token_ids.prompt_of(model))
         self._lookup.tokens = contents if isinstance(contents, PassageTokens) else None
         self._contents = contents
 

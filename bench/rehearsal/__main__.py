@@ -8,15 +8,17 @@ and keeps that stage's finished work; the figures of that stage are those of the
 import argparse
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 
-from bench.processes import cost
-from bench.rehearsal.stages import STAGES
-from bench.turns import machine
+from bench.measuring import cost, machine
+from bench.rehearsal import sizes
+from bench.rehearsal.stages import STAGES, Work
 from eval_kit.search import cache
 from eval_kit.search.shards import bytes_below
 
+OPEN_FILES = 256
 RESULTS = Path(__file__).parent.parent / "results" / "rehearsal.json"
 COLUMNS = ("stage", "how many", "wall", "CPU", "a CPU second", "peak memory", "on disk")
 
@@ -28,8 +30,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="for all that is made: about 60 GB at scale 1")
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--here", choices=list(STAGES), help=argparse.SUPPRESS)
     given = parser.parse_args()
     folder = given.folder / given.scale
+    if given.here:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+        print(STAGES[given.here].run(Work(folder, sizes.of(float(given.scale)))))
+        return
     # With two threads on a busy machine, one spins while the other waits for a core: 15 times the processor time.
     os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", cache.VARIABLE: str(folder / "cache")}
     figures = folder / "figures"
@@ -37,7 +44,7 @@ def main() -> None:
     for name in given.stages:
         if not (figures / f"{name}.json").exists():
             print(f"{name}: {STAGES[name].title}", file=sys.stderr, flush=True)
-            measured = _measured(folder, given.scale, name)
+            measured = _measured(given.folder, given.scale, name)
             (figures / f"{name}.json").write_text(json.dumps(measured), encoding="utf-8")
     keep(given.out, given.scale, figures)
 
@@ -58,9 +65,11 @@ def keep(out: Path, scale: str, figures: Path) -> None:
         )
 
 
-def _measured(folder: Path, scale: str, name: str) -> dict[str, object]:
+def _measured(parent: Path, scale: str, name: str) -> dict[str, object]:
+    folder = parent / scale
     before, load = bytes_below(folder), os.getloadavg()[0]
-    spent = cost([sys.executable, "-m", "bench.rehearsal.stage", str(folder), scale, name])
+    arguments = ["--folder", str(parent), "--scale", scale, "--here", name]
+    spent = cost([sys.executable, "-m", "bench.rehearsal", *arguments])
     count = int(spent.output.splitlines()[-1])
     return {
         "count": count,

@@ -21,7 +21,6 @@ from eval_kit.measures.score import score
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names
 from eval_kit.search import bm25, cache
-from eval_kit.search import tokens as token_ids
 from eval_kit.search.passages import passages
 from eval_kit.search.retriever import Retriever
 
@@ -74,13 +73,6 @@ class Work:
 def _passages(work: Work) -> int:
     made_up.make(work.folder / "release", work.sizes)
     return work.sizes.passages
-
-
-def _tokens(work: Work) -> int:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(work.cell("biencoder").options["backbone"])
-    return len(token_ids.write(work.passages, tokenizer))
 
 
 def _index(work: Work) -> int:
@@ -148,7 +140,6 @@ class Stage:
 STAGES: dict[str, Stage] = {
     "passages": Stage(_passages, "passages", "passages, queries and judgements made up, and written as a release"),
     "texts": Stage(lambda work: len(work.passages), "passages", "texts kept for the grid"),
-    "tokens": Stage(_tokens, "passages", "token ids of the uncased vocabulary kept for the grid"),
     "bm25 index": Stage(_index, "passages", "Lucene's index"),
     "negatives": Stage(
         lambda work: negatives.add(work.folder / "release").table("negatives", "train").height,

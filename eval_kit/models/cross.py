@@ -63,7 +63,7 @@ class Cross(Pretrained):
     def index(self, passages: Passages, folder: Path) -> None:
         """Store the passages' texts and index them for BM25, unless that was done. A second process waits.
 
-        Texts that a grid stores are linked; :meth:`search` reads their token ids.
+        Texts that a grid stores are linked.
         """
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
@@ -84,12 +84,7 @@ class Cross(Pretrained):
         pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in ranked)
         groups = ((batch, folder, depth) for batch in batched(pairs, QUERIES_AT_ONCE))
         crew = self._workers
-        for _ in crew.spread(crew.method("prepare"), [(folder,)]):
-            yield from chain.from_iterable(crew.spread(crew.method("rank"), groups))
-
-    def prepare(self, folder: Path) -> None:
-        """Tokenise the passages of an index, before several processes read their tokens."""
-        self._contents(folder / "texts")
+        yield from chain.from_iterable(crew.spread(crew.method("rank"), groups))
 
     @cached_property
     def _workers(self) -> devices.Workers:
@@ -144,7 +139,7 @@ class Cross(Pretrained):
         if folder not in self._opened:
             texts = PassageTexts(folder)
             prompt = token_ids.prompt_of(self._model)
-            self._opened = {folder: token_ids.stored(self._model, texts, prompt) if folder.is_symlink() else texts}
+            self._opened = {folder: token_ids.read(self._model, texts, prompt) if folder.is_symlink() else texts}
         contents: PassageTexts | PassageTokens = self._opened[folder]
         return contents
 

@@ -65,11 +65,11 @@ class Dense(Encoder):
         return json.dumps(["dense", *decides, self.passage_length, *numbers])
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids where those are stored, else as texts."""
+        """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
         if isinstance(self._model, bare.Bare):
             return passages
         prompt = token_ids.prompt_of(self._model) if self.passage_prompt is None else self.passage_prompt
-        return token_ids.stored(self._model, passages, prompt)
+        return token_ids.read(self._model, passages, prompt)
 
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
         """``vectors``: (n, d), in the order of the texts."""

@@ -108,8 +108,8 @@ class Encoder(Pretrained, ABC):
         yield from zip(queries["query_id"].to_list(), self.hits(vectors, encoded, index, depth), strict=True)
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids where those are stored, else as texts."""
-        return token_ids.stored(self._model, passages, token_ids.prompt_of(self._model))
+        """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
+        return token_ids.read(self._model, passages, token_ids.prompt_of(self._model))
 
     @property
     def compute_device(self) -> Any:

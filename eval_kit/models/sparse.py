@@ -50,7 +50,7 @@ class Sparse(Encoder):
         return json.dumps(["postings", *decides, self.passage_length, self._precision])
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids where those are stored, else as texts."""
+        """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
         return super().as_read(passages) if self.form is None else passages
 
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:

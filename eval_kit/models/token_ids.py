@@ -1,10 +1,9 @@
-"""Models of sentence-transformers that read passages as token ids, as :mod:`eval_kit.search.tokens` keeps them.
+"""Models of sentence-transformers that read passages as token ids, as :mod:`eval_kit.search.tokens` makes them.
 
-A passage is then tokenised once, however often it is read: the special tokens are put around its ids when a batch is
-made, and the batch is bit for bit what the model's tokenizer makes of the text.
+The special tokens are put around a passage's ids when a batch is made, and the batch is bit for bit what the model's
+tokenizer makes of the text, in a third of the time.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,8 +24,8 @@ SHORT = 12
 QUERY = "what is a query"
 
 
-def stored[Source: Passages](model: Any, passages: Source, prompt: str | None = None) -> Source | PassageTokens:
-    """The passages as token ids, where their texts are stored and the model can read ids; else unchanged.
+def read[Source: Passages](model: Any, passages: Source, prompt: str | None = None) -> Source | PassageTokens:
+    """The passages as token ids, where a grid stores their texts and the model can read ids; else unchanged.
 
     Args:
         model: of sentence-transformers; its ``preprocess`` takes ids from now on, alone or paired with a query's text.
@@ -34,23 +33,12 @@ def stored[Source: Passages](model: Any, passages: Source, prompt: str | None = 
         prompt: that the model puts before a passage.
 
     Returns:
-        :class:`eval_kit.search.tokens.PassageTokens`, tokenised here if that was not done before, or ``passages``.
-
-    Warns:
-        UserWarning: texts are stored, but the model cannot read ids.
+        :class:`eval_kit.search.tokens.PassageTokens`, or ``passages``.
     """
-    if not isinstance(passages, PassageTexts):
-        return passages
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-
-    if isinstance(model[0], StaticEmbedding):  # reads texts as fast as ids
-        return passages
-    if (reader := _reader(model, passages, prompt)) is None:
-        name = getattr(getattr(model, "tokenizer", None), "name_or_path", None) or type(model[0]).__name__
-        warnings.warn(f"{name}: is given passages as texts, which is slower: it cannot read token ids", stacklevel=2)
+    if not isinstance(passages, PassageTexts) or (reader := _reader(model, passages, prompt)) is None:
         return passages
     model.preprocess = reader
-    return tokens.write(passages, model.tokenizer, prompt or "")
+    return PassageTokens(passages, tokens.described(model.tokenizer), prompt or "")
 
 
 def prompt_of(model: Any, role: str = "document") -> str | None:
@@ -81,7 +69,7 @@ class _Reader:
         self.of_texts = model.preprocess
         self._prompt = prompt or ""
         self._transformer, self._tokenizer = model[0], model.tokenizer
-        self._backend = tokens.backend(model.tokenizer)
+        self._backend = tokens.loaded(tokens.described(model.tokenizer))
         self._forms = [_form(self._backend.encode("a")), _form(self._backend.encode("a", "a"))]
         self._prompt_lengths: dict[Any, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Token ids from the disk become, to the bit, the batches that a model makes of the texts."""
+"""Token ids become, to the bit, the batches that a model makes of the texts."""
 
 import itertools
 from pathlib import Path
@@ -51,7 +51,7 @@ def transformer(tmp_path_factory: pytest.TempPathFactory):
 def same(model: Any, stored: PassageTexts, inputs: Any, **options: Any) -> None:
     """``preprocess`` makes of each chunk of ids what it makes of the texts."""
     of_texts = model.preprocess
-    contents = token_ids.stored(model, stored, options.get("prompt"))
+    contents = token_ids.read(model, stored, options.get("prompt"))
     assert isinstance(contents, PassageTokens)
     ids = [passage_id for passage_id, _ in stored]
     for chunk in itertools.batched(ids, 60):
@@ -99,12 +99,12 @@ def test_ids_are_read_only_where_they_give_the_same(real: PassageTexts, transfor
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     model = SentenceTransformer(modules=[transformer(), Pooling(8, "cls")], device="cpu")
-    assert token_ids.stored(model, list(real)) != real  # nothing keeps the tokens of a list
+    numbered = list(real)
+    assert token_ids.read(model, numbered) is numbered  # as before there were ids: runs of lists keep their bytes
     model.tokenizer.padding_side = "left"
-    with pytest.warns(UserWarning, match=r"uncased\d+: is given passages as texts, which is slower"):
-        assert token_ids.stored(model, real) is real
+    assert token_ids.read(model, real) is real
     model.tokenizer.padding_side = "right"
-    contents = token_ids.stored(model, real)
+    contents = token_ids.read(model, real)
     with pytest.raises(ValueError, match="tokenised after ''"):
         model.preprocess(contents.of(["1"]), prompt="passage: ", task="document")
 
@@ -118,12 +118,11 @@ def test_an_index_of_ids_is_that_of_the_texts(tmp_path: Path, architecture: str)
     for name, source in (("texts", list(kept)), ("ids", kept)):
         model.index(source, tmp_path / f"{name}-index")
         runs.append({query: dict(hits) for query, hits in model.search(queries, tmp_path / f"{name}-index", 40)})
-    assert list((tmp_path / "texts" / "tokens").iterdir())
     for query, expected in runs[0].items():
         assert runs[1][query] == pytest.approx(expected, abs=1e-4)
 
 
-def test_re_ranking_reads_the_ids_that_a_grid_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_re_ranking_reads_ids_where_a_grid_keeps_texts(tmp_path: Path) -> None:
     kept = texts.write(passages(40), tmp_path / "texts")
     model = retriever("cross", tiny("cross"), {"candidates": 10})
     queries = pl.DataFrame({"query_id": ["a", "b"], "text": ["alpha beta", "gamma delta omega"]})
@@ -131,7 +130,7 @@ def test_re_ranking_reads_the_ids_that_a_grid_keeps(tmp_path: Path, monkeypatch:
     expected = dict(model.search(queries, tmp_path / "copied"))
     model.index(kept, tmp_path / "linked")
     assert (tmp_path / "linked" / "texts").is_symlink()
-    monkeypatch.setattr(PassageTexts, "of", None)  # no text is read
+    assert isinstance(model._contents(tmp_path / "linked" / "texts"), PassageTokens)
     for query, hits in model.search(queries, tmp_path / "linked"):
         assert dict(hits) == pytest.approx(dict(expected[query]), abs=1e-5)
 
@@ -145,13 +144,17 @@ def test_a_training_on_ids_is_that_on_texts(
 ) -> None:
     torch.set_num_threads(1)
     options = {"steps": 3, "loader_processes": 1, "evaluate_every": 3, "patience": 5}
-    weights = []
+    weights, contents, as_ids = [], [], token_ids.read
+
+    def given(model: Any, passages: PassageTexts, prompt: str | None = None) -> Any:
+        contents.append(as_ids(model, passages, prompt) if read == "ids" else passages)
+        return contents[-1]
+
+    monkeypatch.setattr(token_ids, "read", given)
     for read in ("ids", "texts"):
         cell = tiny_cell(system, trainable_release, tmp_path / read, **options)
-        if read == "texts":
-            monkeypatch.setattr(token_ids, "stored", lambda model, passages, prompt=None: passages)
         systems.system(system).train(cell)
-        assert any((tmp_path / read).glob("passages/*/tokens/*/tokens.npy")) == (read == "ids")
+        assert isinstance(contents[-1], PassageTokens) == (read == "ids")
         [file] = cell.model.glob("model.safetensors")
         weights.append(file.read_bytes())
     assert weights[0] == weights[1]

@@ -42,9 +42,9 @@ def test_hours_are_work_divided_by_rates():
 def test_the_largest_rehearsal_says_what_the_cpus_take():
     rehearsed = {
         "1": {"stages": {"texts": {"cpu_s": 7_200}, "score": {"cpu_s": 1}}},
-        "0.01": {"stages": {"texts": {"cpu_s": 360}, "tokens": {"cpu_s": 36}}},
+        "0.01": {"stages": {"texts": {"cpu_s": 360}, "candidates": {"cpu_s": 36}}},
     }
-    assert cost.on_cpus(rehearsed) == {"texts": (2, "measured"), "tokens": (1, "projected from scale 0.01")}
+    assert cost.on_cpus(rehearsed) == {"texts": (2, "measured"), "candidates": (1, "projected from scale 0.01")}
 
 
 @pytest.mark.slow

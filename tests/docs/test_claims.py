@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -56,6 +57,21 @@ def test_the_page_of_full_size_has_the_rehearsals_figures():
         row = f"| {name} | {stage['count']:,} {stage['unit']} | {stage['wall_s']:,.1f} s | {stage['cpu_s']:,.1f} s |"
         assert row in text, row
     assert {"tokens", "negatives", "search colbert"} <= scales["1"]["stages"].keys()
+
+
+def test_the_page_of_full_size_projects_what_was_fed():
+    text, figures = page("docs/full-size.md"), measured("feeding")
+    rows = {"of texts, through transformers": "through transformers"}
+    rows |= {"of texts, by the tokenizer itself": "tokenizer called directly"}
+    rows |= {"of token ids from the disk": "token ids from the disk"}
+    for label, name in rows.items():
+        rate = round(fmean(figures[name]))
+        assert f"| {label} | {rate:,} | {2 * rate:,} | {16 * rate:,} |" in text
+    direct = round(fmean(figures["tokenizer called directly"]))
+    step = 256 / (2 * direct) + 128 / (2 * fmean(figures["queries"]))
+    assert step < 0.034 and f"{round(1000 * step)} ms\nof two" in text
+    assert f"four loader processes: {4 * direct:,} |" in text
+    assert "61.1 % of the tokens" in text and round(figures["padding"]["whole batches"], 3) == 0.611
 
 
 @pytest.mark.parametrize("name", ["trigrams", "characters", "words", "lsa"])
