@@ -114,16 +114,6 @@ def test_only_models_of_the_hub_are_linked_to(backbone: str | None) -> None:
     assert ModelCard(render(facts(backbone=backbone))).data.base_model is None
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"steps": -1}, r"\$\.steps: -1 is less than"),
-        ({"shift": "colour"}, "colour"),
-        ({"shift": 1}, r"\$\.shift"),
-        ({"extra": 1}, "'extra' was unexpected"),
-        ({"figures": [{**FACTS["figures"][0], "queries": 0}]}, r"\$\.figures\[0\]\.queries"),
-    ],
-)
-def test_other_facts_are_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        render(facts(**change))
+def test_another_shift_is_refused() -> None:
+    with pytest.raises(UserError, match="colour"):
+        render(facts(shift="colour"))
