@@ -16,11 +16,11 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.measures.definitions import parse
 from eval_kit.pages.page import render
-from eval_kit.plots import span
 from eval_kit.release import reference
 from eval_kit.runs.contamination import TrainedOn, mark, worst
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.ranks import Rank, ranking
+from eval_kit.svg import span
 
 FIGURES = ("avg_in", "out", "rel_loss", "value")
 ALL = "mean of all"

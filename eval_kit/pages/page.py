@@ -15,8 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from eval_kit import __version__
 from eval_kit.measures.definitions import parse
 from eval_kit.pages.report_data import lower_is_better
-from eval_kit.plots import loss_bar, swatch
 from eval_kit.results import Result, origin
+from eval_kit.svg import loss_bar, swatch
 from eval_kit.tables.html import sort_header, to_html, typographic
 from eval_kit.tables.table import loss
 

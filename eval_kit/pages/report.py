@@ -15,7 +15,6 @@ from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
 from eval_kit.pages.wordings import wordings
-from eval_kit.plots import span
 from eval_kit.protocols import chameleons, crossed
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
@@ -25,6 +24,7 @@ from eval_kit.release import Release
 from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Vectors, get
+from eval_kit.svg import span
 from eval_kit.tables import papers
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table

@@ -6,9 +6,9 @@ from itertools import combinations
 import polars as pl
 
 from eval_kit import plots
-from eval_kit.plots import Point
 from eval_kit.protocols.obstinacy import rankers
 from eval_kit.results import Figure
+from eval_kit.svg import Point
 
 DRAWN_QUERIES = 200
 """Points of a curve of Figure 1: more would not be visible."""

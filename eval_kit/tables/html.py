@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from markupsafe import Markup
 
 from eval_kit.markup import element
-from eval_kit.plots import loss_bar, span
+from eval_kit.svg import loss_bar, span
 from eval_kit.tables.table import Cell, Column, Row, Table, as_cell
 
 _CLASSES = {"heading": "who", "label": "label", "text": "", "number": "num"}

@@ -27,7 +27,6 @@ from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboa
 from eval_kit.pages.page import TEMPLATES, render
 from eval_kit.pages.report import write_report
 from eval_kit.pages.report_data import paired, standings
-from eval_kit.plots import MARKERS, loss_bar, span, swatch
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.nearness import nearness, queries_to_encode
@@ -39,6 +38,7 @@ from eval_kit.stats.intervals import edges
 from eval_kit.stats.losses import correlations, relative_loss
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.stats.vectors import Vectors
+from eval_kit.svg import MARKERS, loss_bar, span, swatch
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
 releases = pytest.importorskip("builder.release", exc_type=ImportError)

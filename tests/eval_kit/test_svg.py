@@ -4,34 +4,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_kit import plots
+from eval_kit import svg
 
 
 @given(st.floats(-100, 100), st.floats(1e-12, 1e12))
 def test_no_two_ticks_have_one_label(spans_below: float, span: float):
     low = spans_below * span
-    for ticks in (plots._ticks(low, low + span), plots._ticks(low, low + span, wider=True)):
-        labels = [label for _, label in plots._labelled(ticks)]
+    for ticks in (svg.ticks(low, low + span), svg.ticks(low, low + span, wider=True)):
+        labels = [label for _, label in svg.labelled(ticks)]
         numbers = [float(label.replace(",", "").replace("\u2212", "-")) for label in labels]
         assert len(set(labels)) == len(ticks)
         assert numbers == pytest.approx(ticks, rel=1e-6, abs=1e-6 * span)
-    _, percents = plots._percent_axis([-span, span])
+    _, percents = svg.percent_axis([-span, span])
     assert len({label for _, label in percents}) == len(percents)
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1))
 def test_edges_have_one_label_only_if_they_are_equal(edges: list[float]):
     edges = [edge + 0.0 for edge in edges]  # −0.0 equals 0.0 and has a label of its own
-    assert len(set(plots._told_apart(edges))) == len(set(edges))
+    assert len(set(svg.told_apart(edges))) == len(set(edges))
 
 
 def test_labels_have_the_decimals_of_the_step():
     for high, last in ((1e6, "1,000,000"), (1, "1.0"), (0.3, "0.3"), (12, "10.0")):
-        assert plots._labelled(plots._ticks(0, high))[-1][1] == last
+        assert svg.labelled(svg.ticks(0, high))[-1][1] == last
 
 
 def test_edges_that_differ_are_told_apart_by_as_few_digits_as_do():
-    assert plots._told_apart([0.1, 0.25]) == ["0.1", "0.25"]
-    assert plots._told_apart([0.3449, 0.3481, 0.3522]) == ["0.345", "0.348", "0.352"]
-    assert plots._told_apart([150.2, 161.0]) == ["150", "160"]
-    assert plots._told_apart([-0.5, -0.5]) == ["\u22120.5", "\u22120.5"]
+    assert svg.told_apart([0.1, 0.25]) == ["0.1", "0.25"]
+    assert svg.told_apart([0.3449, 0.3481, 0.3522]) == ["0.345", "0.348", "0.352"]
+    assert svg.told_apart([150.2, 161.0]) == ["150", "160"]
+    assert svg.told_apart([-0.5, -0.5]) == ["\u22120.5", "\u22120.5"]

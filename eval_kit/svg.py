@@ -1,0 +1,193 @@
+"""The vocabulary of pictures, as inline SVG: plot areas, axes, markers, lines, labels and bars.
+
+Systems differ by colour *and* by marker, so that no reader needs to tell colours apart.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from eval_kit.markup import element
+
+MARKERS = 6
+"""How many systems look different; the seventh looks like the first."""
+LONGEST_BAR = 1.0
+"""Losses beyond 100 % are drawn as 100 %, or one ASL loss of 1000 % would flatten all other bars."""
+
+
+class Point(NamedTuple):
+    """A point of a series, with a marker if it has a tooltip."""
+
+    x: float
+    y: float
+    tooltip: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A plot area and its two linear scales, in the units of the picture."""
+
+    width: float
+    height: float
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    left: float = 52
+    right: float = 22
+    top: float = 32
+    bottom: float = 44
+
+    def x(self, value: float) -> float:
+        """The horizontal position of a value, from the left."""
+        return _scaled(value, self.x_range, self.left, self.width - self.right)
+
+    def y(self, value: float) -> float:
+        """The vertical position of a value, from the top."""
+        return _scaled(value, self.y_range, self.height - self.bottom, self.top)
+
+    def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
+        """Horizontal lines with their labels, and the axis' title above them."""
+        parts = [line(self.left, self.y(at), self.width - self.right, self.y(at), "grid") for at, _ in ticks]
+        parts += [label(self.left - 6, self.y(at) + 4, shown, anchor="end") for at, shown in ticks]
+        parts.append(label(0, 12, title, anchor="start"))
+        if self.y_range[0] < 0 < self.y_range[1]:
+            parts.append(line(self.left, self.y(0), self.width - self.right, self.y(0), "zero"))
+        return Markup().join(parts)
+
+    def x_axis(self, ticks: Iterable[tuple[float, str]], title: str) -> Markup:
+        """The line at the bottom, with ticks and the axis' title."""
+        floor = self.height - self.bottom
+        parts = [line(self.left, floor, self.width - self.right, floor, "axis")]
+        for at, shown in ticks:
+            parts.append(line(self.x(at), floor, self.x(at), floor + 4, "axis"))
+            parts.append(label(self.x(at), floor + 16, shown))
+        parts.append(label((self.left + self.width - self.right) / 2, self.height - 6, title))
+        return Markup().join(parts)
+
+
+def span(losses: Iterable[float | None]) -> tuple[float, float]:
+    """The scale that the bars of one table share: zero and all the losses and their intervals, within ±100 %."""
+    known = [max(-LONGEST_BAR, min(LONGEST_BAR, loss)) for loss in losses if loss is not None]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    return (low, high) if low < high else (0.0, 1.0)
+
+
+def loss_bar(
+    value: float | None, low: float | None, high: float | None, scale: tuple[float, float], harm: int = 1
+) -> Markup:
+    """A loss as a small bar from zero with its interval as a whisker.
+
+    Args:
+        value: the loss; None draws nothing but the zero line.
+        low: of its interval.
+        high: of its interval.
+        scale: from :func:`span`; what lies outside is cut there.
+        harm: 1 if a positive value is harm, -1 if a negative one is.
+    """
+    frame = Frame(96, 14, scale, (0, 1), left=2, right=2, top=0, bottom=0)
+
+    def at(loss: float) -> float:
+        return frame.x(max(scale[0], min(scale[1], loss)))
+
+    parts = []
+    if value is not None:
+        ends = sorted((at(0), at(value)))
+        kind = "harm" if value * harm > 0 else "gain"
+        parts.append(element("rect", x=ends[0], y=3, width=ends[1] - ends[0], height=8, class_=f"bar {kind}"))
+        if low is not None and high is not None:
+            parts.append(line(at(low), 7, at(high), 7, "whisker"))
+    parts.append(line(at(0), 0, at(0), 14, "zero"))
+    return element(
+        "svg", *parts, class_="lossbar", viewBox="0 0 96 14", preserveAspectRatio="xMinYMid", aria_hidden="true"
+    )
+
+
+def swatch(system: int) -> Markup:
+    """A system's marker, for legends and tables."""
+    kind = f"swatch s{system % MARKERS}"
+    return element("svg", marker(system, 7, 7), class_=kind, viewBox="0 0 14 14", aria_hidden="true")
+
+
+def series(system: int, marks: Sequence[Markup]) -> Markup:
+    """The marks of one system, in its colour."""
+    return element("g", *marks, class_=f"series s{system % MARKERS}", data_system=system)
+
+
+def picture(frame: Frame, parts: Sequence[Markup], title: str) -> Markup:
+    """A whole picture; the title is for those who do not see it."""
+    box = f"0 0 {frame.width:.0f} {frame.height:.0f}"
+    return element("svg", *parts, class_="plot", viewBox=box, role="img", aria_label=title)
+
+
+def marker(system: int, x: float, y: float) -> Markup:
+    """Circle, square, triangle, diamond, triangle on its tip, cross."""
+    size = 4.5
+    kind = system % MARKERS
+    if kind == 0:
+        return element("circle", cx=x, cy=y, r=size, class_="mark")
+    turns = {1: (45, 4), 2: (-90, 3), 3: (0, 4), 4: (90, 3)}
+    if kind in turns:
+        start, corners = turns[kind]
+        angles = [math.radians(start + 360 * corner / corners) for corner in range(corners)]
+        ends = (f"{x + 1.25 * size * math.cos(angle):.1f},{y + 1.25 * size * math.sin(angle):.1f}" for angle in angles)
+        return element("polygon", points=" ".join(ends), class_="mark")
+    cross = f"M{x - size:.1f} {y - size:.1f}l{2 * size} {2 * size}m0 {-2 * size}l{-2 * size} {2 * size}"
+    return element("path", d=cross, class_="mark cross")
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    """A line whose look the style sheet gives to its kind."""
+    return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=kind)
+
+
+def label(x: float, y: float, shown: str, anchor: str = "middle", class_: str | None = None) -> Markup:
+    """A text at a place."""
+    return element("text", shown, x=float(x), y=float(y), text_anchor=anchor, class_=class_)
+
+
+def percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tuple[float, str]]]:
+    """A range that holds zero and all the values, with its ticks in percent."""
+    low, high = min([0.0, *values]), max([0.0, *values])
+    if low == high:
+        high = 0.01
+    at = ticks(low, high, wider=True)
+    digits = max(0, _digits(at) - 2)
+    return (at[0], at[-1]), [(value, format(value, f",.{digits}%").replace("-", "\u2212")) for value in at]
+
+
+def ticks(low: float, high: float, wider: bool = False) -> list[float]:
+    """About five round numbers in a range, or just around it."""
+    rough = (high - low) / 5 or 1.0
+    unit = 10 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
+    first = math.floor(low / step + 1e-9) if wider else math.ceil(low / step - 1e-9)
+    last = math.ceil(high / step - 1e-9) if wider else math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
+    """The ticks with their labels, with as few decimals as the step needs."""
+    digits = _digits(ticks)
+    return [(at, format(at, f",.{digits}f").replace("-", "\u2212")) for at in ticks]
+
+
+def told_apart(values: Sequence[float]) -> list[str]:
+    """With the fewest significant digits, at least two, in which values that differ have different labels."""
+    for digits in range(2, 18):
+        labels = [np.format_float_positional(value, digits, fractional=False, trim="-") for value in values]
+        if len(set(labels)) == len(set(values)):
+            break
+    return [label.replace("-", "\u2212") for label in labels]
+
+
+def _digits(ticks: Sequence[float]) -> int:
+    """The fewest decimals that show the step between ticks exactly: no two ticks have one label."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    return next(digits for digits in range(300) if abs(round(step, digits) - step) < 1e-6 * step)
+
+
+def _scaled(value: float, span: tuple[float, float], start: float, end: float) -> float:
+    return float(start + (end - start) * (value - span[0]) / (span[1] - span[0]))
