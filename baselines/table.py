@@ -14,8 +14,8 @@ from baselines import benchmarks, crossing, printed_table
 from baselines.systems import base, is_trained
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
-from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
+from eval_kit.protocols.scoring import score
 from eval_kit.protocols.variations import scored, variations_of
 from eval_kit.release import Release
 from eval_kit.release.reference import load, printed, published
@@ -181,12 +181,12 @@ class Results:
         if self.crossing is not None:
             terminal.show(crossing.layout(self.crossing), console)
         if self.sparsity.height:
-            console.print(_sparsity_table(self.sparsity))
+            terminal.show(_sparsity_table(self.sparsity), console)
         tables: dict[tuple[str, str], list[Comparison]] = {}
         for row in self.comparisons:
             tables.setdefault((row.shift, row.source), []).append(row)
         for rows in tables.values():
-            console.print(_beside(rows))
+            terminal.show(_beside(rows), console)
         for line in self.incomplete:
             console.print(f"left out: {line}", style="yellow", soft_wrap=True)
         console.print(self.comparable, style="dim", soft_wrap=True)
@@ -201,7 +201,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
             of the same models as in ``folder``, ``<system>.<shift>.<held-out>.<base>.<variation>.trec``.
         release: the one that the runs were made on.
         seed: of the bootstrap.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
         UserError: there are no runs, no grid is complete, or a run cannot be used.

@@ -463,6 +463,7 @@ def audit(
     from eval_kit.files import atomic
     from eval_kit.release import Release, verified_manifest
     from eval_kit.stats.leaks import NEAR
+    from eval_kit.tables import terminal
 
     release = Release(folder, verified_manifest(folder))
     if paper:
@@ -470,7 +471,7 @@ def audit(
         if as_json:
             typer.echo(json.dumps(document, indent=1))
         else:
-            screen().print(shared_passages.layout(document))
+            terminal.show(shared_passages.layout(document), screen())
         return
     path = out or folder / AUDIT
     report = auditing.audit(release, NEAR if near is None else near)
@@ -481,7 +482,7 @@ def audit(
     if as_json:
         typer.echo(text, nl=False)
     else:
-        screen().print(auditing.table(report))
+        terminal.show(auditing.table(report), screen())
         typer.echo(f"{report['headline']}\n{path}")
 
 

@@ -28,7 +28,10 @@ PROGRAMS = {
     "python -m builder": builder.cli.app,
     "python -m baselines": baselines.cli.app,
 }
-RESULTS = ("measures.score.Scores", "exchange.compare.Comparison", "release.release.Release", "release.release.TestSet")
+RESULTS = (
+    *("protocols.scores.Scores", "exchange.compare.Comparison"),
+    *("release.release.Release", "release.release.TestSet"),
+)
 HELP_WIDTH = 100
 CLUSTERS = """\
 The parts of the published shifts have no names. Here are the words that are typical of each (by the z-score of their

@@ -15,16 +15,16 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange import compare as comparisons
-from eval_kit.exchange import sources, training
+from eval_kit.exchange import sources
 from eval_kit.files import atomic
-from eval_kit.measures import score as scoring
 from eval_kit.protocols import clean as cleaning
 from eval_kit.protocols import generalise as generalisation
-from eval_kit.protocols import grid_results
+from eval_kit.protocols import grid_results, scoring
+from eval_kit.protocols import scores as score_results
 from eval_kit.protocols import similarity as similarities
 from eval_kit.protocols import variations as variation_results
 from eval_kit.release import Release, open_release
-from eval_kit.runs import folders, in_memory
+from eval_kit.runs import folders, in_memory, training
 from eval_kit.runs.in_memory import Run, Runs, as_files
 from eval_kit.runs.names import named, run_name
 from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
@@ -54,7 +54,7 @@ def score(
     allow_missing: bool = False,
     test_sets: Collection[str] = (),
     clean: str | PathLike[str] | None = None,
-) -> scoring.Scores:
+) -> score_results.Scores:
     """Score runs on every test set that they cover.
 
     Args:
@@ -242,7 +242,7 @@ def clean(
     """Find the test queries that a model's training gives away.
 
     Args:
-        train: queries, triplets, a release or a BEIR folder (:func:`eval_kit.exchange.training.read`).
+        train: queries, triplets, a release or a BEIR folder (:func:`eval_kit.runs.training.read`).
         release: whose queries are tested.
         test_sets: names; by default all.
         near: the cosine of trigrams from which two queries are near-duplicates.
@@ -310,7 +310,7 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _shown(scores: scoring.Scores, files: Mapping[Path, str]) -> scoring.Scores:
+def _shown(scores: score_results.Scores, files: Mapping[Path, str]) -> score_results.Scores:
     """The scores, with the run files named as the caller names them."""
     for source in scores.provenance["runs"]:
         source["file"] = files[Path(source["file"])]

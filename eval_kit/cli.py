@@ -79,9 +79,9 @@ def score(
     """Score runs on every test set they cover."""
     from eval_kit.console import status
     from eval_kit.files import atomic
-    from eval_kit.measures.score import score as score_runs
-    from eval_kit.measures.score import with_measures
     from eval_kit.protocols.clean import twins, with_effects
+    from eval_kit.protocols.scoring import score as score_runs
+    from eval_kit.protocols.scoring import with_measures
     from eval_kit.release import open_release
     from eval_kit.runs import folders
 
@@ -273,10 +273,10 @@ def generalise(
 ) -> None:
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
     from eval_kit.console import status
-    from eval_kit.exchange.training import read as read_training
     from eval_kit.files.formats import read_queries
     from eval_kit.protocols.generalise import generalise as compare_gains
     from eval_kit.release import open_release
+    from eval_kit.runs.training import read as read_training
 
     training = None if trained_on is None else read_training(trained_on).queries
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
@@ -312,9 +312,9 @@ def clean(
     page: PageFile = None,
 ) -> None:
     """Find the test queries that training gives away. Of the JSON, score --clean makes leaked and clean test sets."""
-    from eval_kit.exchange import training
     from eval_kit.protocols.clean import clean as find_leaks
     from eval_kit.release import open_release
+    from eval_kit.runs import training
     from eval_kit.stats.leaks import NEAR
 
     opened, trained_on = open_release(release), training.read(train)

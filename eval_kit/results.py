@@ -26,7 +26,7 @@ from rich.text import Text
 
 from eval_kit.errors import printable
 from eval_kit.markup import element
-from eval_kit.tables import frames, latex, markdown
+from eval_kit.tables import frames, latex, markdown, terminal
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Table
 
@@ -114,8 +114,7 @@ class Result(ABC):
             if table.section != section:
                 section = table.section
                 console.rule(printable(section))
-            console.print(table)
-            _print_notes(table.notes, console)
+            terminal.show(table, console)
         _print_notes(self.notes(), console)
 
     def __repr__(self) -> str:

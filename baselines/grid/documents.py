@@ -18,7 +18,7 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.digests import file_sha256
-from eval_kit.measures.score import Scores
+from eval_kit.protocols.scores import Scores
 from eval_kit.release import title
 from eval_kit.search.processes import cores
 

@@ -19,7 +19,7 @@ from baselines.training import torchrun
 from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
-from eval_kit.measures.score import score
+from eval_kit.protocols.scoring import score
 from eval_kit.runs import contamination, names, writer
 from eval_kit.search.gpus import refuse_unseen_gpus
 from eval_kit.search.passages import passages

@@ -17,7 +17,7 @@ from bench.rehearsal import backbone
 from bench.rehearsal import release as made_up
 from bench.rehearsal.sizes import Sizes
 from builder import negatives
-from eval_kit.measures.score import score
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names
 from eval_kit.search import bm25, cache

@@ -14,7 +14,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
-from eval_kit.measures.score import warn_of_copies
+from eval_kit.protocols.scoring import warn_of_copies
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means

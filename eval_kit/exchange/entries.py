@@ -11,10 +11,10 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.exchange.submission import DOCUMENT, Submission, document_of, open_submission, second_run
-from eval_kit.measures.score import score
 from eval_kit.pages.leaderboard import Entry
 from eval_kit.pages.report_data import paired
 from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import significance
@@ -34,7 +34,7 @@ def entries(
     Args:
         folder: holds submissions, each a folder with ``submission.json`` or ``ir-metadata.yml``.
         release: the one that all of them must have been made for.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
 
     Warns:

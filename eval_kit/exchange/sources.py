@@ -15,7 +15,8 @@ from eval_kit.errors import UserError
 from eval_kit.exchange import submission
 from eval_kit.files import schemas
 from eval_kit.files.text import LARGEST_TABLE, read_utf8
-from eval_kit.measures.score import Mean, Scores, score, with_measures
+from eval_kit.protocols.scores import Mean, Scores
+from eval_kit.protocols.scoring import score, with_measures
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell
@@ -78,7 +79,7 @@ def load(
     Args:
         paths: two or more, or one document of several runs.
         release: opens the release; called at most once, and not at all if there are only scores documents.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
         measures: to compare by, in place of the test sets' own.
 

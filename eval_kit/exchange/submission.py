@@ -69,7 +69,7 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
     Args:
         folder: the submission.
         release: the one that the runs were made for.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
 
     Warns:
         UserWarning: what an ``ir-metadata.yml`` does not say.

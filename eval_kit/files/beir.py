@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
+from eval_kit.files.faults import Faults
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
-from eval_kit.runs.reader import Faults
 
 HEADER = "query-id\tcorpus-id\tscore"
 TITLE_AND_TEXT = ("title", "text")

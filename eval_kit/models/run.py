@@ -10,10 +10,10 @@ import polars as pl
 from eval_kit import api
 from eval_kit.errors import UserError
 from eval_kit.exchange.compare import Comparison
-from eval_kit.measures.score import Scores
 from eval_kit.models.opening import BM25, opened
 from eval_kit.models.runs import make_runs, only, varied
 from eval_kit.program import check_outputs
+from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import Variations
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result

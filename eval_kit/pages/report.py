@@ -15,20 +15,19 @@ from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render
 from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
 from eval_kit.pages.wordings import wordings
-from eval_kit.protocols import chameleons, crossed
+from eval_kit.protocols import chameleons, crossed, papers
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.nearness import nearness, queries_to_encode, vectors_beside
+from eval_kit.protocols.topics import about
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Vectors, get
 from eval_kit.svg import span
-from eval_kit.tables import papers
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
-from eval_kit.tables.topics import about
 
 
 def results_of(
@@ -46,7 +45,7 @@ def results_of(
         release: the one whose test sets are scored.
         untrained: runs of systems that nothing was held out from.
         seed: for the bootstrap.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
 
     Returns:

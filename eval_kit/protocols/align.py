@@ -20,10 +20,10 @@ import polars as pl
 from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
+from eval_kit.files.faults import Faults
 from eval_kit.files.text import read_utf8
 from eval_kit.protocols.align_results import read_results
 from eval_kit.results import Figure, Result
-from eval_kit.runs.reader import Faults
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.svg import Point
 from eval_kit.tables.table import Cell, Column, Table

@@ -2,7 +2,7 @@
 
 nDCG@10 (§4, Table 2), R@100 (Table 9), R_cap@100 (Appendix G), hole@10 (§6, Table 4) and Judged@10 over the queries
 that a split judges, the mean of CQADupStack's twelve folders, and the average against BM25. Each run is scored by
-:func:`eval_kit.measures.score.score` on its dataset's folder.
+:func:`eval_kit.protocols.scoring.score` on its dataset's folder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,8 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.measures.score import Mean, Scores, score
+from eval_kit.protocols.scores import Mean, Scores
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, beir_folder
 from eval_kit.release.beir_suite import ANNOTATED, CQADUPSTACK, MS_MARCO, dataset_name, published_values, split_of
 from eval_kit.results import Result

@@ -10,9 +10,9 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.measures.score import score
 from eval_kit.protocols.chameleon_figures import against_all, figures, in_pairs, long_tails
 from eval_kit.protocols.obstinacy import LEVELS, agreement, strictly_more_obstinate, worst
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import printed, published
 from eval_kit.results import Figure, Result
@@ -101,7 +101,7 @@ def results(
     Args:
         runs: run files of the dev queries, or of the Chameleons sets alone.
         release: the one that holds the Chameleons.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
 
     Raises:
@@ -182,7 +182,7 @@ def averages(values: pl.DataFrame) -> pl.DataFrame:
     """Table 1: mean and median of each measure, which are far apart as most queries score low.
 
     Args:
-        values: per-query values of one test set, as :meth:`eval_kit.measures.score.Scores.per_query`.
+        values: per-query values of one test set, as :meth:`eval_kit.protocols.scores.Scores.per_query`.
 
     Returns:
         ``run``, ``measure``, ``mean``, ``median`` and ``queries``.
@@ -198,7 +198,7 @@ def chameleons(values: pl.DataFrame) -> pl.DataFrame:
     A query is *solved* by a run that has a relevant passage among its first ten.
 
     Args:
-        values: per-query values of every test set, as :meth:`eval_kit.measures.score.Scores.per_query`.
+        values: per-query values of every test set, as :meth:`eval_kit.protocols.scores.Scores.per_query`.
 
     Returns:
         ``run``, ``set``, ``level`` (percent), ``measure``, ``value``, ``queries``, ``solved`` (queries).

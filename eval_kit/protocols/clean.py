@@ -17,12 +17,12 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.exchange.training import Training
 from eval_kit.files import strict_json
-from eval_kit.measures.score import Scores
 from eval_kit.protocols.generalise import Generalisation, contrasts, small_division
+from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Result, origin
+from eval_kit.runs.training import Training
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
 from eval_kit.tables.table import Column, Table
@@ -109,7 +109,7 @@ def clean(
 
     Args:
         release: whose queries are tested.
-        training: from :func:`eval_kit.exchange.training.read`.
+        training: from :func:`eval_kit.runs.training.read`.
         test_sets: names; by default all.
         near: the cosine of trigrams from which two queries are near-duplicates.
         shared_passages: whether a query leaks whose relevant passage was relevant in training; counted in any case.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.measures.score import score_on
+from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Result
 from eval_kit.runs.names import run_name
@@ -139,7 +139,7 @@ def generalise(
         parts_of: the part of each query by id, as an own shift called ``parts``.
         far: which of these parts training held out; by default the farther half by ``trained_on``.
         seed: of the division into parts.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
         vectors: model or file that distances are taken by, in place of trigrams.
 

@@ -8,16 +8,16 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.measures.score import Declared, Scores, score
-from eval_kit.protocols import crossed, in_out
+from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
+from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scoring import Declared, score
 from eval_kit.release import Release
 from eval_kit.results import Result
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import MARGIN
-from eval_kit.tables import papers
 from eval_kit.tables.table import Table
 
 SIGNIFICANCE = (
@@ -111,9 +111,9 @@ def protocols(
         release: the one whose test sets are scored.
         untrained: runs of systems that nothing was held out from, for separate rows.
         seed: for the bootstrap.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
-        declared: what the model that made a run was trained on, as for :func:`eval_kit.measures.score.score`.
+        declared: what the model that made a run was trained on, as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
         UserError: a name that is not a cell's, a missing cell (with the file name expected), cells of a system that

@@ -119,7 +119,7 @@ def similarities(
         release: from :func:`eval_kit.release.open_release`.
         vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
         runs: complete grids of MS-Shift shifts, for losses and their correlation.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.

@@ -13,7 +13,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.measures.score import score
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.results import Result
 from eval_kit.shifts import main_split
@@ -89,7 +89,7 @@ def slices(
         runs: of dev-small or DL-HARD.
         release: the one whose test sets are scored.
         by: one or more names of :data:`LABELS`.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
 
     Raises:
@@ -150,7 +150,7 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
 
     Args:
         values: ``run``, ``test_set``, ``measure``, ``query_id``, ``value``, as from
-            :meth:`eval_kit.measures.score.Scores.per_query`; only rows of the sliced test set count.
+            :meth:`eval_kit.protocols.scores.Scores.per_query`; only rows of the sliced test set count.
         release: the one that was scored.
         by: one or more names of :data:`LABELS`.
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from eval_kit import plots
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
-from eval_kit.measures.score import Scores, score_on
 from eval_kit.protocols.reformulations import beside_published
+from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Figure, Result
 from eval_kit.runs.names import WordedRun, original_of, run_name, worded
@@ -137,7 +138,7 @@ def variations(
         pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
         rankers: system → the ranker of CIKM 2021 to set it beside, where that is not the one of the same name.
         seed: for the bootstrap.
-        allow_missing: as for :func:`eval_kit.measures.score.score`.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         on_run: called with each run before it is read.
 
     Raises:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
+from eval_kit.files.faults import RunError
 from eval_kit.release import TestSet
-from eval_kit.runs.reader import RunError, read_pieces
+from eval_kit.runs.reader import read_pieces
 
 MOST_MISSING = 0.01
 """The share of a test set's queries that a run may lack wherever they are."""

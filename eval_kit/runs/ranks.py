@@ -13,8 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
+from eval_kit.files.faults import MOST_FAULTS, Faults, RunError
 from eval_kit.files.opening import refuse_forked
-from eval_kit.runs.reader import HIGHEST_RANK, MOST_FAULTS, MS_MARCO, TREC, Faults, RunError, read_pieces
+from eval_kit.runs.reader import HIGHEST_RANK, MS_MARCO, TREC, read_pieces
 
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
 

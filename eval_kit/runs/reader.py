@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, Protocol
 import polars as pl
 import zstandard
 
-from eval_kit.errors import UserError
+from eval_kit.files.faults import Faults, RunError
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 
 PIECE_BYTES = 8 << 20
@@ -31,9 +31,6 @@ LONGEST_FIELD = 8 << 10
 LONGEST_LINE = 64 << 10
 THREADS = 2
 HIGHEST_RANK = 10_000_000
-SHOWN_FAULTS = 5
-MOST_FAULTS = 10_000
-"""With this many, the fault is the file's rather than a line's, and the rest are not counted."""
 
 TREC = "query Q0 passage rank score tag"
 MS_MARCO = "query passage rank"
@@ -54,36 +51,6 @@ _BLANKS = re.compile(rb"[ \t]+")
 _EDGE_BLANKS = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
 _WHOLE_NUMBER = re.compile(rb"[+-]?[0-9]+")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-
-class RunError(UserError):
-    """A run that cannot be used: ``file:line: what is wrong`` for the first faults, and how many more."""
-
-
-class Faults:
-    """The faults found so far in one file; raised together, the first few in words, the rest as a count.
-
-    On reaching :data:`MOST_FAULTS` they are raised at once.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.shown: list[str] = []
-        self.count = 0
-
-    def add(self, line: int, what: str) -> None:
-        """Note that ``what`` is wrong on ``line`` (from 1)."""
-        if self.count < SHOWN_FAULTS:
-            self.shown.append(f"{self.path}:{line}: {what}")
-        self.count += 1
-        if self.count == MOST_FAULTS:
-            raise RunError(f"{'; '.join(self.shown)}; and at least {self.count - SHOWN_FAULTS:,} more")
-
-    def raise_any(self) -> None:
-        """Raise a :class:`RunError` if anything was noted."""
-        if self.count:
-            more = f"; and {self.count - len(self.shown):,} more" if self.count > len(self.shown) else ""
-            raise RunError("; ".join(self.shown) + more)
 
 
 class Form(NamedTuple):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
-from rich.console import Console, ConsoleOptions, RenderResult
-
 
 @dataclass(frozen=True)
 class LossBar:
@@ -105,14 +103,6 @@ class Table:
         """Every row, with an empty cell where the one above it continues."""
         for row in chain.from_iterable(self.groups):
             yield [as_cell(cell) for cell in row]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What rich prints: the table without its notes, in as many parts as its width needs."""
-        from eval_kit.tables.terminal import drawn
-
-        for number, part in enumerate(drawn(self, options.max_width)):
-            yield from [""] * (number > 0)
-            yield part
 
 
 def as_cell(cell: Cell | str | None) -> Cell:

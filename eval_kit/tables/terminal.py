@@ -16,8 +16,9 @@ _GAP = 2
 
 
 def show(table: Table, console: Console) -> None:
-    """Print the table and its notes."""
-    console.print(table)
+    """Print the table, in as many parts as the screen's width needs, and its notes."""
+    for number, part in enumerate(drawn(table, console.width)):
+        console.print(*[""] * (number > 0), part, sep="\n")
     for note in table.notes:
         console.print(Text(printable(note), style="dim"), soft_wrap=True)
 

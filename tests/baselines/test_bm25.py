@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.measures.score import score
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.runs import make_run
 from eval_kit.models.runs import test_queries as queries_of
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.search import bm25
 from eval_kit.search.passages import passages

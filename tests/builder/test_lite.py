@@ -12,8 +12,8 @@ from builder import lite
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
-from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import Protocols
+from eval_kit.protocols.scoring import score
 from eval_kit.release import NAME, Release, open_release
 from eval_kit.results import origin
 from eval_kit.search import bm25

@@ -10,7 +10,7 @@ import clients
 import pytest
 
 from builder.export import export
-from eval_kit.measures.score import score
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 
 TEST_SET = "wh.how"

@@ -13,7 +13,7 @@ from builder.sources import published, variations
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import read_queries
-from eval_kit.measures.score import score_on
+from eval_kit.protocols.scoring import score_on
 from eval_kit.protocols.slices import cross_table
 from eval_kit.release import Release, open_release
 from eval_kit.runs.covered_test_sets import covered

@@ -13,7 +13,7 @@ import pytest
 
 import eval_kit
 from eval_kit.errors import UserError
-from eval_kit.measures.score import StrangeRun
+from eval_kit.protocols.scoring import StrangeRun
 
 FORMS = {
     "path": lambda path, frame: path,

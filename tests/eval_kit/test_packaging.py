@@ -124,7 +124,7 @@ def test_scoring_needs_core_dependencies_only():
         "import sys\n"
         "for name in ('torch', 'transformers', 'datasets', 'ir_datasets', 'pyserini', 'faiss', 'scipy', 'builder'):\n"
         "    sys.modules[name] = None\n"
-        "import eval_kit.measures.score, eval_kit.release, eval_kit.cli\n"
+        "import eval_kit.protocols.scoring, eval_kit.release, eval_kit.cli\n"
         "from eval_kit.stats.losses import correlations, paired_t_test\n"
         "paired_t_test([1, 2, 4], [1, 1, 1]), correlations([1, 2, 4], [3, 1, 2], resamples=10)\n"
     )

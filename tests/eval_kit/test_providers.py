@@ -12,7 +12,7 @@ from tomllib import loads
 
 import pytest
 
-from eval_kit.measures.score import score
+from eval_kit.protocols.scoring import score
 from eval_kit.providers import PyTerrier
 from eval_kit.release import Release, ReleaseError
 

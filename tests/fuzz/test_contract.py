@@ -21,7 +21,7 @@ from eval_kit.cli import app
 from eval_kit.documents import Rule
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.digests import file_sha256
-from eval_kit.measures.score import score
+from eval_kit.protocols.scoring import score
 from eval_kit.release import open_release
 from eval_kit.stats import vectors
 from tests.fuzz.contract import keeps_the_contract

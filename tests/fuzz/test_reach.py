@@ -25,9 +25,10 @@ import eval_kit
 from builder.cli import app as builder
 from eval_kit.cli import app
 from eval_kit.errors import UserError
+from eval_kit.files.faults import RunError
 from eval_kit.release import open_release
 from eval_kit.runs.names import named
-from eval_kit.runs.reader import RunError, read_pieces
+from eval_kit.runs.reader import read_pieces
 from tests.fuzz.contract import keeps_the_contract
 from tests.fuzz.strange import TOKENS, VALUES, texts
 from tests.fuzz.test_contract import RUN, Swapped, folder, fuzz, releases, small_draft  # noqa: F401

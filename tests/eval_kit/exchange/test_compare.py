@@ -18,8 +18,8 @@ from eval_kit.errors import UserError
 from eval_kit.exchange import sources as compare_sources
 from eval_kit.exchange.compare import ROWS, compare
 from eval_kit.exchange.sources import Source, load
-from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import draws

@@ -12,7 +12,7 @@ import yaml
 from eval_kit import api
 from eval_kit.errors import UserError
 from eval_kit.exchange import hub_results
-from eval_kit.measures.score import score
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.runs import writer
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from eval_kit.files.schemas import validate
-from eval_kit.measures.score import score, with_measures
+from eval_kit.protocols.scoring import score, with_measures
 from eval_kit.release import Release
 
 MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100")

@@ -14,6 +14,7 @@ from eval_kit.pages.page import result_page
 from eval_kit.protocols.align import DOMAINS, TRAININGS, align, align_files, layout, read
 from eval_kit.protocols.in_domain import in_domain
 from eval_kit.release.reference import load
+from eval_kit.tables import terminal
 
 NAMES = ["dataset", "training", "kind", "n", "value", "low", "high", "p"]
 
@@ -85,7 +86,7 @@ def test_the_layout_is_table_5s():
     table = layout(pl.DataFrame(rows, NAMES, orient="row"))
     console = Console(width=100, force_terminal=True, color_system="standard")
     with console.capture() as capture:
-        console.print(table)
+        terminal.show(table, console)
     lines = capture.get().splitlines()
     plain = [line.split() for line in _without_styles(capture.get()).splitlines()]
     assert plain[:2] == [["Spearman", "Kendall"], ["Datasets", "Domain", "n", "Inter.", "Extra.", "Inter.", "Extra."]]
@@ -104,7 +105,7 @@ def test_neither_of_two_equal_correlations_is_bold():
     ]
     console = Console(width=100, force_terminal=True, color_system="standard")
     with console.capture() as capture:
-        console.print(layout(pl.DataFrame(rows, NAMES, orient="row")))
+        terminal.show(layout(pl.DataFrame(rows, NAMES, orient="row")), console)
     assert capture.get().count("0.500") == 4
     assert "\x1b[1m" not in "".join(capture.get().splitlines()[2:])
 
@@ -118,7 +119,7 @@ def test_intervals_counts_and_strange_names_are_shown():
     table = table.with_columns(pl.col("dataset").replace("nq", "[red]<x>"))
     console = Console(width=100)
     with console.capture() as capture:
-        console.print(layout(align(table, 100)))
+        terminal.show(layout(align(table, 100)), console)
     assert "[red]<x>" in capture.get()
     assert "24/23" in capture.get()
     assert capture.get().count("[") >= 1 + 8

@@ -14,10 +14,11 @@ from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.schemas import validate
 from eval_kit.measures.definitions import parse, per_query
-from eval_kit.measures.score import Scores, with_measures
-from eval_kit.measures.score import score as score_release
 from eval_kit.protocols import beir
 from eval_kit.protocols.beir import MEASURES
+from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scoring import score as score_release
+from eval_kit.protocols.scoring import with_measures
 from eval_kit.release import Release, open_release
 from eval_kit.release.beir_suite import ANNOTATED, datasets, named, published_values
 from eval_kit.release.reference import load

@@ -10,12 +10,12 @@ import pytest
 
 import eval_kit
 from eval_kit.errors import UserError
-from eval_kit.exchange import training
 from eval_kit.files.formats import read_queries
-from eval_kit.measures.score import score
 from eval_kit.protocols.clean import Clean, clean, twins, with_effects
 from eval_kit.protocols.generalise import contrasts, small_division
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
+from eval_kit.runs import training
 
 DEV = Path("upstream/ielab/CharacterBERT-DR/data/marco_dev")
 

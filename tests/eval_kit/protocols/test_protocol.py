@@ -14,9 +14,9 @@ from planted_oracle import oracle_ranking, taught_ranking
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from eval_kit.errors import UserError
-from eval_kit.measures.score import score
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.in_out import losses, matrix
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.names import Cell, cell_of, grid, named

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.measures.score import score
 from eval_kit.protocols.chameleons import chameleons, standing
+from eval_kit.protocols.scoring import score
 from eval_kit.protocols.slices import cross_table, labels
 from eval_kit.release import Release
 from eval_kit.release.reference import published

@@ -14,10 +14,10 @@ from eval_kit.exchange.compare import compare
 from eval_kit.exchange.entries import entries
 from eval_kit.exchange.sources import load, of_document
 from eval_kit.files import schemas
-from eval_kit.measures.score import score
 from eval_kit.pages.leaderboard import write_leaderboard
 from eval_kit.pages.report import write_report
 from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet
 from eval_kit.runs.contamination import (
     MARK,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from eval_kit.files.faults import RunError
 from eval_kit.release import TestSet
 from eval_kit.runs.covered_test_sets import covered
-from eval_kit.runs.reader import RunError
 
 
 def ids(letter, *ranges):

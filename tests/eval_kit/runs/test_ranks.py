@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from eval_kit.files.faults import SHOWN_FAULTS, RunError
 from eval_kit.runs import ranks
 from eval_kit.runs.ranks import rank_judged
-from eval_kit.runs.reader import SHOWN_FAULTS, RunError, read_pieces
+from eval_kit.runs.reader import read_pieces
 
 QUERIES = ["10", "9", "q", "é"]
 # in UTF-16, "ｚ" would come after "😀"; in a locale, "é" before "z"

@@ -16,10 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eval_kit.cli import main
-from eval_kit.measures.score import score
+from eval_kit.files.faults import SHOWN_FAULTS, RunError
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.runs import writer
-from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD, LONGEST_LINE, SHOWN_FAULTS, RunError, read_pieces
+from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD, LONGEST_LINE, read_pieces
 
 GOOD = b"q Q0 p 1 1.5 tag"
 UTF8_MARK = b"\xef\xbb\xbf"

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
+from eval_kit.tables import terminal
 from eval_kit.tables.table import Cell, Column, Table
 
 NUMBER = re.compile(r"-?\d\.\d{4} \[-\d\.\d{4}, -\d\.\d{4}\]|-?\d\.\d{4}")
@@ -24,7 +25,7 @@ def wide(systems: int) -> Table:
 
 def printed(table: Table, width: int) -> list[str]:
     console = Console(file=StringIO(), width=width)
-    console.print(table)
+    terminal.show(table, console)
     return console.file.getvalue().splitlines()
 
 

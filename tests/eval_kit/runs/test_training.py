@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.exchange import training
 from eval_kit.release import Release
+from eval_kit.runs import training
 
 
 @pytest.mark.parametrize(

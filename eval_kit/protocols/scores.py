@@ -1,0 +1,167 @@
+"""The scores of runs: every mean with its n, its missing queries and its ties, and what readers must know about it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from eval_kit.measures.definitions import parse
+from eval_kit.results import Result, origin
+from eval_kit.runs import contamination
+from eval_kit.runs.contamination import TrainedOn
+from eval_kit.tables.table import Cell, Column, Row, Table
+
+NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
+_COLUMNS = {
+    "run": pl.String(),
+    "test_set": pl.String(),
+    "measure": pl.String(),
+    "value": pl.Float64(),
+    "queries": pl.Int64(),
+    "missing": pl.Int64(),
+    "ties_at_cutoff": pl.Int64(),
+    "worst": pl.Float64(),
+    "best": pl.Float64(),
+    "trained_on": contamination.COLUMN,
+}
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One mean: of ``measure`` over the ``queries`` of ``test_set`` (its fields are those of scores.schema.json)."""
+
+    run: str
+    test_set: str
+    measure: str
+    value: float
+    queries: int
+    missing: int
+    ties_at_cutoff: int
+    worst: float | None
+    best: float | None
+    per_query: pl.DataFrame
+    trained_on: TrainedOn = TrainedOn.UNKNOWN
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of the scores document."""
+        names = ("run", "test_set", "measure", "value", "queries", "missing", "ties_at_cutoff", "trained_on")
+        entry = {name: getattr(self, name) for name in names}
+        return entry if self.worst is None else entry | {"worst": self.worst, "best": self.best}
+
+
+@dataclass(frozen=True, repr=False)
+class Scores(Result):
+    """The means in the order of the runs, and what they were computed from."""
+
+    title = "Scores"
+
+    means: list[Mean]
+    provenance: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of scores.schema.json."""
+        return {"measures": [mean.as_json() for mean in self.means], "provenance": self.provenance}
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row per figure, with the fields of :class:`Mean`.
+
+        ``worst`` and ``best`` are null where no tie crosses the cutoff.
+        """
+        rows = [mean.as_json() for mean in self.means]
+        return pl.DataFrame(rows, _COLUMNS, infer_schema_length=None)
+
+    def tables(self) -> list[Table]:
+        """A table for each group of test sets that share their measures, with a row for each test set and run."""
+        order = list(dict.fromkeys(mean.test_set for mean in self.means))
+        by_row: dict[tuple[str, str], list[Mean]] = {}
+        for mean in self.means:
+            by_row.setdefault((mean.test_set, mean.run), []).append(mean)
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for (test_set, run), means in sorted(by_row.items(), key=lambda row: order.index(row[0][0])):
+            values = [parse(mean.measure).show(mean.value) for mean in means]
+            named = Cell(run, mark=contamination.mark(means[0].trained_on))
+            measures = tuple(mean.measure for mean in means)
+            groups.setdefault(measures, []).append([test_set, named, f"{means[0].queries:,}", *values])
+        tables = []
+        for measures, rows in groups.items():
+            columns = [Column("test set", wrap="never"), Column("run", wrap="anywhere", min_width=8)]
+            columns += [Column(name, "number", wrap="anywhere", min_width=7) for name in ("queries", *measures)]
+            tables.append(Table(columns, [rows]))
+        return tables
+
+    def notes(self) -> list[str]:
+        """What the means rest on, and what readers must know about missing queries, training and ties."""
+        notes = [origin(self.provenance), *_missing(self.means)]
+        for source in self.provenance["runs"]:
+            deepest = max(parse(mean.measure).cutoff or 0 for mean in self.means if mean.run == source["run"])
+            notes += _about(source, deepest)
+        notes += contamination.notes((mean.run, mean.trained_on) for mean in self.means)
+        for mean in self.means:
+            if mean.worst is None or mean.best is None:
+                continue
+            worst, best = (parse(mean.measure).show(value) for value in (mean.worst, mean.best))
+            if worst != best:
+                notes.append(
+                    f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, depending on the order "
+                    f"of ties across the cutoff ({mean.ties_at_cutoff:,} queries)"
+                )
+        return notes
+
+    def per_query(self) -> pl.DataFrame:
+        """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""
+        return self.per_query_in_full().drop("missing", "trained_on")
+
+    def per_query_in_full(self) -> pl.DataFrame:
+        """The same, with what holds for all queries of a test set.
+
+        ``missing`` is how many of them the run lacks; ``trained_on``, whether its model was trained on any.
+        """
+        return pl.concat(
+            mean.per_query.select(
+                pl.lit(mean.run).alias("run"),
+                pl.lit(mean.test_set).alias("test_set"),
+                pl.lit(mean.measure).alias("measure"),
+                "query_id",
+                "value",
+                pl.lit(mean.missing, pl.Int64).alias("missing"),
+                pl.lit(mean.trained_on, contamination.COLUMN).alias("trained_on"),
+            )
+            for mean in self.means
+        )
+
+
+def _missing(means: Sequence[Mean]) -> Iterator[str]:
+    """For each run, the test set of which it lacks most queries."""
+    for run in dict.fromkeys(mean.run for mean in means):
+        lacking = {mean.test_set: mean for mean in means if mean.run == run and mean.missing}
+        if lacking:
+            most = max(lacking.values(), key=lambda mean: (mean.missing, mean.queries))
+            further = f"; {len(lacking) - 1} other test sets lack some too" if len(lacking) > 1 else ""
+            yield (
+                f"{run}: {most.missing:,} of the {most.queries:,} queries of {most.test_set} are missing "
+                f"(scored as empty){further}"
+            )
+
+
+def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
+    """What is odd about a run, from its entry in the provenance and the deepest cutoff that it is scored at."""
+    run = source["run"]
+    if not source["judged_passages"]:
+        yield NOTHING_JUDGED.format(run)
+    if source["depth"] < deepest:
+        yield (
+            f"{run}: holds at most {source['depth']:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
+        )
+    if source["unjudged_queries"]:
+        yield f"{run}: {source['unjudged_queries']:,} unjudged queries were left out"
+    if source.get("own_passages_left_out"):
+        yield (
+            f"{run}: {source['own_passages_left_out']:,} queries had a passage with the query's own id, "
+            "which was left out, as BEIR's evaluator does"
+        )
+    if source.get("rank_contradictions"):
+        yield (
+            f"{run}: the ranks of {source['rank_contradictions']:,} queries contradict their scores; "
+            "the scores decide, as in trec_eval"
+        )
