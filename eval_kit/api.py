@@ -278,12 +278,13 @@ def report(
     Raises:
         UserError: as :func:`protocol`.
     """
-    from eval_kit.pages.report import encoded, results_of, write_report
+    from eval_kit.pages.page import result_page
+    from eval_kit.pages.report import report as report_on
 
     opened = open_release(release)
     with as_files(runs) as files, as_files(untrained, "untrained") as untrained_files:
-        grid, changes = results_of(list(files), opened, list(untrained_files), seed, allow_missing)
-        write_report(grid, opened, Path(out), encoded(vectors, grid, opened), changes)
+        found = report_on(list(files), opened, list(untrained_files), seed, allow_missing, vectors)
+        atomic.write_text(Path(out), result_page(found))
     return Path(out)
 
 

@@ -2,32 +2,60 @@
 
 import gc
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eval_kit import __version__
-from eval_kit.errors import EXIT_USER_ERROR, reported
+from eval_kit.errors import UserError, reported
 from eval_kit.options import (
     AllowMissing,
-    DevRuns,
+    AnyRuns,
+    Baseline,
+    Bm25Runs,
+    By,
+    Check,
+    CleanFile,
+    Collections,
+    ComparedSystems,
+    Datasets,
+    DistanceVectors,
+    Far,
     GridRuns,
     HeldOuts,
-    JsonFile,
     Measures,
-    Page,
-    PageFile,
-    PrintedFormat,
+    Model,
+    ModelOptions,
+    ModelScores,
+    Near,
+    PageVectors,
+    Parts,
+    PerQuery,
+    Pivot,
+    Pivots,
+    Rankers,
     Release,
     Revision,
+    RunPivots,
     Seed,
+    SharedPassages,
     Shifts,
+    SimilarityRuns,
     Systems,
+    TestSetPart,
     TestSets,
+    Train,
+    TrainedOn,
     Untrained,
+    Variations,
+    Vectors,
+    WordedRuns,
+    emitting,
 )
-from eval_kit.output import Format, emit
 from eval_kit.program import Program
+
+if TYPE_CHECKING:
+    from eval_kit.results import Result
 
 app = typer.Typer(
     cls=Program,
@@ -42,10 +70,9 @@ app = typer.Typer(
 def _show_version(requested: bool) -> None:
     if requested:
         typer.echo(f"eval_kit {__version__}")
-        raise typer.Exit
+        raise typer.Exit @ app.callback()
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
@@ -55,36 +82,35 @@ def _options(
 
 
 @app.command()
+@emitting
 def score(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Run files (TREC or MS MARCO format, .gz, .zst) or folders of them."),
-    ],
+    runs: AnyRuns,
     release: Release = None,
     revision: Revision = None,
     measure: Measures = None,
     test_set: TestSets = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
-    clean: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also score leaked and clean queries apart: what 'clean --json' wrote."),
-    ] = None,
-    per_query: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write each query's values to this file, tab-separated.")
-    ] = None,
+    clean: CleanFile = None,
+    per_query: PerQuery = None,
     allow_missing: AllowMissing = False,
-) -> None:
-    """Score runs on every test set they cover."""
+    dataset: Datasets = None,
+    bm25: Bm25Runs = None,
+) -> "Result":
+    """Score runs on every test set they cover, or on BEIR's datasets."""
     from eval_kit.console import status
     from eval_kit.files import atomic
+    from eval_kit.protocols.beir import suite, systems
     from eval_kit.protocols.clean import twins, with_effects
     from eval_kit.protocols.scoring import score as score_runs
     from eval_kit.protocols.scoring import with_measures
     from eval_kit.release import open_release
     from eval_kit.runs import folders
 
+    if dataset or bm25:
+        others = {"--release": release, "--measure": measure, "--test-set": test_set, "--clean": clean}
+        if refused := next((name for name, given in (others | {"--per-query": per_query}).items() if given), None):
+            raise UserError(f"{refused}: datasets of BEIR are scored by its own measures and split; leave it out")
+        with status("reading runs") as on_run:
+            return suite(systems(runs, dataset or [], bm25 or []), dataset or [], on_run=on_run)
     runs = folders.opened(runs)
     opened = open_release(release, revision)
     known = opened.test_sets if clean is None else twins(clean, opened)
@@ -95,42 +121,25 @@ def score(
         scores = with_effects(scores, opened, test_sets, allow_missing)
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
-    emit(scores, format=format, json=json_file, page=page)
+    return scores
 
 
 @app.command()
+@emitting
 def run(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.",
-        ),
-    ],
+    model: Model,
     release: Release = None,
     revision: Revision = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Option of the model, such as query_prompt=… or pooling=cls. Repeatable."
-        ),
-    ] = None,
+    option: ModelOptions = None,
     test_set: TestSets = None,
-    variation: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Also search this wording of the queries, such as dev.typo. Repeatable."),
-    ] = None,
-    pivot: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="A run to compare with. Repeatable. Default: BM25, which is searched too."),
-    ] = None,
+    variation: Variations = None,
+    pivot: RunPivots = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs and the index.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
     seed: Seed = 0,
-) -> None:
+    *,
+    context: typer.Context,
+) -> "Result":
     """Search a release with a model and score it beside BM25. Its kind is read from its own files."""
     from eval_kit.models.opening import parsed
     from eval_kit.models.run import run as run_model
@@ -138,12 +147,12 @@ def run(
 
     options = parsed(option or [])
     opened = open_release(release, revision)
-    outputs = [json_file, page]
-    card = run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs, options)
-    emit(card, format=format, json=json_file, page=page)
+    outputs = [context.params["json_file"], context.params["page"]]
+    return run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs, options)
 
 
 @app.command()
+@emitting
 def protocol(
     runs: GridRuns,
     system: Systems = None,
@@ -152,125 +161,59 @@ def protocol(
     untrained: Untrained = None,
     release: Release = None,
     revision: Revision = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
+    vectors: PageVectors = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
-) -> None:
-    """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta."""
-    from eval_kit.console import status
-    from eval_kit.protocols.grid_results import protocols
-    from eval_kit.release import open_release
-    from eval_kit.runs.names import named
+) -> "Result":
+    """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta.
 
-    cells = named(runs, system or [], shift or [], held_out or [])
+    --page writes a report: tables, figures, a per-query explorer and provenance.
+    """
+    from eval_kit.console import status
+    from eval_kit.pages.report import report
+    from eval_kit.release import open_release
+    from eval_kit.runs.names import cell_of, named
+
+    told = system or shift or held_out or not any(map(cell_of, runs))
+    cells = named(runs, system or [], shift or [], held_out or []) if told else runs
     opened = open_release(release, revision)
     with status("reading runs") as on_run:
-        results = protocols(cells, opened, untrained or [], seed, allow_missing, on_run)
-    emit(results, format=format, json=json_file, page=page)
+        return report(cells, opened, untrained or [], seed, allow_missing, vectors, on_run)
 
 
 @app.command()
-def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Runs of a grid (as for protocol), of variations, or of both."),
-    ],
-    page: Page = Path("report.html"),
-    system: Systems = None,
-    shift: Shifts = None,
-    held_out: HeldOuts = None,
-    untrained: Untrained = None,
-    release: Release = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="Model or file for the figures about R, as for similarity. Default: the vectors beside RUN."),
-    ] = None,
-    seed: Seed = 0,
-    allow_missing: AllowMissing = False,
-) -> None:
-    """Write one HTML page about a grid. It has tables, figures, a per-query explorer and provenance."""
-    from eval_kit.console import status
-    from eval_kit.pages.report import encoded, results_of, write_report
-    from eval_kit.release import open_release
-    from eval_kit.runs.names import named
-
-    named_runs = named(runs, system or [], shift or [], held_out or []) if system or shift or held_out else runs
-    opened = open_release(release)
-    with status("reading runs") as on_run:
-        grid, changes = results_of(named_runs, opened, untrained or [], seed, allow_missing, on_run)
-    with status("drawing figures"):
-        write_report(grid, opened, page, encoded(vectors, grid, opened), changes)
-    typer.echo(str(page))
-
-
-@app.command()
+@emitting
 def similarity(
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="RUN", help="Runs of a grid, to correlate their losses with the similarities."),
-    ] = None,
+    runs: SimilarityRuns = None,
     release: Release = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(
-            help="Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
-        ),
-    ] = None,
-    collection: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="DIR", help="Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable."),
-    ] = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
+    vectors: Vectors = None,
+    collection: Collections = None,
     allow_missing: AllowMissing = False,
-) -> None:
+) -> "Result":
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
     from eval_kit.protocols.overlap import overlap
     from eval_kit.protocols.similarity import similarities
     from eval_kit.release import open_release
 
     if collection:
-        emit(overlap(collection), format=format, json=json_file, page=page)
-        return
-    results = similarities(open_release(release), vectors, runs or [], allow_missing)
-    emit(results, format=format, json=json_file, page=page)
+        return overlap(collection)
+    return similarities(open_release(release), vectors, runs or [], allow_missing)
 
 
 @app.command()
+@emitting
 def generalise(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of trained systems over the test set.")],
-    pivot: Annotated[
-        list[Path], typer.Option(metavar="RUN", help="The run of an untrained system, such as BM25. Repeatable.")
-    ],
-    trained_on: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="What the models were trained on, as for clean: near and far is measured from it."
-        ),
-    ] = None,
+    pivot: Pivots,
+    trained_on: TrainedOn = None,
     test_set: Annotated[str, typer.Option(metavar="NAME", help="The test set whose queries are divided.")] = "dev",
-    parts: Annotated[
-        Path | None, typer.Option(metavar="TSV", help="An own division of the queries: id, tab, part.")
-    ] = None,
-    far: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PART", help="A part of --parts that training held out. Repeatable. Default: by distance."
-        ),
-    ] = None,
-    vectors: Annotated[
-        str | None, typer.Option(help="Vectors for the distance, as for similarity. Default: character trigrams.")
-    ] = None,
+    parts: Parts = None,
+    far: Far = None,
+    vectors: DistanceVectors = None,
     release: Release = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
-) -> None:
+) -> "Result":
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
     from eval_kit.console import status
     from eval_kit.files.formats import read_queries
@@ -282,35 +225,20 @@ def generalise(
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
     opened = open_release(release)
     with status("reading runs") as on_run:
-        result = compare_gains(
+        return compare_gains(
             runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, on_run, vectors
         )
-    emit(result, format=format, json=json_file, page=page)
 
 
 @app.command()
+@emitting
 def clean(
-    train: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="What the model was trained on: queries (id, tab, text), triplets (three columns, or JSON lines), or "
-            "a release or BEIR folder with a train split.",
-        ),
-    ],
+    train: Train,
     release: Release = None,
     test_set: TestSets = None,
-    near: Annotated[
-        float | None,
-        typer.Option(help="Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md."),
-    ] = None,
-    passages: Annotated[
-        bool, typer.Option("--passages", help="A query leaks too if a relevant passage of it was relevant in training.")
-    ] = False,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
-) -> None:
+    near: Near = None,
+    passages: SharedPassages = False,
+) -> "Result":
     """Find the test queries that training gives away. Of the JSON, score --clean makes leaked and clean test sets."""
     from eval_kit.protocols.clean import clean as find_leaks
     from eval_kit.release import open_release
@@ -318,87 +246,44 @@ def clean(
     from eval_kit.stats.leaks import NEAR
 
     opened, trained_on = open_release(release), training.read(train)
-    result = find_leaks(opened, trained_on, test_set or [], NEAR if near is None else near, passages)
-    emit(result, format=format, json=json_file, page=page)
+    return find_leaks(opened, trained_on, test_set or [], NEAR if near is None else near, passages)
 
 
 @app.command()
+@emitting
 def slices(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small, or of DL-HARD.")],
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="For dev-small: length, bucket, chameleons10 to chameleons50; for DL-HARD: intent, answer_type, "
-            "topic, fold. Repeat for a cross-table."
-        ),
-    ] = None,
+    by: By = None,
     release: Release = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
     allow_missing: AllowMissing = False,
-) -> None:
+) -> "Result":
     """Slice dev-small and DL-HARD by query property. Several --by give a cross-table."""
     from eval_kit.console import status
+    from eval_kit.protocols import chameleons
     from eval_kit.protocols.slices import slices as slices_of
     from eval_kit.release import open_release
 
     with status("reading runs") as on_run:
-        results = slices_of(runs, open_release(release), by or ["length"], allow_missing, on_run)
-    emit(results, format=format, json=json_file, page=page)
+        if by == ["chameleons"]:
+            return chameleons.results(runs, open_release(release), allow_missing, on_run)
+        return slices_of(runs, open_release(release), by or ["length"], allow_missing, on_run)
 
 
 @app.command()
-def chameleons(
-    runs: DevRuns,
-    release: Release = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
-    allow_missing: AllowMissing = False,
-) -> None:
-    """Analyse obstinate queries as CIKM 2021 does. Tables 1 to 6 and Figures 1 to 4 of the runs and the paper."""
-    from eval_kit.console import status
-    from eval_kit.protocols.chameleons import results
-    from eval_kit.release import open_release
-
-    with status("reading runs") as on_run:
-        figures = results(runs, open_release(release), allow_missing, on_run)
-    emit(figures, format=format, json=json_file, page=page)
-
-
-@app.command()
+@emitting
 def variations(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN", help="Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries."
-        ),
-    ],
-    test_set: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Compare only on the queries of this test set.")
-    ] = None,
-    pivot: Annotated[
-        str | None,
-        typer.Option(metavar="SYSTEM", help="System that LongEval's effect ratio and ΔRI compare with, such as bm25."),
-    ] = None,
-    ranker: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SYSTEM=RANKER",
-            help="On chameleons.veiled.50: show SYSTEM beside this ranker of CIKM 2021, Table 7. Default: by name.",
-        ),
-    ] = None,
+    runs: WordedRuns,
+    test_set: TestSetPart = None,
+    pivot: Pivot = None,
+    ranker: Rankers = None,
     release: Release = None,
     revision: Revision = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
-) -> None:
+) -> "Result":
     """Measure what other wordings of the queries cost. Each query is paired with its original wording."""
     from eval_kit.console import status
+    from eval_kit.pages.report import Report
     from eval_kit.protocols.variations import variations as variations_of
     from eval_kit.release import open_release
 
@@ -406,67 +291,38 @@ def variations(
     with status("reading runs") as on_run:
         named = (pair.partition("=") for pair in ranker or [])
         rankers = {system: published_name for system, _, published_name in named}
-        result = variations_of(runs, opened, test_set, pivot, rankers, seed, allow_missing, on_run)
-    emit(result, format=format, json=json_file, page=page)
+        return Report(None, variations_of(runs, opened, test_set, pivot, rankers, seed, allow_missing, on_run), opened)
 
 
 @app.command()
-def validate(
-    submission: Annotated[Path, typer.Argument(help="A folder with submission.json or ir-metadata.yml, and its runs.")],
-    release: Release = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-    allow_missing: AllowMissing = False,
-) -> None:
-    """List everything that is wrong with a submission. Exit status 2 if anything is."""
-    import json
-
-    from eval_kit.exchange.submission import validate as check
-    from eval_kit.release import open_release
-
-    faults = check(submission, open_release(release), allow_missing)
-    if as_json:
-        typer.echo(json.dumps({"submission": str(submission), "faults": faults}))
-    else:
-        for fault in faults:
-            typer.echo(fault, err=True)
-        typer.echo(f"{submission}: {len(faults)} fault{'s' * (len(faults) != 1)}")
-    if faults:
-        raise typer.Exit(EXIT_USER_ERROR)
-
-
-@app.command()
+@emitting
 def compare(
-    systems: Annotated[
-        list[Path],
-        typer.Argument(metavar="SYSTEM", help="Runs, submissions, or scores (x.json with x.tsv beside it)."),
-    ],
-    baseline: Annotated[
-        str | None, typer.Option(help="The system that the others are tested against. Default: the first.")
-    ] = None,
+    systems: ComparedSystems,
+    baseline: Baseline = None,
     release: Release = None,
     measure: Measures = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
+    check: Check = False,
     seed: Seed = 0,
     allow_missing: AllowMissing = False,
-) -> None:
+) -> "Result":
     """Compare systems on the same test sets, with paired tests. Scores on different releases are refused."""
     from eval_kit.console import status
     from eval_kit.exchange.compare import compare as compare_systems
     from eval_kit.exchange.sources import load
+    from eval_kit.exchange.submission import check as check_submissions
     from eval_kit.release import open_release
 
+    if check:
+        return check_submissions(systems, open_release(release), allow_missing)
     with status("reading runs") as on_run:
         sources = load(systems, lambda: open_release(release), allow_missing, on_run, measure or [])
-        comparison = compare_systems(sources, baseline=baseline, seed=seed)
-    emit(comparison, format=format, json=json_file, page=page)
+        return compare_systems(sources, baseline=baseline, seed=seed)
 
 
 @app.command()
 def leaderboard(
     submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions.")],
-    page: Page = Path("leaderboard.html"),
+    page: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")] = Path("leaderboard.html"),
     release: Release = None,
     allow_missing: AllowMissing = False,
 ) -> None:
@@ -509,47 +365,17 @@ def publish_result(
 
 
 @app.command()
+@emitting
 def align(
-    scores: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Results of protocol --json and of beir --json; or one CSV file of models' scores. Of beir "
-            "--json alone, or none: figures on MS MARCO against those elsewhere, with BEIR's own.",
-        ),
-    ] = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
+    scores: ModelScores = None,
     seed: Seed = 0,
-) -> None:
+) -> "Result":
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
     from eval_kit.protocols.align import align_files
     from eval_kit.protocols.in_domain import in_domain, lack_protocol
 
     files = scores or []
-    results = in_domain(files, seed) if lack_protocol(files) else align_files(files, seed=seed)
-    emit(results, format=format, json=json_file, page=page)
-
-
-@app.command()
-def beir(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="One run per dataset.")],
-    dataset: Annotated[
-        list[Path], typer.Option(metavar="DIR", help="Folder in BEIR's format; one per run, in their order.")
-    ],
-    bm25: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="BM25's runs, in the same order.")] = None,
-    format: PrintedFormat = Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
-) -> None:
-    """Score a system's runs on BEIR's datasets. The paper's own figures are shown beside them."""
-    from eval_kit.console import status
-    from eval_kit.protocols.beir import suite, systems
-
-    with status("reading runs") as on_run:
-        results = suite(systems(runs, dataset, bm25 or []), dataset, on_run=on_run)
-    emit(results, format=format, json=json_file, page=page)
+    return in_domain(files, seed) if lack_protocol(files) else align_files(files, seed=seed)
 
 
 def main() -> None:

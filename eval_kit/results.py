@@ -79,6 +79,11 @@ class Result(ABC):
         """What a reader must know about the figures, a sentence each."""
         return []
 
+    @property
+    def failed(self) -> bool:
+        """Whether the command's exit status says that something is wrong."""
+        return False
+
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values: the rows, the notes and the provenance."""
         return {"rows": self.to_polars().to_dicts(), "notes": self.notes(), "provenance": dict(self.provenance)}

@@ -15,7 +15,7 @@ COMMANDS = {
     "score": ["eval_kit", "score", *RUNS, "--release", "release"],
     "compare": ["eval_kit", "compare", *RUNS[:2], "--release", "release"],
     "protocol": ["eval_kit", "protocol", *RUNS, "--release", "release"],
-    "report": ["eval_kit", "report", *RUNS, "--release", "release", "--page", "out/report.html"],
+    "report": ["eval_kit", "protocol", *RUNS, "--release", "release", "--page", "out/report.html"],
     "leaderboard": ["eval_kit", "leaderboard", "board", "--release", "release", "--page", "out/board.html"],
     "verify": ["builder", "verify", "release"],
     "table": ["baselines", "table", "--runs", ".", "--release", "release"],

@@ -67,7 +67,7 @@ def _remarks(passages: pl.DataFrame, queries: pl.DataFrame, qrels: Mapping[str, 
     own = queries.join(passages, left_on="query_id", right_on="passage_id", how="semi").height
     if own:
         remarks.append(
-            f"{own:,} queries have the id of a passage, as ArguAna's have; 'eval_kit beir' leaves that passage out of "
+            f"{own:,} queries have the id of a passage, as ArguAna's have; 'eval_kit score' leaves that passage out of "
             "the query's ranking, 'eval_kit score' does not"
         )
     for split, pairs in qrels.items():

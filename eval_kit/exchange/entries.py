@@ -39,7 +39,7 @@ def entries(
 
     Warns:
         UserWarning: a folder that is not a submission; a submission with a fault, which is left out (``eval_kit
-            validate`` lists all its faults).
+            compare --check`` lists all its faults).
 
     Raises:
         UserError: no submission there, or none without a fault.

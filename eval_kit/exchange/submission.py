@@ -5,15 +5,17 @@ inside their folders.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 import polars as pl
+from rich.console import Console
+from rich.text import Text
 
-from eval_kit import documents
+from eval_kit import __version__, documents
 from eval_kit.errors import UserError, printable
 from eval_kit.exchange import ir_metadata
 from eval_kit.exchange.safety import folder_faults, leads_outside, leaves
@@ -21,11 +23,13 @@ from eval_kit.files import strict_json
 from eval_kit.files.opening import is_file
 from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
+from eval_kit.results import Result
 from eval_kit.runs.contamination import declaration
 from eval_kit.runs.covered_test_sets import covered
 from eval_kit.runs.names import Cell, cell_of
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables.table import Column, Table
 
 DOCUMENT = "submission.json"
 LARGEST_DOCUMENT = 1 << 20
@@ -95,6 +99,51 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
     for run, cell in listed.items():
         faults += _run_faults(folder, run, cell, release, allow_missing, plain)
     return faults
+
+
+@dataclass(frozen=True, repr=False)
+class Checked(Result):
+    """What is wrong with submissions.
+
+    Attributes:
+        faults: of each folder, from :func:`validate`.
+        provenance: the release that they were checked against.
+    """
+
+    title = "Faults of submissions"
+
+    faults: Mapping[Path, list[str]]
+    provenance: Mapping[str, Any]
+
+    @property
+    def failed(self) -> bool:
+        """Whether any has a fault."""
+        return any(self.faults.values())
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each fault: ``submission`` and ``fault``."""
+        rows = [(str(folder), fault) for folder, faults in self.faults.items() for fault in faults]
+        return pl.DataFrame(rows, {"submission": pl.String, "fault": pl.String}, orient="row")
+
+    def tables(self) -> list[Table]:
+        """The faults of each submission."""
+        columns = [Column("fault")]
+        return [Table(columns, [[[fault] for fault in faults]], str(folder)) for folder, faults in self.faults.items()]
+
+    def notes(self) -> list[str]:
+        """How many faults each has."""
+        return [f"{folder}: {len(faults)} fault{'s' * (len(faults) != 1)}" for folder, faults in self.faults.items()]
+
+    def show(self, console: Console) -> None:
+        """Print a line for each fault, and how many there are."""
+        for line in [*self.to_polars()["fault"], *self.notes()]:
+            console.print(Text(printable(line)), soft_wrap=True)
+
+
+def check(folders: Sequence[Path], release: Release, allow_missing: bool = False) -> Checked:
+    """The faults of several submissions; see :func:`validate`."""
+    faults = {folder: validate(folder, release, allow_missing) for folder in folders}
+    return Checked(faults, {"kit_version": __version__, "release": release.identity})
 
 
 def document_of(folder: Path) -> str:

@@ -7,6 +7,7 @@ and from running any script but the page's own.
 import base64
 import hashlib
 from collections.abc import Sequence
+from functools import singledispatch
 from importlib.resources import files
 from typing import Any
 
@@ -65,6 +66,7 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
     )
 
 
+@singledispatch
 def result_page(result: Result) -> str:
-    """The page of one result: its figures, tables and notes."""
+    """The page of one result: its figures, tables and notes; other kinds of page are registered for their results."""
     return render("result.html.j2", [], result=result, origin=origin(result.provenance))

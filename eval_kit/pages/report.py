@@ -1,18 +1,20 @@
 """One self-contained HTML file about a grid, query variations, or both: losses, tables, figures, every query."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from markupsafe import Markup
 
+from eval_kit.console import status
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.pages.explorer import explorer
 from eval_kit.pages.figures import figures
-from eval_kit.pages.page import render
+from eval_kit.pages.page import render, result_page
 from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
 from eval_kit.pages.wordings import wordings
 from eval_kit.protocols import chameleons, crossed, papers
@@ -22,6 +24,7 @@ from eval_kit.protocols.nearness import nearness, queries_to_encode, vectors_bes
 from eval_kit.protocols.topics import about
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
+from eval_kit.results import Figure, Result
 from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.vectors import Vectors, get
@@ -30,14 +33,80 @@ from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
 
 
-def results_of(
+@dataclass(frozen=True, repr=False)
+class Report(Result):
+    """A grid, query variations, or both; their page has a summary, figures and every query besides the tables.
+
+    Attributes:
+        grid: None for a report on query variations alone.
+        changes: what query variations cost; None for a report on a grid alone.
+        release: the one that was scored on.
+        vectors: for the figures about R, a model or file as :func:`eval_kit.stats.vectors.get` takes it; by default
+            the vectors that stand beside the runs.
+    """
+
+    title = "What the shift costs"
+
+    grid: Protocols | None
+    changes: Variations | None
+    release: Release
+    vectors: str | None = None
+
+    @property
+    def parts(self) -> list[Protocols | Variations]:
+        """The grid and the changes, as far as they are there."""
+        return [part for part in (self.grid, self.changes) if part is not None]
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """That of the grid, or of the changes where there is no grid."""
+        return self.parts[0].provenance
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows of the grid and of the changes."""
+        return pl.concat([part.to_polars() for part in self.parts], how="diagonal_relaxed")
+
+    def tables(self) -> list[Table]:
+        """The tables of the grid and of the changes."""
+        return list(chain.from_iterable(part.tables() for part in self.parts))
+
+    def figures(self) -> list[Figure]:
+        """The pictures of the changes; those of a grid are on the page alone."""
+        return list(chain.from_iterable(part.figures() for part in self.parts))
+
+    def notes(self) -> list[str]:
+        """The notes of both."""
+        return list(chain.from_iterable(part.notes() for part in self.parts))
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of the grid, with that of the changes as ``variations``; of one alone, its own."""
+        if self.grid is None or self.changes is None:
+            return self.parts[0].as_json()
+        return self.grid.as_json() | {"variations": self.changes.as_json()}
+
+
+@result_page.register
+def _(report: Report) -> str:
+    vectors = None
+    if report.vectors is not None:
+        if report.grid is None:
+            raise UserError(
+                f"--vectors {report.vectors}: none of the runs is of a grid, and only a grid's figures need vectors"
+            )
+        vectors = get(report.vectors, queries_to_encode(report.grid, report.release))
+    with status("drawing figures"):
+        return _page(report.grid, report.release, vectors, report.changes)
+
+
+def report(
     runs: Sequence[Path] | Mapping[Path, Cell],
     release: Release,
     untrained: Sequence[Path] = (),
     seed: int = 0,
     allow_missing: bool = False,
+    vectors: str | None = None,
     on_run: Callable[[Path], object] = lambda run: None,
-) -> tuple[Protocols | None, Variations | None]:
+) -> Report:
     """Score the runs that a report is about.
 
     Args:
@@ -46,10 +115,8 @@ def results_of(
         untrained: runs of systems that nothing was held out from.
         seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+        vectors: as for :class:`Report`.
         on_run: called with each run before it is read.
-
-    Returns:
-        What :func:`write_report` takes: the grid and the changes, or None for either that has no runs.
 
     Raises:
         UserError: as :func:`eval_kit.protocols.grid_results.protocols` and
@@ -64,7 +131,7 @@ def results_of(
     changes = None
     if worded_runs:
         changes = variations(worded_runs, release, seed=seed, allow_missing=allow_missing, on_run=on_run)
-    return grid, changes
+    return Report(grid, changes, release, vectors)
 
 
 def write_report(
@@ -87,6 +154,15 @@ def write_report(
     Raises:
         UserError: neither a grid nor changes, vectors that lack a query, or a file that cannot be written.
     """
+    atomic.write_text(out, _page(grid, release, vectors, changes))
+
+
+def _page(
+    grid: Protocols | None,
+    release: Release,
+    vectors: Vectors | Mapping[str, Vectors] | None,
+    changes: Variations | None,
+) -> str:
     if vectors is None and grid is not None:
         vectors = vectors_beside(grid, release)
     sources = [vectors] if isinstance(vectors, Vectors) else (vectors or {}).values()
@@ -108,7 +184,7 @@ def write_report(
     provenances = [part.provenance for part in (grid, changes) if part is not None]
     if not provenances:
         raise UserError("a report needs runs of a grid or of query variations")
-    page = render(
+    return render(
         "report.html.j2",
         ["tables.js", "explorer.js"],
         **parts,
@@ -116,20 +192,6 @@ def write_report(
         runs=_runs(provenances),
         vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
     )
-    atomic.write_text(out, page)
-
-
-def encoded(source: str | None, grid: Protocols | None, release: Release) -> Vectors | None:
-    """The vectors for the figures about R, from a model or file as :func:`eval_kit.stats.vectors.get` takes it.
-
-    Raises:
-        UserError: a source without a grid, or one that cannot be used.
-    """
-    if source is None:
-        return None
-    if grid is None:
-        raise UserError(f"--vectors {source}: none of the runs is of a grid, and only a grid's figures need vectors")
-    return get(source, queries_to_encode(grid, release))
 
 
 def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors] | None) -> dict[str, Any]:

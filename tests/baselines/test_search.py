@@ -69,7 +69,7 @@ def test_bm25_of_nfcorpus_is_anserinis_flat_index(shared: Path, command, tmp_pat
     folder = shared / "beir" / "nfcorpus"
     done = command("baselines", "search", "bm25", "--beir", folder, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    done = command("eval_kit", "beir", tmp_path / "bm25.nfcorpus.trec", "--dataset", folder, "--json", "-")
+    done = command("eval_kit", "score", tmp_path / "bm25.nfcorpus.trec", "--dataset", folder, "--json", "-")
     assert done.returncode == 0, done.stderr
     rows = {row["measure"]: row for row in json.loads(done.stdout)["rows"]}
     assert rows["nDCG@10"]["queries"] == 323

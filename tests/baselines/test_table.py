@@ -166,7 +166,7 @@ def test_a_published_table_with_ours_in_it(command: Run, published_release: Rele
 def test_a_published_table_without_runs(command: Run, tmp_path: Path):
     shown = command("baselines", "table", "--paper", "beir2021-table2", cwd=tmp_path, PYTHONPATH=str(Path.cwd()))
     assert shown.returncode == 0, shown.stderr
-    assert "your own figures: eval_kit beir RUN... --dataset DIR" in shown.stdout
+    assert "your own figures: eval_kit score RUN... --dataset DIR" in shown.stdout
     unknown = command("baselines", "table", "--paper", "ecir2023-table9")
     said = "baselines: --paper ecir2023-table9: there is no such table; there are arxiv2022-table2, "
     assert (unknown.returncode, unknown.stderr[: len(said)], unknown.stderr.count("\n")) == (2, said, 1)

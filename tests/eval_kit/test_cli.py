@@ -44,14 +44,17 @@ def test_the_version(command, module: str):
     assert command(module, "--version").stdout == f"eval_kit {__version__}\n"
 
 
-def test_validate(submissions, mini_release, command, tmp_path):
+def test_check(submissions, mini_release, command, tmp_path):
     where = ("--release", mini_release.folder)
-    done = command("eval_kit", "validate", submissions / "s1", *where)
+    done = command("eval_kit", "compare", submissions / "s1", "--check", *where)
     assert (done.returncode, done.stdout) == (0, f"{submissions / 's1'}: 0 faults\n")
     (tmp_path / "submission.json").write_text('{"system": "x", "runs": [{"file": "../../secret"}]}')
-    done = command("eval_kit", "validate", tmp_path, *where, "--json")
+    done = command("eval_kit", "compare", tmp_path, submissions / "s1", "--check", *where, "--json", "-")
     assert done.returncode == 2
-    faults = json.loads(done.stdout)["faults"]
+    document = json.loads(done.stdout)
+    faults = [row["fault"] for row in document["rows"] if row["submission"] == str(tmp_path)]
+    assert len(faults) == len(document["rows"])
+    assert document["notes"] == [f"{tmp_path}: {len(faults)} faults", f"{submissions / 's1'}: 0 faults"]
     assert len(faults) > 3
     assert any("$.runs[0].file" in one for one in faults)
     assert "Traceback" not in done.stderr
@@ -105,7 +108,7 @@ def test_a_faulty_submission_does_not_stop_the_leaderboard(submissions, mini_rel
     assert "the submission twice: run.dl19 and again.dl19 are both runs of dl19; submit one, or a grid" in done.stderr
     assert "all/nothing: is not a submission: there is no submission.json" in done.stderr
     assert {name for name in ("s1", "faulty", "twice") if f'"source">{name}' in out.read_text()} == {"s1"}
-    checked = command("eval_kit", "validate", twice, "--release", mini_release.folder)
+    checked = command("eval_kit", "compare", twice, "--check", "--release", mini_release.folder)
     assert checked.returncode == 2
     assert "run.dl19.trec and again.dl19.trec are both runs of dl19" in checked.stderr + checked.stdout
     shutil.rmtree(twice)
@@ -123,7 +126,7 @@ def test_beir_and_align(mini_release, submissions, command, tmp_path):
     (dataset / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
     run = tmp_path / "toy.trec"
     run.write_text("q1 Q0 d2 1 2.0 t\nq1 Q0 d1 2 1.0 t\n")
-    done = command("eval_kit", "beir", run, "--dataset", dataset)
+    done = command("eval_kit", "score", run, "--dataset", dataset)
     assert done.returncode == 0, done.stderr
     assert "0.631" in done.stdout  # 1 / log2(3)
     table = tmp_path / "models.csv"

@@ -181,7 +181,7 @@ def test_manifests(folder: Path, data: st.DataObject, refit: bool):
             pass
     with Swapped(path, text):
         kit(folder, "score", folder / "run.trec", "--release", folder / "release")
-        kit(folder, "validate", folder / "board" / "sub", "--release", folder / "release")
+        kit(folder, "compare", "--check", folder / "board" / "sub", "--release", folder / "release")
 
 
 @fuzz
@@ -201,7 +201,7 @@ def test_tables(folder: Path, data: st.DataObject, name: str):
 def test_submissions(folder: Path, data: st.DataObject):
     path = folder / "board" / "sub" / "submission.json"
     with Swapped(path, data.draw(documents(json.loads(path.read_bytes())))):
-        kit(folder, "validate", folder / "board" / "sub", "--release", folder / "release")
+        kit(folder, "compare", "--check", folder / "board" / "sub", "--release", folder / "release")
         kit(folder, "leaderboard", folder / "board", "--release", folder / "release", "--page", "/dev/null")
 
 
@@ -220,7 +220,7 @@ def test_names_and_links_in_a_submission(folder: Path, name: str | bytes, link: 
     except (OSError, UnicodeEncodeError):
         assume(False)
     try:
-        kit(folder, "validate", submission, "--release", folder / "release")
+        kit(folder, "compare", "--check", submission, "--release", folder / "release")
     finally:
         path.unlink()
 
@@ -230,7 +230,7 @@ def test_names_and_links_in_a_submission(folder: Path, name: str | bytes, link: 
 def test_beir_folders(folder: Path, data: st.DataObject, file: str):
     path = folder / "beir" / file
     with Swapped(path, data.draw(texts(path.read_bytes()))):
-        kit(folder, "beir", folder / "beir.trec", "--dataset", folder / "beir")
+        kit(folder, "score", folder / "beir.trec", "--dataset", folder / "beir")
         keeps_the_contract(lambda: list(read_corpus(folder / "beir" / "corpus.jsonl")), folder)
 
 

@@ -57,7 +57,7 @@ def test_the_figures_of_a_run_that_leaves_queries_unanswered(nfcorpus, shared: P
         ndcg += discounted(gains) / discounted(ideal)
         relevant = {passage for passage, grade in grades.items() if grade > 0}
         recall += len(relevant.intersection(passages[:100])) / len(relevant)
-    done = command("eval_kit", "beir", path, "--dataset", shared / "beir" / "nfcorpus", "--json", "-")
+    done = command("eval_kit", "score", path, "--dataset", shared / "beir" / "nfcorpus", "--json", "-")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
     everything = len(judged)

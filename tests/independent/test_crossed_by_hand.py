@@ -138,7 +138,7 @@ def test_the_figures_are_those_of_the_run_files(release: Release, tmp_path: Path
             of_in = sum(inside[query] for query in own) / len(own)
             of_out = sum(sum(outs[query]) / 4 for query in own) / len(own)
             assert row["rel_loss"] == pytest.approx(1 - of_out / of_in, abs=1e-9)
-    page = command("eval_kit", "report", *runs, "--release", release.folder, "--page", tmp_path / "page.html")
+    page = command("eval_kit", "protocol", *runs, "--release", release.folder, "--page", tmp_path / "page.html")
     assert page.returncode == 0, page.stderr
     assert "RR@10 Rel Loss by cluster" in (tmp_path / "page.html").read_text()
 

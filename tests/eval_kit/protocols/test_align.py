@@ -169,7 +169,7 @@ def test_other_files_are_refused(tmp_path):
 
 
 def beir_report(run, values):
-    """A report as ``eval_kit beir --json`` writes it, of what is read of it."""
+    """A report as ``eval_kit score --dataset --json`` writes it, of what is read of it."""
     measures = ("R@100", "nDCG@10")
     return [
         {"system": run, "dataset": dataset, "measure": name, "value": value if name == "nDCG@10" else 0.9}

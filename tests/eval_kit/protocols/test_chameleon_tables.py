@@ -157,7 +157,7 @@ def test_a_run_of_the_sets_alone(published_release: Release, runs: dict[str, Pat
 
 
 def test_the_command_on_the_published_sets(command: Run, published_release: Release, runs: dict[str, Path]) -> None:
-    shown = command("eval_kit", "chameleons", *runs.values(), "--release", published_release.folder)
+    shown = command("eval_kit", "slices", *runs.values(), "--by", "chameleons", "--release", published_release.folder)
     assert shown.returncode == 0, shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["bm25", "(published)", "0.1956", "0.0455", "0.1874", "0"] in lines
@@ -165,8 +165,8 @@ def test_the_command_on_the_published_sets(command: Run, published_release: Rele
     assert ["chameleons.lesser.50", "1,693", "1.091", "6.457", "1.09", "6.45"] in lines
     assert ["dev", "6,980", "1.065", "5.925", "1.06", "5.92"] in lines
     assert "Definition 1 at 50 % (AP on lesser < pygmy < veiled): " in shown.stdout
-    arguments = [*runs.values(), "--release", published_release.folder, "--json", "-"]
-    document = json.loads(command("eval_kit", "chameleons", *arguments).stdout)
+    arguments = [*runs.values(), "--by", "chameleons", "--release", published_release.folder, "--json", "-"]
+    document = json.loads(command("eval_kit", "slices", *arguments).stdout)
     assert len(document["averages"]) == 2 * 2
     assert len(document["worst"]) == 2 * 6
     assert len(document["sets"]) == 16

@@ -85,7 +85,7 @@ def test_the_commands(mini_release: Release, dev_run, command):
     done = command("eval_kit", "slices", *where, "--by", "length", "--by", "bucket")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1 + 2 * 5
-    document = json.loads(command("eval_kit", "chameleons", *where, "--json", "-").stdout)
+    document = json.loads(command("eval_kit", "slices", *where, "--by", "chameleons", "--json", "-").stdout)
     assert document["standing"] == []  # mini's sets are not the published ones
     assert len(document["chameleons"]) == 45
-    assert "solved" in command("eval_kit", "chameleons", *where).stdout
+    assert "solved" in command("eval_kit", "slices", *where, "--by", "chameleons").stdout
