@@ -70,9 +70,10 @@ app = typer.Typer(
 def _show_version(requested: bool) -> None:
     if requested:
         typer.echo(f"eval_kit {__version__}")
-        raise typer.Exit @ app.callback()
+        raise typer.Exit
 
 
+@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")

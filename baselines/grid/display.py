@@ -12,6 +12,7 @@ from baselines.grid.journal import STAGES
 from baselines.grid.stages import Outcome
 from baselines.grid.status import layout, of_cell, summary
 from baselines.runners import candidates
+from eval_kit.tables import terminal
 
 
 def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:
@@ -29,7 +30,8 @@ def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Out
     def picture() -> Group:
         standings = [of_cell(cell.folder) for cell in cells if (cell.folder / "cell.json").is_file()]
         running = [standing for standing in standings if standing.state in STAGES]
-        return Group(layout(running) if running else "", Text(summary(standings), "dim"))
+        tables = terminal.drawn(layout(running), console.width) if running else [""]
+        return Group(*tables, Text(summary(standings), "dim"))
 
     with Live(get_renderable=picture, console=console, refresh_per_second=2, transient=True):
         for outcome in run(cells, runner):
