@@ -127,13 +127,14 @@ def grid_status(
     """Show each cell's state, seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
     from eval_kit.console import screen
+    from eval_kit.tables import terminal
 
     standings = of_grid(folder)
     if as_json:
         typer.echo(json.dumps([standing.as_json() for standing in standings]))
         return
     console = screen()
-    console.print(layout(standings))
+    terminal.show(layout(standings), console)
     console.print(summary(standings), style="dim", highlight=False)
 
 

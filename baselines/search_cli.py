@@ -183,6 +183,7 @@ def _read(texts: Texts) -> Any:
 def _show_checkpoints(json_file: Path | None) -> None:
     from eval_kit.console import screen, write_json
     from eval_kit.models import checkpoints
+    from eval_kit.tables import terminal
     from eval_kit.tables.table import Column, Table
 
     entries = checkpoints.load().values()
@@ -193,4 +194,4 @@ def _show_checkpoints(json_file: Path | None) -> None:
     for entry in entries:
         tables = ", ".join(dict.fromkeys(row["table"] for row in entry.rows)) or "–"
         rows.append([entry.name, entry.title, entry.architecture, entry.model, tables])
-    screen().print(Table(columns, [rows]))
+    terminal.show(Table(columns, [rows]), screen())

@@ -1,9 +1,11 @@
 """Models' scores for :func:`eval_kit.protocols.align.align`, from the kit's own results.
 
-Interpolation and extrapolation come from ``eval_kit protocol --json``, scores on BEIR from ``eval_kit score --dataset --json`` or
-``baselines beir --json``. ReSTrain has a model for each (CIKM 2022 §4.2.1), whose BEIR runs are named as its cells:
-``<system>.restrain.interpolate_<size>.<dataset>`` and ``<system>.restrain.extrapolate_<size>.<dataset>``. A system
-evaluated by ReSTTest is on BEIR as ``<system>.<dataset>``, one model for both trainings.
+Interpolation and extrapolation come from ``eval_kit protocol --json``, scores on BEIR from
+``eval_kit score --dataset --json`` or ``baselines beir --json``. ReSTrain has a model for each
+(CIKM 2022 §4.2.1), whose BEIR runs are named as its cells:
+``<system>.restrain.interpolate_<size>.<dataset>`` and
+``<system>.restrain.extrapolate_<size>.<dataset>``. A system evaluated by ReSTTest is on BEIR as
+``<system>.<dataset>``, one model for both trainings.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +77,7 @@ def _trained(protocols: Any) -> Iterator[tuple[str, str, float, str]]:
 
 
 def beir_scores(paths: Sequence[Path]) -> dict[str, dict[str, float]]:
-    """System → BEIR's name of a dataset → nDCG@10, from files of ``eval_kit score --dataset`` or ``baselines beir --json``.
+    """System → BEIR's name of a dataset → nDCG@10, from files of ``score --dataset --json`` or ``beir --json``.
 
     Raises:
         UserError: a file that no such command has written, or that scores a system on a dataset again.
