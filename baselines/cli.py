@@ -263,8 +263,8 @@ def beir(
                 terminal.show(cost.table(), screen())
         return
     runs = search(systems, parts, out, depth, runner)
-    with status("reading runs") as on_run:
-        results = suite(runs, parts, published_as(), on_run)
+    with status("reading runs"):
+        results = suite(runs, parts, published_as())
     if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):
         results.show(screen())
 

@@ -110,14 +110,14 @@ def score(
         others = {"--release": release, "--measure": measure, "--test-set": test_set, "--clean": clean}
         if refused := next((name for name, given in (others | {"--per-query": per_query}).items() if given), None):
             raise UserError(f"{refused}: datasets of BEIR are scored by its own measures and split; leave it out")
-        with status("reading runs") as on_run:
-            return suite(systems(runs, dataset or [], bm25 or []), dataset or [], on_run=on_run)
+        with status("reading runs"):
+            return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
     runs = folders.opened(runs)
     opened = open_release(release, revision)
     known = opened.test_sets if clean is None else twins(clean, opened)
     test_sets = with_measures(known, measure or [])
-    with status("reading runs") as on_run:
-        scores = score_runs(runs, opened, allow_missing, on_run, test_sets, only=test_set or ())
+    with status("reading runs"):
+        scores = score_runs(runs, opened, allow_missing, test_sets, only=test_set or ())
     if clean is not None:
         scores = with_effects(scores, opened, test_sets, allow_missing)
     if per_query is not None:
@@ -178,8 +178,8 @@ def protocol(
     told = system or shift or held_out or not any(map(cell_of, runs))
     cells = named(runs, system or [], shift or [], held_out or []) if told else runs
     opened = open_release(release, revision)
-    with status("reading runs") as on_run:
-        return report(cells, opened, untrained or [], seed, allow_missing, vectors, on_run)
+    with status("reading runs"):
+        return report(cells, opened, untrained or [], seed, allow_missing, vectors)
 
 
 @app.command()
@@ -225,10 +225,8 @@ def generalise(
     training = None if trained_on is None else read_training(trained_on).queries
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
     opened = open_release(release)
-    with status("reading runs") as on_run:
-        return compare_gains(
-            runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, on_run, vectors
-        )
+    with status("reading runs"):
+        return compare_gains(runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, vectors)
 
 
 @app.command()
@@ -264,10 +262,10 @@ def slices(
     from eval_kit.protocols.slices import slices as slices_of
     from eval_kit.release import open_release
 
-    with status("reading runs") as on_run:
+    with status("reading runs"):
         if by == ["chameleons"]:
-            return chameleons.results(runs, open_release(release), allow_missing, on_run)
-        return slices_of(runs, open_release(release), by or ["length"], allow_missing, on_run)
+            return chameleons.results(runs, open_release(release), allow_missing)
+        return slices_of(runs, open_release(release), by or ["length"], allow_missing)
 
 
 @app.command()
@@ -289,10 +287,10 @@ def variations(
     from eval_kit.release import open_release
 
     opened = open_release(release, revision)
-    with status("reading runs") as on_run:
+    with status("reading runs"):
         named = (pair.partition("=") for pair in ranker or [])
         rankers = {system: published_name for system, _, published_name in named}
-        return Report(None, variations_of(runs, opened, test_set, pivot, rankers, seed, allow_missing, on_run), opened)
+        return Report(None, variations_of(runs, opened, test_set, pivot, rankers, seed, allow_missing), opened)
 
 
 @app.command()
@@ -315,8 +313,8 @@ def compare(
 
     if check:
         return check_submissions(systems, open_release(release), allow_missing)
-    with status("reading runs") as on_run:
-        sources = load(systems, lambda: open_release(release), allow_missing, on_run, measure or [])
+    with status("reading runs"):
+        sources = load(systems, lambda: open_release(release), allow_missing, measure or [])
         return compare_systems(sources, baseline=baseline, seed=seed)
 
 
@@ -333,9 +331,9 @@ def leaderboard(
     from eval_kit.pages.leaderboard import published_entries, write_leaderboard
     from eval_kit.release import open_release
 
-    with status("scoring submissions") as on_run:
+    with status("scoring submissions"):
         opened = open_release(release)
-        submitted = entries(submissions, opened, allow_missing, on_run)
+        submitted = entries(submissions, opened, allow_missing)
     write_leaderboard([*submitted, *(published_entries() if opened.manifest.kind == "published" else [])], page)
     typer.echo(str(page))
 

@@ -18,6 +18,7 @@ from eval_kit.files import atomic
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.status import Status
 
 WIDTH_OF_A_FILE = 160
 COUNT_EVERY = 1_000
@@ -49,11 +50,25 @@ def write_json(document: Any, path: Path | None) -> bool:
     return False
 
 
+_shown: list["Status"] = []
+"""The line that says what is being done, the last one if there are several; none outside :func:`status`."""
+
+
 @contextmanager
-def status(what: str) -> Iterator[Callable[[Path], None]]:
-    """Show on a terminal what is being done; yields the function that says which run is being read."""
+def status(what: str) -> Iterator[None]:
+    """Show on a terminal what is being done within the block, and which run is :func:`reading`."""
     with Console(stderr=True).status(what) as line:
-        yield lambda run: line.update(Text(f"reading {printable(run.name)}"))
+        _shown.append(line)
+        try:
+            yield
+        finally:
+            _shown.remove(line)
+
+
+def reading(run: Path) -> None:
+    """Say that a run is being read, where a command shows what it does; silent everywhere else."""
+    for line in _shown[-1:]:
+        line.update(Text(f"reading {printable(run.name)}"))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Many submissions, scored, as entries of the leaderboard."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ def entries(
     folder: Path,
     release: Release,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> list[Entry]:
     """Score every submission of a folder.
 
@@ -35,7 +34,6 @@ def entries(
         folder: holds submissions, each a folder with ``submission.json`` or ``ir-metadata.yml``.
         release: the one that all of them must have been made for.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        on_run: called with each run before it is read.
 
     Warns:
         UserWarning: a folder that is not a submission; a submission with a fault, which is left out (``eval_kit
@@ -56,7 +54,7 @@ def entries(
 
     def scored(path: Path) -> list[Entry] | UserError:
         try:
-            return list(_entries(path.name, open_submission(path, release), release, allow_missing, on_run))
+            return list(_entries(path.name, open_submission(path, release), release, allow_missing))
         except UserError as error:
             return error
 
@@ -73,9 +71,7 @@ def entries(
     return board
 
 
-def _entries(
-    source: str, submission: Submission, release: Release, allow_missing: bool, on_run: Callable[[Path], object]
-) -> Iterator[Entry]:
+def _entries(source: str, submission: Submission, release: Release, allow_missing: bool) -> Iterator[Entry]:
     grid = [run for run, cell in submission.runs.items() if cell is not None]
     single = [run for run, cell in submission.runs.items() if cell is None]
 
@@ -93,7 +89,7 @@ def _entries(
         document=submission.document.as_json(),
     )
     if grid:
-        results = protocols(grid, release, allow_missing=allow_missing, on_run=on_run, declared=declared)
+        results = protocols(grid, release, allow_missing=allow_missing, declared=declared)
         for shift, of_shift in results.results.items():
             outs, group = _outs(results.values, shift, release), SHIFTS[shift].group
             for row in of_shift.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
@@ -116,7 +112,7 @@ def _entries(
                     yield of_row(figure=figure, value=row[figure], low=low, high=high, **more[figure])
     if single:
         runs: dict[tuple[str, str], str] = {}
-        for scored in score(single, release, allow_missing, on_run, declared=declared).means:
+        for scored in score(single, release, allow_missing, declared=declared).means:
             first = runs.setdefault((scored.test_set, scored.measure), scored.run)
             if first != scored.run:
                 raise UserError(f"{submission.folder}: {second_run(first, scored.run, scored.test_set)}")

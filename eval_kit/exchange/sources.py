@@ -67,7 +67,6 @@ def load(
     paths: Sequence[Path],
     release: Callable[[], Release],
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
     measures: Collection[str] = (),
 ) -> list[Source]:
     """Read everything that is to be compared, in order.
@@ -80,7 +79,6 @@ def load(
         paths: two or more, or one document of several runs.
         release: opens the release; called at most once, and not at all if there are only scores documents.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        on_run: called with each run before it is read.
         measures: to compare by, in place of the test sets' own.
 
     Raises:
@@ -91,7 +89,7 @@ def load(
     by_file: dict[str, Source] = {}
     if runs and opened is not None:
         test_sets = with_measures(opened.test_sets, measures)
-        by_file = _of_runs(score(runs, opened, allow_missing, on_run, test_sets))
+        by_file = _of_runs(score(runs, opened, allow_missing, test_sets))
     sources: list[Source] = []
     for path in paths:
         if str(path) in by_file:
@@ -101,7 +99,7 @@ def load(
         elif path.suffix.lower() == ".json" and path.is_file():
             sources.append(_by_measures(of_document(path), measures))
         elif opened is not None:
-            sources.append(of_submission(path, opened, allow_missing, on_run, measures))
+            sources.append(of_submission(path, opened, allow_missing, measures))
         else:
             raise UserError(f"{path}: there is no such file")
     return sources
@@ -118,7 +116,6 @@ def of_submission(
     path: Path,
     release: Release,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
     measures: Collection[str] = (),
 ) -> Source:
     """A submission as one system: its plain runs as they are, its grids as In and Out of each cluster.
@@ -133,7 +130,7 @@ def of_submission(
     opened = submission.open_submission(path, release)
     test_sets = with_measures(release.test_sets, measures)
     declared = opened.training_data
-    scores = score(list(opened.runs), release, allow_missing, on_run, test_sets, lambda run: declared)
+    scores = score(list(opened.runs), release, allow_missing, test_sets, lambda run: declared)
     names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
     cells = dict(zip(names, opened.runs.values(), strict=True))
     values = scores.per_query_in_full()

@@ -1,6 +1,6 @@
 """One self-contained HTML file about a grid, query variations, or both: losses, tables, figures, every query."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -105,7 +105,6 @@ def report(
     seed: int = 0,
     allow_missing: bool = False,
     vectors: str | None = None,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> Report:
     """Score the runs that a report is about.
 
@@ -116,7 +115,6 @@ def report(
         seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         vectors: as for :class:`Report`.
-        on_run: called with each run before it is read.
 
     Raises:
         UserError: as :func:`eval_kit.protocols.grid_results.protocols` and
@@ -127,10 +125,10 @@ def report(
     if not isinstance(runs, Mapping):
         divided, worded_runs = grid_and_worded([*runs, *untrained], release)
         of_grid = [run for run in divided if run not in untrained]
-    grid = protocols(of_grid, release, untrained, seed, allow_missing, on_run) if of_grid else None
+    grid = protocols(of_grid, release, untrained, seed, allow_missing) if of_grid else None
     changes = None
     if worded_runs:
-        changes = variations(worded_runs, release, seed=seed, allow_missing=allow_missing, on_run=on_run)
+        changes = variations(worded_runs, release, seed=seed, allow_missing=allow_missing)
     return Report(grid, changes, release, vectors)
 
 

@@ -5,7 +5,7 @@ that a split judges, the mean of CQADupStack's twelve folders, and the average a
 :func:`eval_kit.protocols.scoring.score` on its dataset's folder.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,6 @@ def suite(
     runs: Mapping[str, Sequence[Path]],
     folders: Sequence[Path],
     published_as: Mapping[str, str] | None = None,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> Suite:
     """Score systems on the same datasets.
 
@@ -187,7 +186,6 @@ def suite(
         runs: of each system, one per dataset, in the order of ``folders``.
         folders: in BEIR's format; CQADupStack's twelve (``cqadupstack/android`` …) count as one dataset, their mean.
         published_as: the paper's name of a system, where it is not the system's up to the first dot.
-        on_run: called with each run before it is read.
 
     Raises:
         UserError: a dataset given twice, or without the split that the paper reports; a folder that is not in BEIR's
@@ -207,7 +205,7 @@ def suite(
             raise UserError(f"{folder / 'qrels' / split}.tsv: there is no such split; the folder has {has}")
         test_sets = {split: replace(release.test_sets[split], measures=MEASURES)}
         for system, files in runs.items():
-            scores[system][name] = score([files[number]], release, True, on_run, test_sets)
+            scores[system][name] = score([files[number]], release, True, test_sets)
             sources += scores[system][name].provenance["runs"]
         digests[name] = release.digest
     rows = [_rows(name, paper_names[name], of_system) for name, of_system in scores.items()]

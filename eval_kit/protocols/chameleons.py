@@ -1,6 +1,6 @@
 """MS MARCO Chameleons: how runs do on the queries that other rankers fail on (CIKM 2021)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -94,7 +94,6 @@ def results(
     runs: Sequence[Path],
     release: Release,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> Chameleons:
     """Every table of the paper that runs of dev-small can give.
 
@@ -102,14 +101,13 @@ def results(
         runs: run files of the dev queries, or of the Chameleons sets alone.
         release: the one that holds the Chameleons.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        on_run: called with each run before it is read.
 
     Raises:
         UserError: a release without Chameleons, or runs that do not cover them.
     """
     everything = all_queries(release)
     test_sets = {**release.test_sets, everything.name: everything}
-    scores = score(runs, release, allow_missing, on_run, test_sets)
+    scores = score(runs, release, allow_missing, test_sets)
     return _of_values(scores.per_query(), release, scores.provenance)
 
 

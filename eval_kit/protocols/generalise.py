@@ -8,7 +8,7 @@ its pivot get along; with a handful of parts that spread cannot be told, and the
 "cannot tell".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -124,7 +124,6 @@ def generalise(
     far: Sequence[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
     vectors: str | None = None,
 ) -> Generalisation:
     """Compare gains over the pivots on far and near queries of a test set.
@@ -140,7 +139,6 @@ def generalise(
         far: which of these parts training held out; by default the farther half by ``trained_on``.
         seed: of the division into parts.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        on_run: called with each run before it is read.
         vectors: model or file that distances are taken by, in place of trigrams.
 
     Raises:
@@ -153,7 +151,7 @@ def generalise(
     if trained_on is not None:
         distances = distance.to_training(release.queries(test_set), trained_on, vectors)
     divisions = _divisions(release, of_test_set, distances, parts_of, far, seed)
-    result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing, on_run)
+    result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing)
     return replace(result, distances=distances, provenance=result.provenance | {"seed": seed, "vectors": vectors})
 
 
@@ -164,7 +162,6 @@ def contrasts(
     of_test_set: TestSet,
     divisions: Sequence[Division],
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> Generalisation:
     """Compare gains over the pivots by each of the divisions of a test set's queries; as :func:`generalise`.
 
@@ -173,7 +170,7 @@ def contrasts(
     """
     if not pivots:
         raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
-    scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing, on_run)
+    scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing)
     measures = [name for name in of_test_set.measures if not parse(name).lower_is_better][:1]
     names = {run: run_name(run) for run in [*runs, *pivots]}
     values = scores.per_query().filter(pl.col("measure").is_in(measures))

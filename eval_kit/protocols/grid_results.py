@@ -1,6 +1,6 @@
 """From grid runs to protocol results: score, group by shift, compare, and lay out."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,6 @@ def protocols(
     untrained: Sequence[Path] = (),
     seed: int = 0,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
     declared: Declared = contamination.declared_beside,
 ) -> Protocols:
     """The results of every protocol that the given grid runs belong to.
@@ -112,7 +111,6 @@ def protocols(
         untrained: runs of systems that nothing was held out from, for separate rows.
         seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        on_run: called with each run before it is read.
         declared: what the model that made a run was trained on, as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
@@ -123,7 +121,7 @@ def protocols(
     grid(cells.values(), release)
     _refuse_unequal_batches(cells)
     test_sets = with_average_precision(release)
-    scores = score([*runs, *untrained], release, allow_missing, on_run, test_sets, declared)
+    scores = score([*runs, *untrained], release, allow_missing, test_sets, declared)
     values = values_of(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}

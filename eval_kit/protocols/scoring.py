@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit import __version__
+from eval_kit.console import reading
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import (
     Measure,
@@ -35,7 +36,6 @@ def score(
     runs: Sequence[Path],
     release: Release,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
     test_sets: Mapping[str, TestSet] | None = None,
     declared: Declared = contamination.declared_beside,
     only: Collection[str] = (),
@@ -46,7 +46,6 @@ def score(
         runs: run files; each is known by its file name without endings (by its path where two share a name).
         release: from :func:`eval_kit.release.open_release`.
         allow_missing: score test sets that a run covers only in part.
-        on_run: called with each run before it is read.
         test_sets: scored in place of the release's own, for other measures or other queries of the release.
         declared: says what the model behind a run was trained on; None where that is unknown.
         only: names of test sets to score on, whatever else a run holds; by default all that it covers.
@@ -65,7 +64,7 @@ def score(
             return complete(run, queries, chosen, allow_missing)
         return covered(run, queries, candidates, release.known_queries, allow_missing)
 
-    return _scores(runs, release, chosen or candidates.values(), choose, on_run, declared)
+    return _scores(runs, release, chosen or candidates.values(), choose, declared)
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
@@ -87,7 +86,6 @@ def score_on(
     test_sets: Mapping[Path, Sequence[TestSet]],
     release: Release,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> Scores:
     """Score each run on the test sets given for it, and on no others.
 
@@ -95,7 +93,6 @@ def score_on(
         test_sets: for each run file; judged in the release, but not necessarily among its test sets.
         release: the one that holds the judgements.
         allow_missing: as for :func:`score`.
-        on_run: called with each run before it is read.
 
     Raises:
         UserError: a run that cannot be used, or that does not cover a test set.
@@ -104,7 +101,7 @@ def score_on(
     def choose(run: Path, queries: pl.Series) -> Coverage:
         return complete(run, queries, test_sets[run], allow_missing)
 
-    return _scores(list(test_sets), release, list(chain.from_iterable(test_sets.values())), choose, on_run)
+    return _scores(list(test_sets), release, list(chain.from_iterable(test_sets.values())), choose)
 
 
 def _scores(
@@ -112,7 +109,6 @@ def _scores(
     release: Release,
     test_sets: Collection[TestSet],
     choose: Callable[[Path, pl.Series], Coverage],
-    on_run: Callable[[Path], object],
     declared: Declared = contamination.declared_beside,
 ) -> Scores:
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
@@ -132,7 +128,7 @@ def _scores(
     means: list[Mean] = []
     sources = []
     for run, name in zip(runs, _names(runs), strict=True):
-        on_run(run)
+        reading(run)
         ranked = rank_judged(run, judged, cutoffs, own_kept)
         coverage = choose(run, ranked.queries["query_id"])
         training_data = declared(run)

@@ -4,7 +4,7 @@ Queries of dev-small have a length, a ReSTTest bucket and a Chameleons level; th
 intent, answer type and topic, and belong to one of five folds (Mackie et al., SIGIR 2021).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,7 +81,6 @@ def slices(
     release: Release,
     by: Sequence[str],
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> Slices:
     """Score runs and average the values by what is known of the queries.
 
@@ -90,13 +89,12 @@ def slices(
         release: the one whose test sets are scored.
         by: one or more names of :data:`LABELS`.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        on_run: called with each run before it is read.
 
     Raises:
         UserError: as for :func:`cross_table`, or a run that cannot be used.
     """
     sliced(by, release)
-    scores = score(runs, release, allow_missing, on_run)
+    scores = score(runs, release, allow_missing)
     return Slices(cross_table(scores.per_query(), release, by), by, scores.provenance)
 
 

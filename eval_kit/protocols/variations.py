@@ -5,7 +5,7 @@ of one system, measure and test set. A method that was applied several times, su
 *replicas*.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -127,7 +127,6 @@ def variations(
     rankers: Mapping[str, str] | None = None,
     seed: int = 0,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> Variations:
     """Compare runs of variations with runs of the original queries.
 
@@ -139,7 +138,6 @@ def variations(
         rankers: system → the ranker of CIKM 2021 to set it beside, where that is not the one of the same name.
         seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        on_run: called with each run before it is read.
 
     Raises:
         UserError: a run that cannot be used or lacks its counterpart, or an unknown test set or pivot.
@@ -149,7 +147,7 @@ def variations(
         raise UserError(f"{release.folder}: has no test set {test_set!r}; it has {', '.join(release.test_sets)}")
     if pivot is not None and pivot not in {run.system for run in worded_runs}:
         raise UserError(f"--pivot {pivot}: none of the runs is of that system")
-    values, provenance = scored(worded_runs, release, test_set, allow_missing, on_run)
+    values, provenance = scored(worded_runs, release, test_set, allow_missing)
     searched = variations_of(worded_runs)
     results = changes(values, searched, pivot, seed)
     published = beside_published(results, rankers or {})
@@ -166,13 +164,12 @@ def scored(
     release: Release,
     test_set: str | None = None,
     allow_missing: bool = False,
-    on_run: Callable[[Path], object] = lambda run: None,
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Score each run on the queries that it searched, and the originals on the same test sets.
 
     Args:
         worded_runs: from :func:`eval_kit.runs.names.worded`.
-        release: as for :func:`variations`; so are ``test_set``, ``allow_missing`` and ``on_run``.
+        release: as for :func:`variations`; so are ``test_set`` and ``allow_missing``.
 
     Returns:
         Per-query values with ``system`` and ``variation`` (null for the original wording), and the provenance.
@@ -189,7 +186,7 @@ def scored(
             originals[original_of(run, worded_runs).path, scored_on.name] = scored_on
     for (path, _), scored_on in originals.items():
         to_score[path].append(scored_on)
-    scores = score_on(to_score, release, allow_missing, on_run)
+    scores = score_on(to_score, release, allow_missing)
     return _values(scores, worded_runs), scores.provenance
 
 
