@@ -15,9 +15,9 @@ from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_utf8
-from eval_kit.protocols.topics import about
 from eval_kit.release import Release, read_manifest, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
+from eval_kit.stats.typical import about
 from eval_kit.tables.markdown import to_markdown
 
 CARD = "README.md"

@@ -304,11 +304,8 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
     frame = in_memory.ranked(in_memory.lines("run", run))
     with as_files({"run": frame}) as files:
         rank_judged(next(iter(files)), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
-    try:
-        with atomic.whole(path) as part:
-            in_memory.write(frame, part, run_name(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with atomic.disk_errors(path), atomic.whole(path) as part:
+        in_memory.write(frame, part, run_name(path))
 
 
 def _shown(scores: score_results.Scores, files: Mapping[Path, str]) -> score_results.Scores:

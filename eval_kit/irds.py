@@ -219,10 +219,8 @@ def _docs(release: Release) -> Any:
     path = Path(ir_datasets.util.home_path()) / "ms-marco-shift" / release.digest[:16] / "passages.tsv"
     if not path.exists():
         passages = release.table("passages", "passages")
-        try:
+        with atomic.disk_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{path.parent}: cannot be written: {error.strerror}") from error
         atomic.write_text(path, "".join(f"{line}\n" for line in tab_separated(passages)))
     rows = next(table.rows for table in release.manifest.tables if table.config == "passages")
     return TsvDocs(LocalDownload(path), namespace=release.collection, count_hint=rows)

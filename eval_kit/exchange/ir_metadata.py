@@ -1,17 +1,6 @@
 """``ir-metadata.yml`` (ir-metadata.org) as a submission: what CLEF's LongEval demands and tirex-tracker writes.
 
-==================================================  =====================================================
-ir-metadata.yml                                     submission.json
-==================================================  =====================================================
-tag                                                 system
-actor, team                                         team
-data, training data: each ir_datasets, else name    training_data; ``Nothing`` is ``none``
-method, retrieval: the yes or no of each stage      architecture: lexical, sparse or dense; several are hybrid
-research goal, description                          notes
-implementation, source, repository                  links
-platform, hardware: cpu's model, ram                hardware
-the files beside it                                 runs: all but hidden ones, ``.yml``, ``.json``, ``.md``
-==================================================  =====================================================
+docs/submissions.md says which of its fields stands for which of submission.json.
 """
 
 from collections.abc import Iterator

@@ -20,13 +20,13 @@ from eval_kit.pages.wordings import wordings
 from eval_kit.protocols import chameleons, crossed, papers
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
-from eval_kit.protocols.nearness import nearness, queries_to_encode, vectors_beside
-from eval_kit.protocols.topics import about
+from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result
 from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
+from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
 from eval_kit.svg import span
 from eval_kit.tables.html import to_html
@@ -145,7 +145,7 @@ def write_report(
         grid: from :func:`eval_kit.protocols.grid_results.protocols`; None for a report on query variations alone.
         release: the one that was scored on.
         out: the file to write.
-        vectors: of the queries, for the figures about R; see :func:`eval_kit.protocols.nearness.nearness`. If not
+        vectors: of the queries, for the figures about R; see :func:`eval_kit.protocols.similarity.nearness`. If not
             given, those that stand beside the runs.
         changes: from :func:`eval_kit.protocols.variations.variations`, for a section on query variations.
 

@@ -1,7 +1,7 @@
 """Similarity of the words of collections in BEIR's format (Thakur et al. 2021, Figure 2 and Appendix F)."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -12,12 +12,38 @@ import polars as pl
 from eval_kit import __version__, plots
 from eval_kit.console import counted
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
 from eval_kit.files.beir import read_corpus
 from eval_kit.release import beir_suite
 from eval_kit.results import Figure, Result
-from eval_kit.stats import words_on_disk
-from eval_kit.stats.words_on_disk import Words
+from eval_kit.stats.similarity import jaccard_of_counts, word_counts
 from eval_kit.tables.table import Column, Table
+
+PARTS = 64
+CHARACTERS = 8 << 20
+"""In the texts that are counted at once."""
+MOST_WORDS = 2_000_000
+"""Counted words in memory."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A collection's words, in :data:`PARTS` files by their hashes.
+
+    Attributes:
+        folder: of the files.
+        texts: how many were counted.
+        total: words in all.
+    """
+
+    folder: Path
+    texts: int
+    total: int
+
+    def part(self, number: int) -> pl.DataFrame:
+        """``word`` and ``count`` of a part, each word once."""
+        files = sorted(self.folder.glob(f"{number}-*.parquet"))
+        return _merged([pl.read_parquet(file) for file in files])
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +107,7 @@ def overlap(folders: Sequence[Path]) -> Overlap:
         raise UserError(f"two collections are called {repeated}")
     with tempfile.TemporaryDirectory(prefix="words-") as scratch:
         words = {name: _counted(folder, Path(scratch) / name) for name, folder in zip(names, folders, strict=True)}
-        pairs = [(*pair, words_on_disk.jaccard(*(words[name] for name in pair))) for pair in combinations(words, 2)]
+        pairs = [(*pair, jaccard(*(words[name] for name in pair))) for pair in combinations(words, 2)]
     sizes = [(name, counts.texts, counts.total) for name, counts in words.items()]
     return Overlap(
         pl.DataFrame(sizes, ["collection", "passages", "words"], orient="row"),
@@ -93,7 +119,56 @@ def overlap(folders: Sequence[Path]) -> Overlap:
 def _counted(folder: Path, scratch: Path) -> Words:
     files = [part / "corpus.jsonl" for part in beir_suite.parts(folder)]
     texts = (text for file in files for _, text in read_corpus(file))
-    words = words_on_disk.count(counted(texts, f"counting words of {folder.name}", "passages"), scratch)
+    words = count(counted(texts, f"counting words of {folder.name}", "passages"), scratch)
     if not words.total:
         raise UserError(f"{files[0]}: its passages have no words")
     return words
+
+
+def count(texts: Iterable[str], folder: Path) -> Words:
+    """Count the words of texts, as :func:`eval_kit.stats.similarity.weighted_jaccard` sees them, into a new folder."""
+    folder.mkdir(parents=True)
+    waiting: list[pl.DataFrame] = []
+    written = number = total = 0
+    for batch in _batches(texts):
+        number += len(batch)
+        waiting.append(word_counts(pl.Series(batch, dtype=pl.String)))
+        total += int(waiting[-1]["count"].sum())
+        if sum(counted.height for counted in waiting) > MOST_WORDS:
+            _write(_merged(waiting), folder, written)
+            waiting, written = [], written + 1
+    _write(_merged(waiting), folder, written)
+    return Words(folder, number, total)
+
+
+def jaccard(source: Words, target: Words) -> float:
+    """:func:`eval_kit.stats.similarity.weighted_jaccard` of two collections, part by part.
+
+    Raises:
+        ValueError: a side without any word.
+    """
+    parts = ((source.part(number), target.part(number)) for number in range(PARTS))
+    return jaccard_of_counts(parts, source.total, target.total)
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    characters = 0
+    for text in texts:
+        batch.append(text)
+        characters += len(text)
+        if characters > CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    yield batch
+
+
+def _merged(counts: list[pl.DataFrame]) -> pl.DataFrame:
+    nothing = pl.DataFrame(schema={"word": pl.String, "count": pl.Int64})
+    return pl.concat([nothing, *counts]).group_by("word").agg(pl.col("count").sum())
+
+
+def _write(counts: pl.DataFrame, folder: Path, number: int) -> None:
+    parted = counts.with_columns(part=pl.col("word").hash() % PARTS)
+    for (part,), rows in parted.partition_by("part", as_dict=True, include_key=False).items():
+        atomic.write_parquet(folder / f"{part}-{number}.parquet", rows)

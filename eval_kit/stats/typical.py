@@ -4,12 +4,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from eval_kit.release import Release
+from eval_kit.shifts import main_split
+from eval_kit.tables.table import Column, Table
 from eval_kit.words import all_spaced
 
 TERMS = 10
 EXAMPLES = 3
 
 _WORD = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}'’-]*"
+_UNNAMED = {"topic": "cluster", "resttest": "bucket"}
+_TABLE = (Column("", "heading"), Column("queries", "number"), Column("typical words"), Column("typical queries"))
 _FEWEST_WORDS = 4
 """In an example: a shorter query says less, and a single word can make it typical."""
 
@@ -78,3 +83,18 @@ def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPL
         terms = typical["word"].head(TERMS).to_list()
         named.append(Topic(str(cluster), of_cluster.height, terms, ranked["text"].head(examples).to_list()))
     return named
+
+
+def about(release: Release) -> dict[str, Table]:
+    """A table for each shift of the release whose parts have no names: typical words and queries of each part."""
+    tables = {}
+    for shift, label in _UNNAMED.items():
+        splits = release.configs.get(shift, [])
+        split = "test" if shift == "topic" and "test" in splits else main_split(splits)
+        if split:
+            rows = [
+                [topic.cluster, f"{topic.queries:,}", ", ".join(topic.terms), "; ".join(topic.examples)]
+                for topic in topics(release.table(shift, split), label)
+            ]
+            tables[shift] = Table(_TABLE, [rows], f"What the parts of {shift} are about")
+    return tables

@@ -29,7 +29,7 @@ from eval_kit.pages.report import write_report
 from eval_kit.pages.report_data import paired, standings
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
-from eval_kit.protocols.nearness import nearness, queries_to_encode
+from eval_kit.protocols.similarity import nearness, queries_to_encode
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release, open_release
 from eval_kit.runs import writer as run_files

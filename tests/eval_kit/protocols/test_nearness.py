@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from eval_kit.protocols.grid_results import protocols
-from eval_kit.protocols.nearness import nearness, vectors_beside
-from eval_kit.protocols.similarity import similarities
+from eval_kit.protocols.similarity import nearness, similarities, vectors_beside
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
 from eval_kit.stats.similarity import test_and_training as queries_compared  # a name that pytest would collect

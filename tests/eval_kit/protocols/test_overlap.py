@@ -9,8 +9,8 @@ import pytest
 
 from eval_kit.errors import UserError
 from eval_kit.pages.page import result_page
+from eval_kit.protocols import overlap as words_on_disk
 from eval_kit.protocols.overlap import overlap
-from eval_kit.stats import words_on_disk
 from eval_kit.stats.similarity import weighted_jaccard
 
 WORDS = [f"word{number}" for number in range(40)]

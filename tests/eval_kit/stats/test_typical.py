@@ -5,9 +5,8 @@ import math
 import polars as pl
 import pytest
 
-from eval_kit.protocols.topics import about
 from eval_kit.stats import typical
-from eval_kit.stats.typical import topics
+from eval_kit.stats.typical import about, topics
 
 TEXTS = {
     "c0": ["what is apple pie", "cost of an Apple pie", "an apple is cheap", "what an apple"],
