@@ -5,9 +5,11 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.pages.report_data import cutoff, texts
+from eval_kit.measures.definitions import parse
+from eval_kit.pages.report_data import texts
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
+from eval_kit.protocols.variations import Variations, paired
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 
@@ -39,10 +41,44 @@ def explorer(
         parts += frame["part"].unique().sort().to_list()
     return document(
         rows,
-        {f"{SHIFTS[shift].title} ({measure})": cutoff(measure) for shift, measure in measures.items()},
+        {f"{SHIFTS[shift].title} ({measure})": parse(measure).cutoff for shift, measure in measures.items()},
         systems,
         list(dict.fromkeys(parts)),
         texts(release, list(measures), rows["query_id"].unique()),
+    )
+
+
+def of_variations(changes: Variations, systems: Sequence[str], release: Release) -> dict[str, Any]:
+    """The data of explorer.js, one row for each query, system and variation.
+
+    Values are of each test set's main measure, ranks those of its reciprocal rank.
+    """
+    pairs = paired(changes.values)
+    rows, texts, groups = [], [], {}
+    keys = ["system", "variation", "query_id"]
+    for group, test_set in enumerate(changes.results["test_set"].unique(maintain_order=True)):
+        names = release.test_sets[test_set].measures
+        of_test_set = pairs.filter(pl.col("test_set") == test_set)
+        main = of_test_set.filter(pl.col("measure") == names[0])
+        reciprocal = next((name for name in names if parse(name).ranks_from_value), None)
+        ranks = of_test_set.filter(pl.col("measure") == reciprocal).select(
+            *keys, in_rank=1 / pl.col("clean"), out_rank=1 / pl.col("value")
+        )
+        rows.append(main.join(ranks, on=keys, how="left", maintain_order="left").with_columns(group=pl.lit(group)))
+        groups[f"{test_set} ({names[0]})"] = parse(reciprocal).cutoff if reciprocal else None
+        texts.append(release.queries(test_set))
+    every = pl.concat(rows)
+    varied = pl.concat(
+        release.wordings(release.variations[name]).select("query_id", pl.lit(name).alias("variation"), wording="text")
+        for name in every["variation"].unique(maintain_order=True)
+    )
+    every = every.join(varied, on=["variation", "query_id"], how="left", maintain_order="left")
+    return document(
+        every.rename({"clean": "in", "value": "out", "variation": "part"}),
+        groups,
+        systems,
+        every["variation"].unique(maintain_order=True).to_list(),
+        pl.concat(texts),
     )
 
 

@@ -12,11 +12,10 @@ from markupsafe import Markup
 from eval_kit.console import status
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.pages.explorer import explorer
+from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render, result_page
 from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
-from eval_kit.pages.wordings import wordings
 from eval_kit.protocols import chameleons, crossed, papers
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
@@ -164,20 +163,13 @@ def _page(
     if vectors is None and grid is not None:
         vectors = vectors_beside(grid, release)
     sources = [vectors] if isinstance(vectors, Vectors) else (vectors or {}).values()
-    parts: dict[str, Any] = {
-        "shifts": [],
-        "wordings": None,
-        "chameleons": None,
-        "systems": [],
-        "subjects": [],
-        "notes": [],
-    }
+    parts: dict[str, Any] = {"shifts": [], "chameleons": None, "systems": [], "subjects": [], "changes": changes}
     if grid is not None:
         parts |= _of_grid(grid, release, vectors)
     if changes is not None:
-        of_changes = wordings(changes, release)
-        parts["wordings"] = of_changes
-        parts["systems"] = list(dict.fromkeys([*parts["systems"], *of_changes.systems]))
+        varied = changes.results["system"].unique(maintain_order=True).to_list()
+        parts |= {"varied_systems": varied, "wordings": of_variations(changes, varied, release)}
+        parts["systems"] = list(dict.fromkeys([*parts["systems"], *varied]))
         parts["subjects"] = [*parts["subjects"], "query variations"]
     provenances = [part.provenance for part in (grid, changes) if part is not None]
     if not provenances:

@@ -114,8 +114,3 @@ def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.Dat
         if "text" in table.columns:
             frames.append(table.filter(pl.col("query_id").is_in(queries.implode())).select("query_id", "text"))
     return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
-
-
-def cutoff(measure: str) -> int | None:
-    """The deepest rank that a measure looks at."""
-    return parse(measure).cutoff
