@@ -238,8 +238,8 @@ def properties(release: Release) -> pl.DataFrame:
     rows = []
     for test_set in (everything, *sets):
         members = counted.filter(pl.col("query_id").is_in(test_set.queries.implode()))
-        rows.append(members.select(pl.lit(test_set.name).alias("test_set"), pl.len().alias("queries"),
-                                   pl.mean("relevant"), pl.mean("words")))  # fmt: skip
+        means = pl.mean("relevant", "words")
+        rows.append(members.select(test_set=pl.lit(test_set.name), queries=pl.len()).hstack(members.select(means)))
     return pl.concat(rows)
 
 
@@ -249,14 +249,11 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
     Returns:
         ``run``, ``set``, ``measure``, ``value``, ``rank`` (1 is best) and ``of``: the run and the published rankers.
     """
-    rankers = pl.DataFrame(
-        [
-            (cell["test_set"].split(".")[1], cell["measure"], float(cell["value"]))
-            for cell in published(REFERENCE)
-            if cell["figure"] == "value"
-        ],
-        {"set": pl.String, "measure": pl.String, "published": pl.Float64},
-        orient="row",
+    cells = pl.DataFrame(published(REFERENCE)).filter(figure="value")
+    rankers = cells.select(
+        "measure",
+        set=pl.col("test_set").str.split(".").list.get(1),
+        published=pl.col("value").cast(pl.Float64),
     )
     runs = results.filter(pl.col("level") == REFERENCE_LEVEL).select("run", "set", "measure", "value")
     return (
@@ -269,33 +266,26 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
 
 def _averages_table(results: Chameleons) -> Table:
     """Table 1: one row per ranker, mean and median of each measure over all dev queries."""
-    by_cell = {}
-    for run, measure, mean, median in results.averages.drop("queries").iter_rows():
-        by_cell[run, measure] = {"mean": mean, "median": median}
     measures = results.averages["measure"].unique(maintain_order=True)
+    figures = list(product(measures, ("mean", "median")))
+    wide = results.averages.pivot("measure", index="run", values=["mean", "median"])
+    wide = wide.select("run", *(f"{figure}_{measure}" for measure, figure in figures))
     columns = [Column("run", wrap="anywhere")]
-    columns += [Column(figure, "number", group=measure) for measure in measures for figure in ("mean", "median")]
-    lines: list[list[Cell | str]] = []
-    for run in results.averages["run"].unique(maintain_order=True):
-        values = [by_cell[run, measure][figure] for measure, figure in product(measures, ("mean", "median"))]
-        lines.append([run, *map(_digits, values)])
+    columns += [Column(figure, "number", group=measure) for measure, figure in figures]
+    lines = _lines(wide)
     paper = _published(AVERAGES) if results.published else {}
     split = results.sets["test_set"][0]
     for ranker in _rankers(paper):
-        keys = product(measures, ("mean", "median"))
-        lines.append(_published_row(ranker, [paper[ranker, split, *key] for key in keys]))
+        lines.append(_published_row(ranker, [paper[ranker, split, *figure] for figure in figures]))
     queries = f"{results.averages['queries'][0]:,}"
     return Table(columns, [lines], title=f"Table 1: means and medians over {queries} queries")
 
 
 def _worst_table(results: Chameleons) -> Table:
     """Table 2: one row per ranker, one column per share of its own worst queries."""
-    by_cell = {(run, level): value for run, level, value in results.worst.iter_rows()}
-    levels = [*LEVELS, 100]
-    columns = [Column("run", wrap="anywhere"), *(Column(f"{level} %", "number", group="AP") for level in levels)]
-    lines: list[list[Cell | str]] = []
-    for run in results.worst["run"].unique(maintain_order=True):
-        lines.append([run, *(_digits(by_cell[run, level]) for level in levels)])
+    columns = [Column("run", wrap="anywhere")]
+    columns += [Column(f"{level} %", "number", group="AP") for level in (*LEVELS, 100)]
+    lines = _lines(results.worst.pivot("level", index="run", values="value"))
     paper = _published(WORST) if results.published else {}
     for ranker in _rankers(paper):
         names = [*(f"dev.worst.{level}" for level in LEVELS), "dev"]
@@ -305,12 +295,10 @@ def _worst_table(results: Chameleons) -> Table:
 
 def _agreement_table(shared: pl.DataFrame) -> Table:
     """Equation 1: one row per pair of runs, one column per share of each one's worst queries."""
-    by_cell = {(first, second, level): value for first, second, level, value in shared.iter_rows()}
     columns = [Column("run", wrap="anywhere"), Column("and run", wrap="anywhere")]
     columns += [Column(f"{level} %", "number") for level in LEVELS]
-    pairs = shared.select("first", "second").unique(maintain_order=True).rows()
-    lines = [[*pair, *(f"{by_cell[*pair, level]:.3f}" for level in LEVELS)] for pair in pairs]
-    return Table(columns, [lines], title="Equation 1: worst queries that two runs share")
+    wide = shared.pivot("level", index=["first", "second"], values="agreement")
+    return Table(columns, [_lines(wide, 3)], title="Equation 1: worst queries that two runs share")
 
 
 def _performance_table(results: Chameleons) -> Table:
@@ -377,5 +365,6 @@ def _published_row(ranker: str, figures: Sequence[str]) -> list[Cell | str]:
     return [Cell(text, style="dim") for text in (f"{ranker} (published)", *figures)]
 
 
-def _digits(value: float) -> str:
-    return f"{value:.4f}"
+def _lines(frame: pl.DataFrame, digits: int = 4) -> list[list[Cell | str]]:
+    """The rows of a dataframe: texts as they are, numbers with so many decimals."""
+    return [[value if isinstance(value, str) else f"{value:.{digits}f}" for value in row] for row in frame.iter_rows()]
