@@ -69,6 +69,7 @@ def beir(
     from builder.sources import beir_download
     from eval_kit.console import counting, screen
     from eval_kit.release.beir_suite import datasets, named
+    from eval_kit.tables import terminal
 
     if names == ["all"]:
         names = [name for name, dataset in datasets().items() if dataset.md5]
@@ -77,7 +78,7 @@ def beir(
     if md5 is not None and (len(chosen) != 1 or chosen[0].md5):
         raise UserError("--md5 is for one dataset whose md5 is not known: builder beir shows which")
     if not names:
-        screen().print(beir_download.listed())
+        terminal.show(beir_download.listed(), screen())
     for name in own:
         typer.echo(str(out / name))
     for dataset in chosen:

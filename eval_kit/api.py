@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.exchange import compare as comparisons
 from eval_kit.exchange import sources
 from eval_kit.files import atomic
@@ -304,7 +304,7 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
     frame = in_memory.ranked(in_memory.lines("run", run))
     with as_files({"run": frame}) as files:
         rank_judged(next(iter(files)), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
-    with atomic.disk_errors(path), atomic.whole(path) as part:
+    with disk_errors(path), atomic.whole(path) as part:
         in_memory.write(frame, part, run_name(path))
 
 

@@ -29,7 +29,7 @@ from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, 
 from ir_datasets.util import LocalDownload
 
 from eval_kit.documents import TestSetEntry
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.formats import tab_separated
 from eval_kit.measures.definitions import known_elsewhere
@@ -219,7 +219,7 @@ def _docs(release: Release) -> Any:
     path = Path(ir_datasets.util.home_path()) / "ms-marco-shift" / release.digest[:16] / "passages.tsv"
     if not path.exists():
         passages = release.table("passages", "passages")
-        with atomic.disk_errors(path.parent):
+        with disk_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(path, "".join(f"{line}\n" for line in tab_separated(passages)))
     rows = next(table.rows for table in release.manifest.tables if table.config == "passages")
