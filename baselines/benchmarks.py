@@ -6,7 +6,8 @@ from typing import Any
 import polars as pl
 
 from eval_kit.measures.definitions import parse
-from eval_kit.shifts import BENCHMARKS, CONTROL, TRAINED_FOR
+from eval_kit.shift import BENCHMARKS
+from eval_kit.shifts import CONTROL, TRAINED_FOR
 from eval_kit.stats.losses import holm, paired_t_test, relative_losses
 from eval_kit.tables.table import Cell, Column, Row, Table, loss, significance
 

@@ -14,7 +14,8 @@ from eval_kit.measures.definitions import parse
 from eval_kit.protocols.variations import paired
 from eval_kit.release import Release, Variation
 from eval_kit.runs.names import cell_of
-from eval_kit.shifts import SHIFTS, Shift
+from eval_kit.shift import Shift
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 from eval_kit.tables.table import Cell, Column, Table, interval, loss, significance
 

@@ -14,7 +14,8 @@ from eval_kit.files import atomic
 from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release
 from eval_kit.search.passages import of_file
-from eval_kit.shifts import TRAINED_FOR, Shift
+from eval_kit.shift import Shift
+from eval_kit.shifts import TRAINED_FOR
 
 FORMATS = {
     "beir": ["queries.jsonl", "corpus.jsonl", "README.md"]

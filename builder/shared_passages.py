@@ -7,7 +7,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.release.reference import published
-from eval_kit.shifts import TREC_DL
+from eval_kit.shift import TREC_DL
 from eval_kit.tables.table import Column, Table
 
 GRADES = (3, 2, 1)

@@ -6,7 +6,8 @@ import polars as pl
 
 from builder.release import Table, TestSet
 from builder.shifts.crossed import models_in
-from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS, main_split
+from eval_kit.shift import main_split
+from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
 BUCKETS = ("b1", "b2", "b3", "b4", "b5")

@@ -35,7 +35,8 @@ from eval_kit.files.formats import tab_separated
 from eval_kit.measures.definitions import known_elsewhere
 from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, Release, has_default, open_release
 from eval_kit.release.manifest import language
-from eval_kit.shifts import SHIFTS, Shift
+from eval_kit.shift import Shift
+from eval_kit.shifts import SHIFTS
 
 CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
     "chameleons": ["Arabzadeh2021Chameleons"],

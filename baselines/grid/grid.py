@@ -14,7 +14,8 @@ from baselines.systems import is_trained
 from eval_kit.models.runs import varied
 from eval_kit.release import Release
 from eval_kit.runs import names
-from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
+from eval_kit.shift import BENCHMARKS
+from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
 
 SECONDS_BETWEEN_LOOKS = 1.0
 

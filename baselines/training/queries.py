@@ -28,7 +28,7 @@ from eval_kit.search.examples import (
 from eval_kit.search.passages import collection_key, passages
 from eval_kit.search.texts import PassageTexts, is_written, write
 from eval_kit.search.tokens import PassageTokens
-from eval_kit.shifts import Training
+from eval_kit.shift import Training
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -43,7 +43,7 @@ type Teacher = Callable[[list[str], list[list[str]]], list[list[float]]]
 def training(cell: Cell) -> Judged:
     """The cell's training queries.
 
-    They are the judged ones of :meth:`eval_kit.shifts.Shift.training`.
+    They are the judged ones of :meth:`eval_kit.shift.Shift.training`.
 
     Raises:
         UserError: the release has no such queries, no judgements of them, or no negatives although the cell uses some.

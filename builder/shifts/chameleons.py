@@ -15,7 +15,7 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.protocols.obstinacy import LEVELS, obstinate, rankers
 from eval_kit.runs.ranks import rank_judged
-from eval_kit.shifts import main_split
+from eval_kit.shift import main_split
 from eval_kit.stats.vectors import check_ids
 
 SETS = ("veiled", "pygmy", "lesser")

@@ -16,7 +16,8 @@ from eval_kit.release import Release
 from eval_kit.results import Result
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
-from eval_kit.shifts import SHIFTS, Shift
+from eval_kit.shift import Shift
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import MARGIN
 from eval_kit.tables.table import Table
 

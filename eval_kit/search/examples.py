@@ -14,7 +14,8 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.shifts import TRAINED_FOR, Training
+from eval_kit.shift import Training
+from eval_kit.shifts import TRAINED_FOR
 
 AT_ONCE = 50_000
 """Queries whose examples are made at once."""
@@ -39,7 +40,7 @@ def permitted(release: Release, shift: str, held_out: str, strict: bool = False,
         release: one with training queries.
         shift: a name of :data:`eval_kit.shifts.TRAINED_FOR`.
         held_out: the part.
-        strict: as for :meth:`eval_kit.shifts.Shift.training`.
+        strict: as for :meth:`eval_kit.shift.Shift.training`.
         name: of the option or run that needs them, for messages.
 
     Raises:

@@ -150,7 +150,7 @@ def cluster_splits(release: Release, shift: str) -> list[str]:
 def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) -> pl.DataFrame:
     """R(q, train) of every test query of a cluster, for the model that never saw the cluster (ECIR 2023 §5.2).
 
-    The training queries are those of :meth:`eval_kit.shifts.Shift.training`. In the paper the vectors come from the
+    The training queries are those of :meth:`eval_kit.shift.Shift.training`. In the paper the vectors come from the
     bi-encoder that was trained on just those: another model, and so another call, for every cluster.
 
     Args:
