@@ -13,7 +13,7 @@ import polars as pl
 
 from builder.assembly import TESTED, Build, ShiftResult, interval_remark, lacks_train
 from builder.shifts import length, wh
-from builder.shifts.given import merged
+from builder.shifts.given import merged, without_part
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
 from eval_kit.shifts import ROLES
@@ -134,16 +134,18 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
         parts = merged(own, vectors, count, parameters.seed)
     parts = cells(parts, build.train) if parameters.cells else parts
     tested = parts.filter(pl.len().over("part") >= parameters.models)
-    remarks = []
+    remarks = [] if given is None else without_part("crossed", parts, build.train)
     if left_out := parts.height - tested.height:
         remarks.append(f"crossed: {left_out:,} queries of clusters with fewer than {parameters.models} are left out")
+    assigned = assign(tested, parameters)
     largest = tested["part"].value_counts(sort=True)["count"][0]
     if largest > MOST_IN_A_CLUSTER * tested.height:
+        holds = f"holds {largest:,} of {tested.height:,} queries"
+        if given is not None:
+            raise UserError(f"one part {holds}; divide it, as no part may hold over {MOST_IN_A_CLUSTER:.0%}")
         raise UserError(
-            f"a cluster holds {largest:,} of {tested.height:,} queries, as their vectors do not tell them apart; try "
-            "another --encoder, or --parts"
+            f"a cluster {holds}, as their vectors do not tell them apart; try another --encoder, or --parts"
         )
-    assigned = assign(tested, parameters)
     sizes = assigned.group_by("cluster").len()["len"].to_list()
     remarks.append(interval_remark("crossed", sizes))
     members = assigned.join(build.train, on="query_id", maintain_order="left")

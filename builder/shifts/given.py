@@ -6,7 +6,7 @@ There may be hundreds of parts.
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -42,13 +42,11 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
         ``query_id``, ``part``, ``cluster`` (Enum, the part as a name in a-z, 0-9 and _) and ``split``.
 
     Raises:
-        UserError: the share makes no sense, no training query has a part, or two parts would have one name.
+        UserError: the share makes no sense, or two parts would have one name.
     """
     if not 0 < parameters.test_share < 1:
         raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
     members = queries.select("query_id").join(parts, on="query_id", maintain_order="left")
-    if not members.height:
-        raise UserError("no training query has a part; are the ids those of the collection?")
     names = {part: part_name(part) for part in members["part"].unique().sort()}
     twice = [part for part, name in names.items() if list(names.values()).count(name) > 1]
     if twice:
@@ -97,6 +95,18 @@ def merged(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.
     return parts.with_columns(part=pl.Series([f"g{rank[own] + 1}" for own in group]))
 
 
+def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list[str]:
+    """A remark on the queries that have no part, if there are any.
+
+    Raises:
+        UserError: none has a part.
+    """
+    if not parts.height:
+        raise UserError("no training query has a part; are the ids those of the collection?")
+    left_out = queries.height - parts.height
+    return [f"{shift}: {left_out:,} of {queries.height:,} queries have no part and are left out"] if left_out else []
+
+
 def lacking(build: Build) -> str:
     """What the collection lacks for given parts; empty if nothing."""
     return lacks_train(build) if build.collection.parts is not None else "no parts are given (--parts)"
@@ -106,10 +116,12 @@ def rebuild(build: Build, parameters: GivenParameters) -> ShiftResult:
     """The shift's tables, and a report that names each part in full."""
     assert build.collection.parts is not None
     parts = grouped = build.collection.parts.join(build.train, on="query_id", how="semi")
+    remarks = without_part("given", parts, build.train)
     if parameters.groups:
         grouped = merged(parts, build.embedded["train"], parameters.groups, parameters.seed)
     assigned = assign(build.train, grouped, parameters)
     rule = build.rule(RULE, "the collection's labels", parameters, encoded=parameters.groups > 0)
     listed = assigned.drop("part").join(parts, on="query_id")
     names = listed.group_by("cluster", "part").agg(queries=pl.len()).sort("cluster", "part")
-    return build.held_back("given", assigned, rule, reports={"given.tsv": names.write_csv(separator="\t")})
+    result = build.held_back("given", assigned, rule, reports={"given.tsv": names.write_csv(separator="\t")})
+    return replace(result, remarks=[*remarks, *result.remarks])

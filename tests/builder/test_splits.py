@@ -1,5 +1,7 @@
 """Splits of any queries: given parts, logs, languages, sizes, passages that no two sides share."""
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,6 +134,35 @@ def test_given_parts_are_a_shift_like_the_others(tmp_path: Path) -> None:
     assert "Zürich 3" in (release.folder / "reports" / "given.tsv").read_text(encoding="utf-8")
     with pytest.raises(UserError, match=r"has no queries\.jsonl"):
         read_parts("metadata.article", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("part", "outcome"),
+    [
+        (lambda i: f"p{i % 5}", "8 crossed models need at least 16 clusters; there are 5"),
+        (lambda i: f"p{i % 20}" if i % 3 else "giant", "one part holds .* queries; divide it"),
+        (lambda i: f"p{i % 900}", "crossed: 24 test parts of"),
+        (lambda i: f"p{i % 40}" if i % 2 else None, "queries have no part and are left out"),
+    ],
+    ids=["a handful", "a giant", "tiny ones", "half without"],
+)
+def test_odd_parts_end_in_a_design_or_in_one_sentence(part: Callable[[int], str | None], outcome: str) -> None:
+    collection = mini.collection(mini.MiniParameters(queries=3_000))
+    ids = collection.train["query_id"]
+    parts = pl.DataFrame({"query_id": ids, "part": [part(i) for i in range(len(ids))]}).drop_nulls()
+    try:
+        said = rebuilt.draft(replace(collection, parts=parts), ["crossed"], LSA).remarks
+    except UserError as error:
+        said = [str(error)]
+    assert any(re.search(outcome, remark) for remark in said), said
+
+
+def test_parts_of_other_queries_are_refused() -> None:
+    collection = mini.collection(mini.MiniParameters(queries=3_000))
+    foreign = pl.DataFrame({"query_id": ["x"], "part": ["a"]})
+    for shift in ("crossed", "given"):
+        with pytest.raises(UserError, match="no training query has a part"):
+            rebuilt.draft(replace(collection, parts=foreign), [shift], LSA)
 
 
 def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
