@@ -16,7 +16,7 @@ from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.intervals import edges, interval_of, loss_by_interval, per_query_loss
-from eval_kit.tables.html import to_html
+from eval_kit.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Figures:
     measure: str
     compared: str
     by_overlap: Markup
-    correlations: Markup
+    correlations: Table
     distributions: dict[str, Markup] = field(default_factory=dict)
     by_nearness: dict[str, Markup] = field(default_factory=dict)
     spreads: dict[str, dict[str, Markup]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def figures(
         measure=overlap.measure,
         compared=" or ".join(overlap.points["queries"].unique(maintain_order=True)),
         by_overlap=plots.loss_against_jaccard(overlap.points, systems, overlap.measure),
-        correlations=to_html(overlap.table()),
+        correlations=overlap.table(),
     )
     if r is None:
         return first

@@ -15,10 +15,9 @@ from eval_kit.files import atomic
 from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render, result_page
-from eval_kit.pages.report_data import Standing, lower_is_better, paired, standings
-from eval_kit.protocols import chameleons, crossed, papers
+from eval_kit.pages.report_data import Standing, paired, standings
+from eval_kit.protocols import chameleons, papers
 from eval_kit.protocols.grid_results import Protocols, protocols
-from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
@@ -28,7 +27,6 @@ from eval_kit.shifts import SHIFTS
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
 from eval_kit.svg import span
-from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
 
 
@@ -198,12 +196,10 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         "subjects": [SHIFTS[shift].title for shift in grid.results],
         "summaries": {shift: _summaries(grid.results[shift], of_shift) for shift, of_shift in by_shift.items()},
         "scale": span(end for standing in every for end in (standing.loss, standing.low, standing.high)),
-        "tables": {shift: _tables(grid, shift) for shift in grid.results},
-        "matrices": {shift: _matrices(grid, shift) for shift in grid.results if SHIFTS[shift].clustered},
-        "notes": grid.notes(),
+        "grid": grid,
         "chameleons": chameleons.of_grid(grid.values, release, grid.provenance),
-        "about": {shift: to_html(replace(table, title="")) for shift, table in about(release).items()},
-        "every_loss": to_html(papers.every_loss(grid.results)),
+        "about": {shift: replace(table, title="") for shift, table in about(release).items()},
+        "every_loss": papers.every_loss(grid.results),
         "figures": figures(grid, pairs, systems, release, r),
         "explorer": explorer(grid, pairs, systems, release, r),
     }
@@ -220,41 +216,7 @@ def _summaries(results: pl.DataFrame, of_shift: list[Standing]) -> list[tuple[St
     return summaries
 
 
-def _tables(grid: Protocols, shift: str) -> list[tuple[str, Markup]]:
-    """The tables of a shift as in the papers, with their measures, the main one first."""
-    results = grid.results[shift]
-    if shift == crossed.NAME and grid.crossed is not None:
-        return [("", to_html(table)) for table in crossed.tables(results, grid.crossed)]
-    if not SHIFTS[shift].clustered:
-        test_queries = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev (else test)"
-        table = papers.inter_extra(results, marks=True)
-        return [("", to_html(replace(table, title=f"Inter., Extra. and Δ over {test_queries}")))]
-    tables = []
-    for measure in dict.fromkeys([main_measure(results), *results["measure"]]):
-        untrained = grid.untrained_on(shift, measure)
-        table = papers.ms_shift(results, grid.clusters[shift], measure, untrained, best_in_bold=True)
-        tables.append((measure, _with_direction(table, measure)))
-    return tables
-
-
-def _matrices(grid: Protocols, shift: str) -> list[Markup]:
-    sets = [f"{shift}.{cluster}" for cluster in grid.clusters[shift]]
-    results = grid.results[shift]
-    measure = main_measure(results)
-    return [
-        _with_direction(papers.matrix(grid.matrices[shift], sets, measure, system), measure)
-        for system in results["system"].unique(maintain_order=True)
-    ]
-
-
-def _with_direction(table: Table, measure: str) -> Markup:
-    """The table; its title says so where lower is better."""
-    if lower_is_better(measure):
-        table = replace(table, title=f"{table.title} (lower is better: a negative loss is harm)")
-    return to_html(table)
-
-
-def _runs(provenances: Sequence[Mapping[str, Any]]) -> Markup:
+def _runs(provenances: Sequence[Mapping[str, Any]]) -> Table:
     """Every run that was read, once."""
     runs = {run["file"]: run for provenance in provenances for run in provenance["runs"]}
     rows = []
@@ -262,4 +224,4 @@ def _runs(provenances: Sequence[Mapping[str, Any]]) -> Markup:
         digest = Markup("<code>{}</code>").format(run["sha256"])
         rows.append([Path(run["run"]).name, f"{run['lines']:,}", f"{run['queries']:,}", digest])
     columns = [Column("Run"), Column("Lines", "number"), Column("Queries", "number"), Column("sha256")]
-    return to_html(Table(columns, [rows], "Runs"))
+    return Table(columns, [rows], "Runs")

@@ -65,7 +65,7 @@ class Protocols(Result):
 
     def tables(self) -> list[Table]:
         """The papers' tables, a section for each shift."""
-        return [replace(table, section=shift) for shift in self.results for table in self._of_shift(shift)]
+        return [replace(table, section=shift) for shift in self.results for _, table in self.of_shift(shift)]
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
@@ -76,16 +76,30 @@ class Protocols(Result):
             *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows()),
         ]
 
-    def _of_shift(self, shift: str) -> Iterator[Table]:
+    def of_shift(self, shift: str, on_page: bool = False) -> Iterator[tuple[str, Table]]:
+        """The papers' tables of a shift, each with its measure; on a page with more marks, the main measure first."""
         results = self.results[shift]
         if self.crossed is not None and shift == crossed.NAME:
-            yield from crossed.tables(results, self.crossed)
+            yield from (("", table) for table in crossed.tables(results, self.crossed))
             return
         if not SHIFTS[shift].clustered:
-            yield papers.inter_extra(results)
+            of = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev (else test)"
+            table = papers.inter_extra(results, marks=on_page)
+            yield "", replace(table, title=f"Inter., Extra. and Δ over {of}" if on_page else "")
             return
-        for measure in results["measure"].unique(maintain_order=True):
-            yield papers.ms_shift(results, self.clusters[shift], measure, self.untrained_on(shift, measure))
+        first = [in_out.main_measure(results)] if on_page else []
+        for measure in dict.fromkeys([*first, *results["measure"]]):
+            untrained = self.untrained_on(shift, measure)
+            table = papers.ms_shift(results, self.clusters[shift], measure, untrained, best_in_bold=on_page)
+            yield measure, papers.with_direction(table, measure) if on_page else table
+
+    def matrices_of(self, shift: str) -> list[Table]:
+        """Every model of each system on every test set of a shift of clusters, by the main measure."""
+        sets = [f"{shift}.{cluster}" for cluster in self.clusters[shift]]
+        measure = in_out.main_measure(self.results[shift])
+        systems = self.results[shift]["system"].unique(maintain_order=True)
+        tables = (papers.matrix(self.matrices[shift], sets, measure, system) for system in systems)
+        return [papers.with_direction(table, measure) for table in tables]
 
     def untrained_on(self, shift: str, measure: str) -> dict[str, dict[str, float]]:
         """System → cluster → value, of the untrained systems that were run on every cluster of a shift."""

@@ -1,6 +1,7 @@
 """Protocol results in the layout of the papers' own tables, so that the two can be laid side by side."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -94,6 +95,13 @@ def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
     lines = [_statistics(shift, row) for shift, frame in results.items() for row in frame.iter_rows(named=True)]
     columns = [*map(Column, words), *(Column(name, "number") for name in numbers)]
     return Table(columns, [lines], title="Every loss", sorted_by="Rel Loss")
+
+
+def with_direction(table: Table, measure: str) -> Table:
+    """The table; its title says so where lower is better."""
+    if parse(measure).lower_is_better:
+        return replace(table, title=f"{table.title} (lower is better: a negative loss is harm)")
+    return table
 
 
 def _system(rows: Sequence[Mapping[str, Any]]) -> Cell:
