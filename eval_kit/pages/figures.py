@@ -9,7 +9,8 @@ import polars as pl
 from markupsafe import Markup
 
 from eval_kit import plots
-from eval_kit.pages.report_data import in_and_out, lower_is_better
+from eval_kit.measures.definitions import parse
+from eval_kit.pages.report_data import in_and_out
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.similarity import figure_3
@@ -99,7 +100,9 @@ def _figure_6(
     spreads: dict[str, dict[str, Markup]] = {system: {} for system in systems}
     for shift, pairs in near.items():
         results = grid.results[shift]
-        lower = [measure for measure in results["measure"].unique(maintain_order=True) if lower_is_better(measure)]
+        lower = [
+            measure for measure in results["measure"].unique(maintain_order=True) if parse(measure).lower_is_better
+        ]
         for measure, system in product([main_measure(results), *lower[:1]], systems):
             losses = pairs.filter(pl.col("measure") == measure, pl.col("system") == system)
             if losses.height:

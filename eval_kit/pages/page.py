@@ -15,7 +15,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_kit import __version__
 from eval_kit.measures.definitions import parse
-from eval_kit.pages.report_data import lower_is_better
 from eval_kit.results import Result, origin
 from eval_kit.svg import loss_bar, swatch
 from eval_kit.tables.html import sort_header, to_html, typographic
@@ -25,6 +24,11 @@ from eval_kit.tables.table import loss
 def number(value: float, measure: str) -> str:
     """A mean in the unit of the papers: reciprocal ranks times 100, search lengths plain."""
     return typographic(parse(measure).show_as_ecir_2023(value))
+
+
+def lower_is_better(measure: str) -> bool:
+    """Whether a negative relative loss of this measure is harm."""
+    return parse(measure).lower_is_better
 
 
 def percent(value: float | None) -> str:

@@ -29,11 +29,6 @@ class Standing:
     queries: int
 
 
-def lower_is_better(measure: str) -> bool:
-    """Whether a negative relative loss of this measure is harm."""
-    return parse(measure).lower_is_better
-
-
 def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     """In and Out of every query of a shift, for every system, measure and seed.
 
