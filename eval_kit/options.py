@@ -14,198 +14,152 @@ from eval_kit.output import Format, emit
 if TYPE_CHECKING:
     from eval_kit.results import Result
 
+
+def _option(help: str, metavar: str | None = None, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, **limits)
+
+
+def _argument(help: str, metavar: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help)
+
+
 Release = Annotated[
     str | None,
-    typer.Option(
-        help="Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."
-    ),
+    _option("Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."),
 ]
-Revision = Annotated[str | None, typer.Option(help="Tag or commit of a release on the Hub.")]
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the results as JSON to this file; '-' prints them.")
-]
-PrintedFormat = Annotated[Format, typer.Option(help="How to print the results; csv has every number.")]
-PageFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Also write the tables, figures and notes to this HTML file.")
-]
+Revision = Annotated[str | None, _option("Tag or commit of a release on the Hub.")]
+JsonFile = Annotated[Path | None, _option("Write the results as JSON to this file; '-' prints them.", "FILE", "--json")]
+PrintedFormat = Annotated[Format, _option("How to print the results; csv has every number.")]
+PageFile = Annotated[Path | None, _option("Also write the tables, figures and notes to this HTML file.", "FILE")]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Also score runs that lack many queries, or are cut short.")
+    bool, _option("Also score runs that lack many queries, or are cut short.", None, "--allow-missing")
 ]
 Measures = Annotated[
     list[str] | None,
-    typer.Option(
-        "--measure",
-        metavar="NAME",
-        help="Score by this measure, such as P@5, instead of the test sets' own. Repeatable.",
-    ),
+    _option("Score by this measure, such as P@5, instead of the test sets' own. Repeatable.", "NAME", "--measure"),
 ]
-TestSets = Annotated[
-    list[str] | None,
-    typer.Option("--test-set", metavar="NAME", help="Score on this test set alone. Repeatable."),
-]
+TestSets = Annotated[list[str] | None, _option("Score on this test set alone. Repeatable.", "NAME", "--test-set")]
 Systems = Annotated[
-    list[str] | None,
-    typer.Option("--system", metavar="NAME", help="The system of each run, in the same order; or one for all runs."),
+    list[str] | None, _option("The system of each run, in the same order; or one for all runs.", "NAME", "--system")
 ]
 Shifts = Annotated[
     list[str] | None,
-    typer.Option(
-        "--shift", metavar="NAME", help="The shift of each run, likewise: topic, wh, length, resttest or restrain."
-    ),
+    _option("The shift of each run, likewise: topic, wh, length, resttest or restrain.", "NAME", "--shift"),
 ]
 HeldOuts = Annotated[
-    list[str] | None,
-    typer.Option("--held-out", metavar="NAME", help="What each run's training held out, likewise, such as c0."),
+    list[str] | None, _option("What each run's training held out, likewise, such as c0.", "NAME", "--held-out")
 ]
-Untrained = Annotated[
-    list[Path] | None, typer.Option(metavar="RUN", help="A run of an untrained system, such as BM25. Repeatable.")
-]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")]
-AnyRuns = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN", help="Run files (TREC or MS MARCO format, .gz, .zst) or folders of them."),
-]
+Untrained = Annotated[list[Path] | None, _option("A run of an untrained system, such as BM25. Repeatable.", "RUN")]
+Seed = Annotated[int, _option("Random seed of the bootstrap.", min=0, max=2**32 - 1)]
+AnyRuns = Annotated[list[Path], _argument("Run files (TREC or MS MARCO format, .gz, .zst) or folders of them.", "RUN")]
 CleanFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Also score leaked and clean queries apart: what 'clean --json' wrote."),
+    Path | None, _option("Also score leaked and clean queries apart: what 'clean --json' wrote.", "FILE")
 ]
-PerQuery = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write each query's values to this file, tab-separated.")
-]
+PerQuery = Annotated[Path | None, _option("Write each query's values to this file, tab-separated.", "FILE")]
 Datasets = Annotated[
     list[Path] | None,
-    typer.Option(
-        metavar="DIR",
-        help="Instead, score each run on a folder in BEIR's format, beside BEIR's own figures: one per run, in "
-        "their order.",
+    _option(
+        "Instead, score each run on a folder in BEIR's format, beside BEIR's own figures: one per run, in their order.",
+        "DIR",
     ),
 ]
-Bm25Runs = Annotated[
-    list[Path] | None, typer.Option(metavar="RUN", help="With --dataset: BM25's runs, in the same order.")
-]
+Bm25Runs = Annotated[list[Path] | None, _option("With --dataset: BM25's runs, in the same order.", "RUN")]
 Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.",
-    ),
+    str, _argument("Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.", "MODEL")
 ]
 ModelOptions = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Option of the model, such as query_prompt=… or pooling=cls. Repeatable."),
+    list[str] | None, _option("Option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE")
 ]
 Variations = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="Also search this wording of the queries, such as dev.typo. Repeatable."),
+    list[str] | None, _option("Also search this wording of the queries, such as dev.typo. Repeatable.", "NAME")
 ]
 RunPivots = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="RUN", help="A run to compare with. Repeatable. Default: BM25, which is searched too."),
+    list[Path] | None, _option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
 ]
 GridRuns = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="RUN",
-        help="Runs <system>.<shift>.<held-out>.trec; other names need the next three options. Runs of variations "
-        "may stand among them.",
+    _argument(
+        "Runs <system>.<shift>.<held-out>.trec; other names need the next three options. Runs"
+        " of variations may stand among them.",
+        "RUN",
     ),
 ]
 PageVectors = Annotated[
     str | None,
-    typer.Option(
-        help="Model or file for the page's figures about R, as for similarity. Default: the vectors beside RUN."
-    ),
+    _option("Model or file for the page's figures about R, as for similarity. Default: the vectors beside RUN."),
 ]
 SimilarityRuns = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="RUN", help="Runs of a grid, to correlate their losses with the similarities."),
+    list[Path] | None, _argument("Runs of a grid, to correlate their losses with the similarities.", "RUN")
 ]
 Vectors = Annotated[
     str | None,
-    typer.Option(
-        help="Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."
-    ),
+    _option("Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."),
 ]
 Collections = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="DIR", help="Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable."),
+    list[Path] | None, _option("Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable.", "DIR")
 ]
-Pivots = Annotated[
-    list[Path], typer.Option(metavar="RUN", help="The run of an untrained system, such as BM25. Repeatable.")
-]
+Pivots = Annotated[list[Path], _option("The run of an untrained system, such as BM25. Repeatable.", "RUN")]
 TrainedOn = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="What the models were trained on, as for clean: near and far is measured from it."
-    ),
+    Path | None, _option("What the models were trained on, as for clean: near and far is measured from it.", "FILE")
 ]
-Parts = Annotated[Path | None, typer.Option(metavar="TSV", help="An own division of the queries: id, tab, part.")]
+Parts = Annotated[Path | None, _option("An own division of the queries: id, tab, part.", "TSV")]
 Far = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PART", help="A part of --parts that training held out. Repeatable. Default: by distance."),
+    list[str] | None, _option("A part of --parts that training held out. Repeatable. Default: by distance.", "PART")
 ]
 DistanceVectors = Annotated[
-    str | None, typer.Option(help="Vectors for the distance, as for similarity. Default: character trigrams.")
+    str | None, _option("Vectors for the distance, as for similarity. Default: character trigrams.")
 ]
 Train = Annotated[
     Path,
-    typer.Option(
-        metavar="FILE",
-        help="What the model was trained on: queries (id, tab, text), triplets (three columns, or JSON lines), or "
-        "a release or BEIR folder with a train split.",
+    _option(
+        "What the model was trained on: queries (id, tab, text), triplets (three columns, or "
+        "JSON lines), or a release or BEIR folder with a train split.",
+        "FILE",
     ),
 ]
 Near = Annotated[
-    float | None,
-    typer.Option(help="Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md."),
+    float | None, _option("Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md.")
 ]
 SharedPassages = Annotated[
-    bool, typer.Option("--passages", help="A query leaks too if a relevant passage of it was relevant in training.")
+    bool, _option("A query leaks too if a relevant passage of it was relevant in training.", None, "--passages")
 ]
 By = Annotated[
     list[str] | None,
-    typer.Option(
-        help="For dev-small: length, bucket, chameleons10 to chameleons50; for DL-HARD: intent, answer_type, "
-        "topic, fold. Repeat for a cross-table. chameleons alone: the tables and figures of CIKM 2021."
+    _option(
+        "For dev-small: length, bucket, chameleons10 to chameleons50; for DL-HARD: intent, "
+        "answer_type, topic, fold. Repeat for a cross-table. chameleons alone: the tables and"
+        " figures of CIKM 2021."
     ),
 ]
 WordedRuns = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN", help="Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries."
-    ),
+    list[Path], _argument("Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries.", "RUN")
 ]
-TestSetPart = Annotated[str | None, typer.Option(metavar="NAME", help="Compare only on the queries of this test set.")]
+TestSetPart = Annotated[str | None, _option("Compare only on the queries of this test set.", "NAME")]
 Pivot = Annotated[
-    str | None,
-    typer.Option(metavar="SYSTEM", help="System that LongEval's effect ratio and ΔRI compare with, such as bm25."),
+    str | None, _option("System that LongEval's effect ratio and ΔRI compare with, such as bm25.", "SYSTEM")
 ]
 Rankers = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="SYSTEM=RANKER",
-        help="On chameleons.veiled.50: show SYSTEM beside this ranker of CIKM 2021, Table 7. Default: by name.",
+    _option(
+        "On chameleons.veiled.50: show SYSTEM beside this ranker of CIKM 2021, Table 7. Default: by name.",
+        "SYSTEM=RANKER",
     ),
 ]
 ComparedSystems = Annotated[
-    list[Path],
-    typer.Argument(metavar="SYSTEM", help="Runs, submissions, or scores (x.json with x.tsv beside it)."),
+    list[Path], _argument("Runs, submissions, or scores (x.json with x.tsv beside it).", "SYSTEM")
 ]
-Baseline = Annotated[
-    str | None, typer.Option(help="The system that the others are tested against. Default: the first.")
-]
+Baseline = Annotated[str | None, _option("The system that the others are tested against. Default: the first.")]
 Check = Annotated[
     bool,
-    typer.Option(
-        "--check", help="Instead, list everything that is wrong with submissions. Exit status 2 if anything is."
-    ),
+    _option("Instead, list everything that is wrong with submissions. Exit status 2 if anything is.", None, "--check"),
 ]
 ModelScores = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="FILE",
-        help="Results of protocol --json and of score --dataset --json; or one CSV file of models' scores. Of the "
-        "latter JSON alone, or none: figures on MS MARCO against those elsewhere, with BEIR's own.",
+    _argument(
+        "Results of protocol --json and of score --dataset --json; or one CSV file of models'"
+        " scores. Of the latter JSON alone, or none: figures on MS MARCO against those "
+        "elsewhere, with BEIR's own.",
+        "FILE",
     ),
 ]
 
