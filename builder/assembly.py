@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 
 from builder import validation
-from builder.encode import embed
-from builder.encoders import Encoder, public_name
+from builder.encoders import Encoder, embed, public_name
 from builder.release import Table
 from builder.sources.collection import Collection
 from eval_kit.documents import Rule
@@ -53,7 +52,6 @@ class Build:
     seed: int
     runs: Mapping[str, Path]
     cache: Path | None
-    threads: int | None
     set_by_user: frozenset[str] = frozenset()
     """Shifts whose parameters the user chose, so that an unreachable size is an error."""
     required: frozenset[str] = frozenset()
@@ -221,8 +219,7 @@ def apart(shift: str, assigned: pl.DataFrame, pairs: pl.DataFrame, seed: int) ->
     order = np.random.Generator(np.random.PCG64([seed, *shift.encode()])).permutation(len(sizes))
     chosen = order[: 1 + int(np.abs(np.cumsum(sizes[order]) - wanted).argmin())]
     test = ids.filter(pl.Series(np.isin(group, chosen)))
-    split = pl.when(pl.col("query_id").is_in(test.implode())).then(pl.lit("test")).otherwise(pl.lit("train"))
-    return assigned.with_columns(split=split.cast(assigned.schema["split"]))
+    return assigned.with_columns(split=validation.split_by(test))
 
 
 def categories(labels: pl.Series) -> list[str]:

@@ -15,7 +15,7 @@ from eval_kit.exchange import hub_results
 from eval_kit.files import atomic
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_utf8
-from eval_kit.release import Release
+from eval_kit.release import Release, title
 
 FOLDER = "benchmarks"
 EVAL = "eval.yaml"
@@ -29,7 +29,7 @@ def paths(manifest: Manifest) -> list[str]:
     return [EVAL, *(_path(entry.name, kind) for entry in manifest.test_sets for kind in KINDS)]
 
 
-def write(folder: Path, manifest: Manifest, title: str) -> None:
+def write(folder: Path, manifest: Manifest) -> None:
     """Write those files of the release in ``folder`` that it lacks, in place.
 
     Raises:
@@ -40,10 +40,10 @@ def write(folder: Path, manifest: Manifest, title: str) -> None:
         if not _holds(folder / path, frame):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             atomic.write_parquet(folder / path, frame)
-    (folder / EVAL).write_text(_eval_yaml(release, title), encoding="utf-8")
+    (folder / EVAL).write_text(_eval_yaml(release), encoding="utf-8")
 
 
-def check(folder: Path, manifest: Manifest, title: str) -> None:
+def check(folder: Path, manifest: Manifest) -> None:
     """Check that the files match this manifest.
 
     Raises:
@@ -52,7 +52,7 @@ def check(folder: Path, manifest: Manifest, title: str) -> None:
     release = Release(folder, manifest)
     wrong = next((path for path, frame in _frames(release) if not _holds(folder / path, frame)), None)
     try:
-        if read_utf8(folder / EVAL) != _eval_yaml(release, title):
+        if read_utf8(folder / EVAL) != _eval_yaml(release):
             wrong = EVAL
     except UserError:
         wrong = EVAL
@@ -82,7 +82,7 @@ def _holds(path: Path, frame: pl.DataFrame) -> bool:
         return False
 
 
-def _eval_yaml(release: Release, title: str) -> str:
+def _eval_yaml(release: Release) -> str:
     import yaml
 
     description = (
@@ -90,5 +90,10 @@ def _eval_yaml(release: Release, title: str) -> str:
         "Out: models that never saw the like of the query; Rel Loss: (In - Out) / In, the lower the better."
     )
     tasks = hub_results.tasks(release)
-    document = {"name": title, "description": description, "evaluation_framework": FRAMEWORK, "tasks": tasks}
+    document = {
+        "name": title(release.manifest),
+        "description": description,
+        "evaluation_framework": FRAMEWORK,
+        "tasks": tasks,
+    }
     return yaml.safe_dump(document, sort_keys=False, width=1_000)

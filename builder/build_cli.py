@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from builder.options import RELEASE, Json, Out, Seed
 from eval_kit.errors import UserError
 from eval_kit.program import Program
 
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
 MINI = "mini"
 MS_MARCO = "msmarco"
 FROM = "--from"
-
-Out = Annotated[Path, typer.Option(help="The release folder to write.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of every draw.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-DEFAULT_OUT = Path("ms-marco-shift")
 
 
 class SourceGroup(Program):
@@ -45,7 +41,7 @@ app = typer.Typer(cls=SourceGroup, no_args_is_help=True, help="Build a release f
 
 @app.command()
 def published(
-    out: Out = DEFAULT_OUT,
+    out: Out = RELEASE,
     upstream: Annotated[
         Path | None, typer.Option(help="Read the authors' files from this folder instead of the web.")
     ] = None,
@@ -77,7 +73,7 @@ def _list_parameters(requested: bool) -> None:
 
 @app.command()
 def rebuilt(
-    out: Out = DEFAULT_OUT,
+    out: Out = RELEASE,
     collection: Annotated[
         str, typer.Option(help="mini, msmarco, a BEIR folder, a release folder or an ir_datasets id.")
     ] = MINI,
@@ -133,9 +129,12 @@ def rebuilt(
     from builder.rebuilt import defaults, draft
     from builder.sources import log, mini
     from builder.sources.parts import read_parts
+    from eval_kit.runs.names import run_name
 
     ShiftParameters().changed(settings or [])  # reports a mistake before anything is read
-    runs = _runs(run or [])
+    runs = {run_name(path): path for path in run or []}
+    if len(runs) < len(run or []):
+        raise UserError("two runs have the same name; each ranker's run file needs its own")
     if queries is not None and not queries.isdecimal():
         if collection != MINI:
             raise UserError("--queries LOG is a collection of its own, without --collection")
@@ -154,7 +153,7 @@ def rebuilt(
 
 @app.command()
 def mini(
-    out: Out = DEFAULT_OUT,
+    out: Out = RELEASE,
     queries: Annotated[int, typer.Option(help="Number of queries.")] = 10_000,
     strength: Annotated[float, typer.Option(help="Strength of the planted shifts; 0 plants none.")] = 1.0,
     seed: Seed = 13,
@@ -168,22 +167,8 @@ def mini(
     _write(release, out, as_json)
 
 
-def _runs(paths: list[Path]) -> dict[str, Path]:
-    from eval_kit.runs.names import run_name
-
-    runs = {run_name(path): path for path in paths}
-    if len(runs) < len(paths):
-        raise UserError("two runs have the same name; each ranker's run file needs its own")
-    return runs
-
-
 def _collection(name: str, options: dict[str, Any]) -> "Collection":
-    """The collection of that name.
-
-    Args:
-        name: as ``--collection`` takes it.
-        options: for mini only; None for those not given.
-    """
+    """The collection of that name; ``options`` are for mini only, None for those not given."""
     from builder.sources import beir, irds, mini, released
     from eval_kit.release import MANIFEST
     from eval_kit.release import MS_MARCO as PASSAGES
@@ -207,7 +192,4 @@ def _write(draft: "Draft", out: Path, as_json: bool) -> None:
 
     with Console(stderr=True).status(f"writing {out}"):
         manifest = write(draft, out)
-    if as_json:
-        typer.echo(json.dumps(manifest.as_json()))
-    else:
-        typer.echo("\n".join(summary(out, manifest)))
+    typer.echo(json.dumps(manifest.as_json()) if as_json else "\n".join(summary(out, manifest)))

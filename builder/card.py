@@ -116,7 +116,7 @@ def write(folder: Path) -> None:
     """
     manifest = read_manifest(folder)
     with disk_errors(folder):
-        benchmarks.write(folder, manifest, title(manifest))
+        benchmarks.write(folder, manifest)
     for name, text in texts(folder, manifest).items():
         atomic.write_text(folder / name, text)
 
@@ -159,7 +159,7 @@ def check_card(folder: Path, manifest: Manifest) -> None:
         if not is_file(folder / name) or read_utf8(folder / name) != text:
             what = f"{folder / name}: is not the {'card' if name == CARD else 'file'} of the release and its reports"
             raise UserError(f"{what}; {AGAIN.format(folder)}")
-    benchmarks.check(folder, manifest, title(manifest))
+    benchmarks.check(folder, manifest)
 
 
 def check_version(folder: Path, manifest: Manifest) -> None:

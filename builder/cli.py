@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from builder import build_cli
-from builder.options import RELEASE, Cache, Folder, Json, Seed
+from builder.options import RELEASE, Cache, Folder, Json, Out, Seed
 from eval_kit import output
 from eval_kit.errors import UserError, printable, reported
 from eval_kit.options import JsonFile, PageFile, PrintedFormat
@@ -256,7 +256,7 @@ def card(
 ) -> None:
     """Write the dataset card again. It quotes the release's reports: audit, pictures, version history."""
     from builder import card as cards
-    from builder import history, reports
+    from builder import reports
     from builder.pictures import draw
     from eval_kit.release import Release, open_release, read_manifest, verified_manifest
     from eval_kit.search.cache import cache_folder
@@ -267,7 +267,7 @@ def card(
         typer.echo("\n".join(map(str, paths)))
     if previous is not None:
         source, _, revision = (previous, "", "") if Path(previous).exists() else previous.partition("@")
-        history.write(open_release(folder), open_release(source, revision or None))
+        reports.add_history(open_release(folder), open_release(source, revision or None))
     cards.write(folder)
     typer.echo(f"{folder / cards.CARD}: written")
     for name in reports.read(folder, read_manifest(folder)).outdated:
@@ -314,16 +314,13 @@ def publish(
             left_out=without or (),
             timeout=timeout,
         )
-    if as_json:
-        typer.echo(json.dumps(asdict(publication)))
-    else:
-        typer.echo("\n".join(publication.lines(dry_run)))
+    _print(asdict(publication), publication.lines(dry_run), as_json)
 
 
 @app.command()
 def lite(
     folder: Folder = RELEASE,
-    out: Annotated[Path, typer.Option(help="The release folder to write.")] = Path("ms-marco-shift-lite"),
+    out: Out = Path("ms-marco-shift-lite"),
     passages: Annotated[int, typer.Option(min=1, help="How many passages it will hold.")] = 1_000_000,
     depth: Annotated[int, typer.Option(min=1, help="How many of each ranker's best to keep for a test query.")] = 100,
     pool: Annotated[
@@ -353,10 +350,7 @@ def lite(
         manifest = of_passages(source, collection, out, shifts)
     else:
         manifest = make(source, out, passages, depth, seed, cache, queries=queries, shifts=shifts, rankers=rankers)
-    if as_json:
-        typer.echo(json.dumps(manifest.as_json(), ensure_ascii=False))
-    else:
-        typer.echo("\n".join(summary(out, manifest)))
+    _print(manifest.as_json(), summary(out, manifest), as_json)
 
 
 @app.command()
@@ -366,7 +360,7 @@ def negatives(
         int, typer.Option(min=1, max=1_000_000, help="Number of passages that BM25 ranks for a query.")
     ] = 1_000,
     sample: Annotated[int, typer.Option(min=1, help="Number of those to draw.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draw.")] = 13,
+    seed: Seed = 13,
     threads: Annotated[
         int,
         typer.Option(
@@ -381,20 +375,13 @@ def negatives(
 
     release = drawing.add(folder, drawing.NegativeParameters(depth, sample, seed), cache, threads)
     drawn = release.table(drawing.CONFIG, drawing.SPLIT)["passage_ids"].list.len()
-    report = {
-        "folder": str(folder),
-        "queries": len(drawn),
-        "negatives": int(drawn.sum()),
-        "fewer": int((drawn < sample).sum()),
-        "digest": release.digest,
-    }
-    if as_json:
-        typer.echo(json.dumps(report))
-    else:
-        typer.echo(
-            f"{folder}: {report['negatives']:,} negatives of {report['queries']:,} queries "
-            f"({report['fewer']:,} with fewer than {sample}); the release's digest is now {release.digest[:16]}"
-        )
+    count, fewer = int(drawn.sum()), int((drawn < sample).sum())
+    report = {"folder": str(folder), "queries": len(drawn), "negatives": count, "fewer": fewer}
+    line = (
+        f"{folder}: {count:,} negatives of {len(drawn):,} queries ({fewer:,} with fewer than {sample}); "
+        f"the release's digest is now {release.digest[:16]}"
+    )
+    _print(report | {"digest": release.digest}, [line], as_json)
 
 
 @app.command()
@@ -429,7 +416,7 @@ def describe(
     against: Annotated[
         Path | None, typer.Option(help="A reference log, or another release: how far the queries are from its own.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the draws.")] = 13,
+    seed: Seed = 13,
     format: PrintedFormat = output.Format.table,
     json_file: JsonFile = None,
     page: PageFile = None,
@@ -458,7 +445,6 @@ def audit(
 ) -> None:
     """Count the test queries that leak into training. By equal or normalised text, near-duplicate or shared passage."""
     from builder import audit as auditing
-    from builder import shared_passages
     from builder.reports import AUDIT
     from eval_kit.console import screen
     from eval_kit.files import atomic
@@ -468,11 +454,11 @@ def audit(
 
     release = Release(folder, verified_manifest(folder))
     if paper:
-        document = shared_passages.shared(release)
+        document = auditing.shared_passages(release)
         if as_json:
             typer.echo(json.dumps(document, indent=1))
         else:
-            terminal.show(shared_passages.layout(document), screen())
+            terminal.show(auditing.shared_table(document), screen())
         return
     path = out or folder / AUDIT
     report = auditing.audit(release, NEAR if near is None else near)

@@ -1,4 +1,4 @@
-"""Encoders, which turn texts into vectors, by name.
+"""Encoders, which turn texts into vectors, by name; the vectors are kept on disk, in constant memory.
 
 ``lsa`` is TF-IDF and a truncated SVD: no weights, one seed. Any other name is a sentence-transformers model (Hub id or
 folder); followed by ``:cls``, the bare transformer's [CLS] of the last hidden state, as ECIR 2023 §3.1 takes it
@@ -6,6 +6,9 @@ from DistilBERT (``distilbert-base-uncased:cls``).
 """
 
 import hashlib
+import json
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,21 +17,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import polars as pl
+from filelock import FileLock
 from numpy.typing import NDArray
 
-from eval_kit.errors import UserError
-from eval_kit.search import checkpoint
+from eval_kit.errors import UserError, disk_errors
+from eval_kit.files import atomic
+from eval_kit.search import checkpoint, shards
 from eval_kit.search.encoders import Batch, pooled
 from eval_kit.search.gpus import refuse_unusable_gpus
+from eval_kit.search.passages import Counted
+from eval_kit.stats.vectors import Vectors, check_ids
 
 type Embeddings = NDArray[np.float32]
 """(texts, dimensions), finite."""
 type Compute = Callable[[Sequence[str]], Embeddings]
 
-PAPER = "distilbert-base-uncased:cls"
-"""The encoder of ECIR 2023 §3.1 (footnote 4: pre-trained, not fine-tuned)."""
 MOST_FREQUENT = 0.2
 """Largest share of passages that a word may be in: the more frequent ones are function words, and no topics."""
+SHARD = 16_384
+"""Texts in a shard: what an interrupted encoding may lose."""
 
 
 class Encoder(Protocol):
@@ -211,3 +219,86 @@ def digest(texts: Iterable[str]) -> str:
         encoded = text.encode()
         sha256.update(len(encoded).to_bytes(8, "little") + encoded)
     return sha256.hexdigest()
+
+
+def embed(queries: pl.DataFrame, encoder: Encoder, cache: Path | None = None) -> Vectors:
+    """Encode a table of ``query_id`` and ``text``.
+
+    Raises:
+        UserError: an id occurs twice, or as :func:`encode`.
+    """
+    check_ids(queries["query_id"])
+    return Vectors(public_name(encoder), queries["query_id"], encode(queries["text"], encoder, cache))
+
+
+def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | None = None) -> Embeddings:
+    """The vectors of ``texts``, in their order.
+
+    Texts are encoded longest first, shard by shard. With a ``cache`` folder each finished shard is written to disk
+    before the next begins, so that an interrupted run resumes where it stopped, and memory does not grow with the
+    number of texts; the result is a read-only memory map. The cache is keyed by the encoder's name and revision and the
+    sha256 of the texts. Processes that need the same vectors wait for each other.
+
+    Args:
+        texts: n texts, none empty.
+        encoder: from :func:`by_name`, or another one.
+        cache: where vectors are kept; created if need be. None keeps nothing.
+
+    Returns:
+        float32 of shape (n, d).
+
+    Raises:
+        UserError: there are no texts or an empty one, the encoder cannot be loaded or gives NaN, or the cache cannot
+            be written.
+    """
+    checked = _checked(texts)
+    if cache is None:
+        with tempfile.TemporaryDirectory() as temporary:
+            return np.array(_on_disk(checked, encoder, Path(temporary)))
+    parts = [encoder.name, encoder.revision, digest(checked)]
+    folder = cache / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    with disk_errors(cache, "cannot keep vectors there"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            if not (folder / "vectors.npy").exists():
+                _on_disk(checked, encoder, folder)
+            shutil.rmtree(folder / "shards", ignore_errors=True)
+    return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
+
+
+def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
+    """Write ``vectors.npy`` in the order of the texts, from shards with the longest text first."""
+    order = np.argsort([-len(text) for text in texts], kind="stable")
+    compute: Compute | None = None
+
+    def vectors(part: list[str]) -> shards.Arrays:
+        nonlocal compute
+        compute = compute or encoder.load(texts)
+        encoded = compute(part)
+        finite = np.isfinite(encoded).all(axis=1)
+        if not finite.all():
+            text = part[int(finite.argmin())]
+            raise UserError(f"encoder {encoder.name!r} gives NaN or infinity for the text {text!r}")
+        return {"vectors": encoded}
+
+    by_length = Counted(lambda: ((str(row), texts[row]) for row in order.tolist()), len(texts))
+    identity = json.dumps([encoder.name, encoder.revision])
+    doing = f"encoding ({encoder.name})"
+    stored = shards.write(by_length, folder / "shards", vectors, identity, doing, "texts", size=SHARD)
+    with atomic.whole(folder / "vectors.npy") as part:
+        width = stored.array("vectors").shape[1]
+        out = np.lib.format.open_memmap(part, "w+", np.float32, (len(texts), width))
+        for start, arrays in stored.blocks(SHARD):
+            out[order[start : start + SHARD]] = arrays["vectors"]
+        out.flush()
+    return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
+
+
+def _checked(texts: Sequence[str] | pl.Series) -> list[str]:
+    series = pl.Series("text", texts, pl.String)
+    if not len(series):
+        raise UserError("there are no texts to encode")
+    empty = (series.str.strip_chars().str.len_bytes() == 0).fill_null(True)
+    if empty.any():
+        raise UserError(f"text {(empty.arg_max() or 0) + 1:,} is empty ({int(empty.sum()):,} in all)")
+    return series.to_list()

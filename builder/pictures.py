@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from builder.encode import encode
-from builder.encoders import by_name, public_name
+from builder.encoders import by_name, embed, public_name
 from builder.reports import SIMILARITY
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
@@ -50,7 +49,7 @@ def draw(release: Release, encoder: str = "lsa", cache: Path | None = None) -> l
     queries = _queries(release)
     chosen = by_name(encoder)
     name = public_name(chosen)
-    vectors = Vectors(name, queries["query_id"], encode(queries["text"], chosen, cache))
+    vectors = embed(queries, chosen, cache)
     table = similarities(release, vectors)
     document = {
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},

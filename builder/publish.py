@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
 
-from builder import history, reports
+from builder import reports
 from builder.card import CARD, check_card
 from builder.diff import TableDiff, diff
 from builder.permission import publishable
@@ -262,7 +262,7 @@ def _refuse_to_replace(
             )
         return
     version = published["version"]
-    if history.number(version) > history.number(manifest.version):
+    if reports.version_number(version) > reports.version_number(manifest.version):
         raise UserError(
             f"{repo_id}: holds version {version} already, which is newer than {manifest.version}; "
             f"give the release a higher version; {UNCHANGED}"
@@ -274,7 +274,9 @@ def _refuse_to_replace(
             f"{repo_id}: holds other content as version {version} already; give the release a higher version; "
             f"{UNCHANGED}"
         )
-    if not history.tells(history.read(folder), manifest, published):
+    ends = {"release": reports.identity(manifest.as_json()), "previous": reports.identity(published)}
+    newest = next(iter(reports.history(folder)), {})
+    if any(newest.get(name) != end for name, end in ends.items()):
         raise UserError(
             f"{folder / CARD}: does not say what changed since version {version}, which {repo_id} holds; run "
             f"'python -m builder card {folder} --previous {repo_id}@v{version}' to write that; {UNCHANGED}"

@@ -38,7 +38,6 @@ def draft(
     seed: int = 13,
     runs: Mapping[str, Path] | None = None,
     cache: Path | None = None,
-    threads: int | None = None,
     disjoint_passages: bool = False,
 ) -> Draft:
     """Build the shifts of a collection.
@@ -53,7 +52,6 @@ def draft(
         seed: of every draw.
         runs: ranker -> run file over the dev (else test) queries, for the Chameleons.
         cache: where vectors are kept.
-        threads: how many to use; does not affect the result.
         disjoint_passages: draw the test queries of topic, wh and given parts so that no training query of the shift
             shares a relevant passage with them; length, whose test queries are given, leaves such training queries out.
 
@@ -67,9 +65,7 @@ def draft(
     required = frozenset({*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])})
     if encoder is None:
         encoder = learnt_from(None if collection.passages is None else collection.passages["text"].to_list())
-    build = Build(
-        collection, encoder, seed, runs or {}, cache, threads, frozenset(set_by_user), required, disjoint_passages
-    )
+    build = Build(collection, encoder, seed, runs or {}, cache, frozenset(set_by_user), required, disjoint_passages)
     chosen, left_out = _chosen(shifts, build)
     results, built = [], []
     for shift in sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: fail early

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import is_file
 from eval_kit.files.schemas import validate
-from eval_kit.release import COLUMN_TYPES, MANIFEST, NAME, title, verified_manifest
+from eval_kit.release import COLUMN_TYPES, MANIFEST, NAME, verified_manifest
 
 VARIATIONS = "variations"
 
@@ -153,16 +153,13 @@ def add_table(folder: Path, entry: TableEntry, file: Path) -> Manifest:
     Raises:
         UserError: the release is damaged, or cannot be written.
     """
-    with _replacing(folder) as staging:
-        manifest = verified_manifest(folder)
-        others = [table for table in manifest.tables if table.key != entry.key]
-        added = replace(entry, sha256=file_sha256(file))
-        manifest = with_digest(replace(manifest, tables=[*others, added]))
-        shutil.copytree(folder, staging, dirs_exist_ok=True)
+
+    def add(staging: Path) -> list[TableEntry]:
         (staging / entry.path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, staging / entry.path)
-        _describe_itself(staging, manifest)
-        return manifest
+        return [replace(entry, sha256=file_sha256(file))]
+
+    return _extended(folder, add)
 
 
 def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> Manifest:
@@ -179,19 +176,19 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
     Raises:
         UserError: the release is damaged, or cannot be written.
     """
-    keys = [table.key for table in tables]
+    return _extended(folder, lambda staging: [_written(staging, table) for table in tables], variations)
+
+
+def _extended(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Sequence[Variation] = ()) -> Manifest:
+    """Replace the release in ``folder`` by one with the tables that ``add`` writes to a folder, and the variations."""
     with _replacing(folder) as staging:
         manifest = verified_manifest(folder)
         shutil.copytree(folder, staging, dirs_exist_ok=True)
-        others = [table for table in manifest.tables if table.key not in keys]
-        other_variations = [entry for entry in manifest.variations if (VARIATIONS, entry.split) not in keys]
-        manifest = with_digest(
-            replace(
-                manifest,
-                tables=[*others, *(_written(staging, table) for table in tables)],
-                variations=[*other_variations, *variations],
-            )
-        )
+        added = add(staging)
+        keys = [entry.key for entry in added]
+        tables = [entry for entry in manifest.tables if entry.key not in keys]
+        others = [entry for entry in manifest.variations if (VARIATIONS, entry.split) not in keys]
+        manifest = with_digest(replace(manifest, tables=[*tables, *added], variations=[*others, *variations]))
         _describe_itself(staging, manifest)
         return manifest
 
@@ -285,7 +282,7 @@ def _describe_itself(folder: Path, manifest: Manifest) -> None:
     from builder.card import texts
 
     validate("release", manifest.as_json())
-    benchmarks.write(folder, manifest, title(manifest))
+    benchmarks.write(folder, manifest)
     for name, text in texts(folder, manifest).items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / MANIFEST).write_text(

@@ -103,10 +103,10 @@ def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) ->
         The same columns and rows; a query without an eligible word keeps its text.
     """
     board = keyboard(queries["text"])
-    texts = [
-        _mistyped(text, board, kind, random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}"))
-        for query_id, text in queries.select("query_id", "text").iter_rows()
-    ]
+    texts = []
+    for query_id, text in queries.select("query_id", "text").iter_rows():
+        draw = random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}")
+        texts.append(_mistyped(text, board, kind, draw))
     return pl.DataFrame({"query_id": queries["query_id"], "text": texts})
 
 
@@ -123,7 +123,9 @@ def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13)
         for replica in range(1, replicas + 1):
             split = f"{base}_{FAMILY}_{kind}_{replica}".replace(".", "_")
             rule = Rule(
-                f"{_DOES[kind]} one word of each query", PAPERS, parameters={"seed": seed, "replica": replica} | typed
+                f"{KINDS[kind][0]} one word of each query",
+                PAPERS,
+                parameters={"seed": seed, "replica": replica} | typed,
             )
             variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE, queries.height)
             mistyped = typos(queries, kind, replica, seed)
@@ -133,18 +135,17 @@ def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13)
 
 
 def _mistyped(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:
-    edits_of = KINDS[kind]
-    words = [word for word in board.word.finditer(text) if _may_change(word[0], board)]
-    words = [word for word in words if edits_of(word[0].lower(), board)]
+    _, edits_of = KINDS[kind]
+    words = []
+    for word in board.word.finditer(text):
+        lower = word[0].lower()
+        if len(word[0]) >= SHORTEST and lower not in board.stop_words and (edits := edits_of(lower, board)):
+            words.append((word.start(), edits))
     if not words:
         return text
-    word = draw.choice(words)
-    start, end, new = draw.choice(edits_of(word[0].lower(), board))
-    return text[: word.start() + start] + new + text[word.start() + end :]
-
-
-def _may_change(word: str, board: Keyboard) -> bool:
-    return len(word) >= SHORTEST and word.lower() not in board.stop_words
+    position, edits = draw.choice(words)
+    start, end, new = draw.choice(edits)
+    return text[: position + start] + new + text[position + end :]
 
 
 def _delete(word: str, board: Keyboard) -> Edits:
@@ -179,18 +180,11 @@ def _neighbours(rows: Sequence[str]) -> dict[str, str]:
     return neighbours
 
 
-KINDS: dict[str, Callable[[str, Keyboard], Edits]] = {
-    "delete": _delete,
-    "insert": _insert,
-    "substitute": _substitute,
-    "swap_adjacent": _swap_adjacent,
-    "swap_key": _swap_key,
+KINDS: dict[str, tuple[str, Callable[[str, Keyboard], Edits]]] = {
+    "delete": ("a character deleted from", _delete),
+    "insert": ("a letter inserted into", _insert),
+    "substitute": ("a character replaced by another letter in", _substitute),
+    "swap_adjacent": ("two adjacent characters swapped in", _swap_adjacent),
+    "swap_key": ("a letter replaced by one of a neighbouring key in", _swap_key),
 }
-"""Each kind of typo: all ways to make it in a lower-case word."""
-_DOES = {
-    "delete": "a character deleted from",
-    "insert": "a letter inserted into",
-    "substitute": "a character replaced by another letter in",
-    "swap_adjacent": "two adjacent characters swapped in",
-    "swap_key": "a letter replaced by one of a neighbouring key in",
-}
+"""Each kind of typo: in words, and the function that gives all ways to make it in a lower-case word."""

@@ -8,6 +8,8 @@ since every dev query is a test query of the length shift.
 import numpy as np
 import polars as pl
 
+from eval_kit.errors import UserError
+
 COUNT = 1_600
 """The paper's number."""
 SHARE = 0.05
@@ -48,6 +50,18 @@ def drawn(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Serie
     ordered = query_ids.unique().sort()
     rng = np.random.Generator(np.random.PCG64([seed, *purpose.encode()]))
     return ordered.gather(rng.permutation(len(ordered))[:count])
+
+
+def check_share(test_share: float) -> None:
+    """Refuse a share of test queries that leaves none for testing or training."""
+    if not 0 < test_share < 1:
+        raise UserError(f"the share of test queries must be between 0 and 1, not {test_share}")
+
+
+def split_by(test: pl.Series) -> pl.Expr:
+    """``test`` for the query ids given, ``train`` for the others (Enum train, test)."""
+    is_test = pl.col("query_id").is_in(test.implode())
+    return pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).cast(pl.Enum(["train", "test"]))
 
 
 def _rows(queries: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:

@@ -12,13 +12,19 @@ from msgspec.structs import replace
 from builder import benchmarks, negatives
 from builder.card import check_version
 from builder.shifts import crossed, length, wh
+from builder.test_sets import OBSTINACY
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
-from eval_kit.release import Release, Variation, read_manifest, read_table, title
+from eval_kit.release import Release, Variation, read_manifest, read_table
 from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS
 
 AUTHORS_LISTS = ("published", "lite")
 """Kinds of release whose lists may overlap as the authors' do."""
+
+type Rule = Callable[[pl.DataFrame], str]
+"""Says what is wrong with a table; empty if nothing is."""
+type Rules = dict[str, Rule]
+"""Rules by what they say."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ def verify(folder: Path) -> list[Check]:
         return checks  # rules of damaged tables would only repeat the fault
     checks.append(Check("test sets and their counts", _fault(lambda: release.test_sets)))
     if not checks[-1].fault:
-        check_files = partial(benchmarks.check, folder, manifest, title(manifest))
+        check_files = partial(benchmarks.check, folder, manifest)
         checks.append(Check("files for other tools", _fault(check_files)))
     return checks if checks[-1].fault else [*checks, *_rules(release)]
 
@@ -64,8 +70,8 @@ def _rules(release: Release) -> Iterator[Check]:
     for table in release.manifest.tables:
         config, split, stated = table.config, table.split, table.rule.text
         frame = release.table(config, split)
-        for rule in _RULES.get(config, []) + _STATED_RULES.get(stated, []):
-            yield Check(f"{rule.__doc__} ({config}/{split})", rule(frame))
+        for what, rule in (_RULES.get(config, {}) | _STATED_RULES.get(stated, {})).items():
+            yield Check(f"{what} ({config}/{split})", rule(frame))
     for shift in CLUSTERED if release.manifest.kind not in AUTHORS_LISTS else ():
         if {"train", "test"} <= set(release.configs.get(shift, [])):
             yield Check(f"train and test of {shift} share no query", _train_and_test_overlap(release, shift))
@@ -87,12 +93,10 @@ def _rules(release: Release) -> Iterator[Check]:
 
 
 def _length_rule(frame: pl.DataFrame) -> str:
-    """clusters follow the length rule"""
     return _count(frame, frame["cluster"] != length.cluster(frame["text"]).cast(pl.String))
 
 
 def _crossed_rule(frame: pl.DataFrame) -> str:
-    """every query is held back from one crossed model, and left out with its cluster by half of them"""
     roles = frame.select(crossed.models_in(frame))
     times = {role: pl.sum_horizontal(pl.all() == role) for role in ROLES}
     fits = roles.select((times["in"] == 1) & (times["out"] == roles.width // 2)).to_series()
@@ -100,63 +104,52 @@ def _crossed_rule(frame: pl.DataFrame) -> str:
 
 
 def _wh_rule(frame: pl.DataFrame, rule: wh.WhRule = "substring") -> str:
-    """clusters follow the wh-word rule"""
     wrong = pl.repeat(False, frame.height, eager=True)
     for cluster in wh.CLUSTERS:
         wrong |= (frame["cluster"] == cluster) & ~wh.member(frame["text"], cluster, rule)
     return _count(frame, wrong)
 
 
-def _wh_token_rule(frame: pl.DataFrame) -> str:
-    """clusters follow the wh-word rule for whole words"""
-    return _wh_rule(frame, "token")
-
-
-def _one_cluster(frame: pl.DataFrame) -> str:
-    """each query is in one cluster"""
-    return _count(frame, frame["query_id"].is_duplicated())
-
-
-def _one_wording(frame: pl.DataFrame) -> str:
-    """each query is worded once"""
-    return _count(frame, frame["query_id"].is_duplicated())
-
-
-def _once_in_each_cluster(frame: pl.DataFrame) -> str:
-    """each query is once in a cluster"""
-    return _count(frame, frame.select("query_id", "cluster").is_duplicated())
+def _once(*columns: str) -> Rule:
+    """The rule that no two rows have the same values in some columns."""
+    return lambda frame: _count(frame, frame.select(columns).is_duplicated())
 
 
 def _levels_nest(frame: pl.DataFrame) -> str:
-    """a query of one level is at least as obstinate at the next"""
     levels = sorted(name for name in frame.columns if name.startswith("level_"))
-    order = {"none": 0, "veiled": 1, "pygmy": 2, "lesser": 3}
-    ranks = frame.select(pl.col(levels).replace_strict(order, return_dtype=pl.Int64))
+    ranks = frame.select(pl.col(levels).replace_strict(list(OBSTINACY), range(len(OBSTINACY)), return_dtype=pl.Int64))
     wrong = pl.any_horizontal(pl.col(lower) > pl.col(higher) for lower, higher in pairwise(levels))
     return _count(frame, ranks.select(wrong).to_series())
 
 
 def _unique_pairs(frame: pl.DataFrame) -> str:
-    """each pair is judged once"""
     count = int(frame.select("query-id", "corpus-id").is_duplicated().sum())
     return f"{count} rows are repeated" if count else ""
 
 
-_RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
-    **{name: [_once_in_each_cluster if shift.overlaps else _one_cluster] for name, shift in SHIFTS.items()},
-    "chameleons": [_levels_nest, _one_cluster],
-    "crossed": [_crossed_rule, _one_cluster],
-    "variations": [_one_wording],
-    "qrels": [_unique_pairs],
+_ONE_CLUSTER: Rules = {"each query is in one cluster": _once("query_id")}
+_ONCE_IN_EACH_CLUSTER: Rules = {"each query is once in a cluster": _once("query_id", "cluster")}
+_RULES: dict[str, Rules] = {
+    **{name: _ONCE_IN_EACH_CLUSTER if shift.overlaps else _ONE_CLUSTER for name, shift in SHIFTS.items()},
+    "chameleons": {"a query of one level is at least as obstinate at the next": _levels_nest} | _ONE_CLUSTER,
+    "crossed": {
+        "every query is held back from one crossed model, and left out with its cluster by half of them": _crossed_rule
+    }
+    | _ONE_CLUSTER,
+    "variations": {"each query is worded once": _once("query_id")},
+    "qrels": {"each pair is judged once": _unique_pairs},
 }
-
-
-_STATED_RULES: dict[str, list[Callable[[pl.DataFrame], str]]] = {
-    length.RULE: [_length_rule],
-    length.RULE + length.DRAWN: [_length_rule],
-    wh.RULE: [_wh_rule],
-    wh.RULE + wh.DRAWN: [_wh_rule],
-    wh.TOKEN_RULE + wh.DRAWN: [_wh_token_rule],
+"""The rules of each config's tables, in words."""
+_LENGTH: Rules = {"clusters follow the length rule": _length_rule}
+_WH: Rules = {"clusters follow the wh-word rule": _wh_rule}
+_STATED_RULES: dict[str, Rules] = {
+    length.RULE: _LENGTH,
+    length.RULE + length.DRAWN: _LENGTH,
+    wh.RULE: _WH,
+    wh.RULE + wh.DRAWN: _WH,
+    wh.TOKEN_RULE + wh.DRAWN: {
+        "clusters follow the wh-word rule for whole words": lambda frame: _wh_rule(frame, "token")
+    },
 }
 """Rules for tables that state exactly this rule; the authors' training lists state only that they are lists."""
 

@@ -27,7 +27,7 @@ LIGHT = (
     *("polars", "pyarrow.parquet", "numpy", "httpx2", "httpcore2", "jinja2", "jsonschema", "yaml", "filelock"),
     *("fsspec", "anyio", "pydantic", "rich.console", "rich.progress", "rich.table", "typer", "typer._adapters"),
     *("scipy.stats", "scipy.sparse", "sklearn.cluster", "sklearn.decomposition"),
-    *("builder.cli", "builder.publish", "builder.card", "builder.verify", "builder.history"),
+    *("builder.cli", "builder.publish", "builder.card", "builder.verify", "builder.reports"),
 )
 NEURAL = (*LIGHT, "baselines.cli", "sentence_transformers", "sentence_transformers.sparse_encoder")
 READS_ITS_ENVIRONMENT = ("huggingface_hub", "hf_xet", "tqdm", "datasets")

@@ -74,7 +74,7 @@ def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl
     return pl.DataFrame(values)
 
 
-def assign(values: pl.DataFrame, parameters: ChameleonParameters | None = None) -> pl.DataFrame:
+def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonParameters()) -> pl.DataFrame:
     """The set of each query, at each level.
 
     Args:
@@ -88,7 +88,6 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters | None = None) 
     Raises:
         UserError: there are fewer than three rankers, or as :func:`eval_kit.protocols.obstinacy.obstinate`.
     """
-    parameters = parameters or ChameleonParameters()
     names = rankers(values)
     if len(names) < len(SETS):
         raise UserError(f"chameleons need at least three rankers, not {len(names)}")

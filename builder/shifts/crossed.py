@@ -127,7 +127,7 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     count = min(parameters.clusters, build.train.height // TESTED)
     count = max(2, count // CELLS) if parameters.cells else count
     if given is None:
-        clusters = kmeans(vectors.values, count, parameters.seed, parameters.iterations, build.threads)
+        clusters = kmeans(vectors.values, count, parameters.seed, parameters.iterations)
         parts = build.train.select("query_id", part=pl.Series(clusters.labels).cast(pl.String))
     else:
         own = given.join(build.train, on="query_id", how="semi")

@@ -13,7 +13,7 @@ import polars as pl
 
 from builder.assembly import Build, ShiftResult, lacks_train
 from builder.shifts.kmeans import kmeans
-from builder.validation import drawn
+from builder.validation import check_share, drawn, split_by
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
 
@@ -44,8 +44,7 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
     Raises:
         UserError: the share makes no sense, or two parts would have one name.
     """
-    if not 0 < parameters.test_share < 1:
-        raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
+    check_share(parameters.test_share)
     members = queries.select("query_id").join(parts, on="query_id", maintain_order="left")
     names = {part: part_name(part) for part in members["part"].unique().sort()}
     twice = [part for part, name in names.items() if list(names.values()).count(name) > 1]
@@ -53,15 +52,12 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
         raise UserError(
             f"the parts {twice[0]!r} and {twice[1]!r} are both called {names[twice[0]]}; rename one of them"
         )
-    tests = [
-        drawn(rows["query_id"], round(parameters.test_share * rows.height), parameters.seed, f"given {part}")
-        for (part,), rows in members.group_by("part")
-    ]
-    is_test = pl.col("query_id").is_in(pl.concat(tests).implode())
-    return members.with_columns(
-        cluster=pl.col("part").replace_strict(names, return_dtype=pl.String).cast(pl.Enum(sorted(names.values()))),
-        split=pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).cast(pl.Enum(["train", "test"])),
-    )
+    tests = []
+    for (part,), rows in members.group_by("part"):
+        count = round(parameters.test_share * rows.height)
+        tests.append(drawn(rows["query_id"], count, parameters.seed, f"given {part}"))
+    cluster = pl.col("part").replace_strict(names, return_dtype=pl.String).cast(pl.Enum(sorted(names.values())))
+    return members.with_columns(cluster=cluster, split=split_by(pl.concat(tests)))
 
 
 def part_name(part: str) -> str:

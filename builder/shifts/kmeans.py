@@ -33,14 +33,10 @@ class Clusters:
     Attributes:
         labels: (n,) the cluster of each vector: the nearest centroid, the lowest of equals.
         centroids: (k, d) float32.
-        inertia: sum of the squared L2 distances of the vectors to their centroids.
-        iterations: how many were run until nothing moved, or the limit.
     """
 
     labels: Ints
     centroids: Matrix
-    inertia: float
-    iterations: int
 
     @property
     def sizes(self) -> Ints:
@@ -48,7 +44,7 @@ class Clusters:
         return np.bincount(self.labels, minlength=len(self.centroids))
 
 
-def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25, threads: int | None = None) -> Clusters:
+def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters:
     """Cluster ``vectors``.
 
     Args:
@@ -56,7 +52,6 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25, threads: in
         k: how many clusters.
         seed: of the first centroids (k-means++) and of what replaces an empty cluster.
         iterations: at most; fewer if no vector changes its cluster.
-        threads: how many to use (by default all the processor has); does not affect the result.
 
     Raises:
         UserError: k is less than 1 or greater than the number of vectors, or there would be no iteration.
@@ -69,19 +64,19 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25, threads: in
         raise UserError(f"k-means with k = {k:,} needs at least as many queries; there are {len(vectors):,}")
     if iterations < 1:
         raise UserError(f"k-means needs at least one iteration, not {iterations}")
-    workers = threads or faiss.omp_get_max_threads()
+    workers = faiss.omp_get_max_threads()
     rng = np.random.RandomState(seed)
     with threadpool_limits(1), ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
         centroids = _first(vectors, k, rng)
         labels = np.full(len(vectors), -1)
         with counting(f"k-means (k = {k})", "rounds", iterations + 1) as advance:
             for done in range(iterations + 1):
-                nearest, sums, inertia = _assign(pool, vectors, centroids, summed=done < iterations)
+                nearest, sums = _assign(pool, vectors, centroids, summed=done < iterations)
                 advance(1)
                 moved = not np.array_equal(nearest, labels)
                 labels = nearest
                 if not moved or done == iterations:
-                    return Clusters(labels, centroids, inertia, done)
+                    return Clusters(labels, centroids)
                 sizes = np.bincount(labels, minlength=k)
                 centroids = (sums / np.maximum(sizes, 1)[:, None]).astype(np.float32)
                 reassign_centroids(sizes, centroids, rng)  # type: ignore[no-untyped-call]
@@ -111,28 +106,25 @@ def _first(vectors: Matrix, k: int, rng: np.random.RandomState) -> Matrix:
 
 def _assign(
     pool: ThreadPoolExecutor, vectors: Matrix, centroids: Matrix, summed: bool
-) -> tuple[Ints, NDArray[np.float64], float]:
-    """Each vector's cluster, the sum of each cluster's vectors (k, d) and the inertia."""
+) -> tuple[Ints, NDArray[np.float64]]:
+    """Each vector's cluster, and the sum of each cluster's vectors (k, d)."""
     import faiss
     from scipy.sparse import csr_array
 
     k = len(centroids)
 
-    def search(rows: slice) -> tuple[Ints, Matrix | None, float]:
+    def search(rows: slice) -> tuple[Ints, Matrix | None]:
         part = np.ascontiguousarray(vectors[rows], np.float32)
-        distances, nearest = faiss.knn(part, centroids, 1)
-        labels = nearest[:, 0]
-        sums = None
-        if summed:
-            count = len(part)
-            member = csr_array((np.ones(count, np.float32), (labels, np.arange(count))), shape=(k, count))
-            sums = member @ part
-        return labels, sums, float(distances.sum(dtype=np.float64))
+        labels = faiss.knn(part, centroids, 1)[1][:, 0]
+        if not summed:
+            return labels, None
+        count = len(part)
+        member = csr_array((np.ones(count, np.float32), (labels, np.arange(count))), shape=(k, count))
+        return labels, member @ part
 
-    labels, sums, inertia = [], np.zeros(centroids.shape), 0.0
-    for part_labels, part_sums, part_inertia in pool.map(search, blocks(len(vectors))):
+    labels, sums = [], np.zeros(centroids.shape)
+    for part_labels, part_sums in pool.map(search, blocks(len(vectors))):
         labels.append(part_labels)
-        inertia += part_inertia
         if part_sums is not None:
             sums += part_sums
-    return np.concatenate(labels), sums, inertia
+    return np.concatenate(labels), sums

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from builder.assembly import FEWEST_TESTED, Build, ShiftResult, check_clusters, interval_remark
-from builder.validation import drawn
+from builder.validation import check_share, drawn
 from eval_kit.errors import UserError
 from eval_kit.shift import main_split
 from eval_kit.words import SPACELESS, all_spaced
@@ -55,16 +55,12 @@ def even_cut(texts: pl.Series) -> int:
 def cluster(texts: pl.Series, longest_short: int = LONGEST_SHORT) -> pl.Series:
     """The cluster, ``short`` or ``long``, of each query text."""
     words = lengths(texts)
-    return (
-        pl.select(pl.when(words <= longest_short).then(pl.lit("short")).otherwise(pl.lit("long")))
-        .to_series()
-        .cast(pl.Enum(CLUSTERS))
-        .alias("cluster")
-    )
+    label = pl.when(words <= longest_short).then(pl.lit("short")).otherwise(pl.lit("long"))
+    return pl.select(cluster=label.cast(pl.Enum(CLUSTERS))).to_series()
 
 
 def assign(
-    train: pl.DataFrame, dev: pl.DataFrame | None = None, parameters: LengthParameters | None = None
+    train: pl.DataFrame, dev: pl.DataFrame | None = None, parameters: LengthParameters = LengthParameters()
 ) -> dict[str, pl.DataFrame]:
     """Cluster of each query, by split.
 
@@ -79,23 +75,19 @@ def assign(
     Raises:
         UserError: the parameters make no sense.
     """
-    parameters = parameters or LengthParameters()
-    if not 0 < parameters.test_share < 1:
-        raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
+    check_share(parameters.test_share)
     if parameters.size < 1:
         raise UserError(f"a length cluster must have at least one query, not {parameters.size}")
     if dev is None:
         count = round(parameters.test_share * train.height)
-        held_back = pl.col("query_id").is_in(drawn(train["query_id"], count, parameters.seed, "length test").implode())
-        train, dev = train.filter(~held_back), train.filter(held_back)
-    train, dev = (
-        queries.select("query_id", "text", cluster(queries["text"], parameters.words)) for queries in (train, dev)
-    )
-    kept = [
-        drawn(train["query_id"].filter(train["cluster"] == name), parameters.size, parameters.seed, f"length {name}")
-        for name in CLUSTERS
-    ]
-    return {"train": train.filter(pl.col("query_id").is_in(pl.concat(kept).implode())), "test": dev}
+        test = pl.col("query_id").is_in(drawn(train["query_id"], count, parameters.seed, "length test").implode())
+        train, dev = train.filter(~test), train.filter(test)
+    train, dev = (rows.select("query_id", "text", cluster(rows["text"], parameters.words)) for rows in (train, dev))
+    samples = []
+    for name in CLUSTERS:
+        members = train["query_id"].filter(train["cluster"] == name)
+        samples.append(drawn(members, parameters.size, parameters.seed, f"length {name}"))
+    return {"train": train.filter(pl.col("query_id").is_in(pl.concat(samples).implode())), "test": dev}
 
 
 def lacking(build: Build) -> str:

@@ -68,37 +68,17 @@ class Solved:
     queries: int
 
 
-def assign(
-    train: Vectors, tests: Vectors, parameters: RestrainParameters | None = None, threads: int | None = None
-) -> pl.DataFrame:
-    """The regime of each training query at each size.
-
-    Args:
-        train: the training queries.
-        tests: the test queries of all test sets together (DL 2019 and 2020: 97).
-        parameters: sizes, seed.
-        threads: how many to use; does not affect the result.
-
-    Returns:
-        ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither), in the
-        order of ``train``.
-
-    Raises:
-        UserError: the vectors' widths differ, there are no test queries, or a size cannot be reached.
-    """
-    parameters = parameters or RestrainParameters()
-    depth = depths(train, tests, threads)
-    return regimes(train.query_ids, depth, solve(depth, parameters.sizes), parameters.seed)
-
-
 def regimes(query_ids: pl.Series, depth: Ints, solved: Sequence[Solved], seed: int) -> pl.DataFrame:
-    """The regime of each training query at each size, as :func:`assign` gives it.
+    """The regime of each training query at each size.
 
     Args:
         query_ids: n distinct ids.
         depth: (n,) from :func:`depths`.
         solved: from :func:`solve`.
         seed: of the sample for extrapolation.
+
+    Returns:
+        ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither).
     """
     draw = np.random.Generator(np.random.PCG64(seed)).permutation(len(query_ids))
     draw = draw[_positions(query_ids)]
@@ -144,7 +124,7 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
     return solved
 
 
-def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
+def depths(train: Vectors, tests: Vectors) -> Ints:
     """(n,) the best rank, from 1, that any test query gives each training query by cosine (exact).
 
     A vector of zeros has a cosine of 0 with all others.
@@ -157,12 +137,13 @@ def depths(train: Vectors, tests: Vectors, threads: int | None = None) -> Ints:
             f"training and test queries need vectors of one width, not {train.values.shape[1]} and "
             f"{tests.values.shape[1]}"
         )
+    workers = faiss.omp_get_max_threads()
     by_id = np.argsort(_positions(train.query_ids))
     best = np.full(len(train), len(train))
     ranks = np.arange(1, len(train) + 1)
     with (
         threadpool_limits(1),
-        ThreadPoolExecutor(threads or faiss.omp_get_max_threads()) as pool,
+        ThreadPoolExecutor(workers) as pool,
         counting("ranking training queries", "queries", len(tests)) as advance,
     ):
         for start in range(0, len(tests), TESTS_AT_ONCE):
@@ -191,7 +172,7 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     parts = [build.embedded[split] for split in splits]
     query_ids = pl.concat(part.query_ids for part in parts)
     tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))
-    depth = depths(train, tests, build.threads)
+    depth = depths(train, tests)
     remarks: list[str] = []
     if "restrain" in build.set_by_user:
         solved = solve(depth, parameters.sizes)

@@ -39,14 +39,13 @@ class ResttestParameters:
 
 
 def assign(
-    splits: Mapping[str, Vectors], parameters: ResttestParameters | None = None, threads: int | None = None
+    splits: Mapping[str, Vectors], parameters: ResttestParameters = ResttestParameters()
 ) -> dict[str, pl.DataFrame]:
     """The bucket of every query of every split.
 
     Args:
         splits: name -> queries, as ``train``, ``dev``, ``dl19``; all vectors of one width.
         parameters: k, seed.
-        threads: how many to use; does not affect the result.
 
     Returns:
         For each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
@@ -54,28 +53,25 @@ def assign(
     Raises:
         UserError: there are no splits, their widths differ, or there are more buckets than queries.
     """
-    parameters = parameters or ResttestParameters()
     widths = {queries.values.shape[1] for queries in splits.values()}
     if len(widths) != 1:
         raise UserError(f"the splits {', '.join(splits) or '(none)'} need vectors of one width, not of {len(widths)}")
     vectors = np.concatenate([queries.values for queries in splits.values()])
-    clusters = kmeans(vectors, parameters.k, parameters.seed, parameters.iterations, threads)
+    clusters = kmeans(vectors, parameters.k, parameters.seed, parameters.iterations)
     number = np.empty(parameters.k, np.int64)
     number[np.argsort(-clusters.sizes, kind="stable")] = np.arange(parameters.k)
     names = pl.Series([f"b{i + 1}" for i in range(parameters.k)])
     buckets = names.gather(number[clusters.labels]).cast(pl.Enum(names))
-    assigned = {}
-    start = 0
+    assigned, start = {}, 0
     for split, queries in splits.items():
-        columns = {"query_id": queries.query_ids, "bucket": buckets.slice(start, len(queries))}
-        assigned[split] = pl.DataFrame(columns)
+        assigned[split] = pl.DataFrame({"query_id": queries.query_ids, "bucket": buckets.slice(start, len(queries))})
         start += len(queries)
     return assigned
 
 
 def rebuild(build: Build, parameters: ResttestParameters) -> ShiftResult:
     """The buckets of the training queries and of every evaluation split."""
-    assigned = assign(build.embedded, parameters, build.threads)
+    assigned = assign(build.embedded, parameters)
     rule = build.rule(RULE, SOURCE, parameters, encoded=True)
     tables = []
     for split, queries in build.splits.items():

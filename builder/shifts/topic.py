@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from builder.assembly import Build, ShiftResult
 from builder.shifts import coherence
 from builder.shifts.kmeans import Clusters, Ints, Matrix, kmeans
+from builder.validation import check_share
 from eval_kit.errors import UserError
 from eval_kit.stats import typical
 from eval_kit.stats.vectors import Vectors
@@ -57,9 +58,8 @@ ROUNDING = 1e-9
 class UnreachableError(UserError):
     """A size of topics that cannot be reached, with the next that can, if any."""
 
-    def __init__(self, message: str, clusters: Clusters, reachable: int | None) -> None:
+    def __init__(self, message: str, reachable: int | None) -> None:
         super().__init__(message)
-        self.clusters = clusters
         self.reachable = reachable
 
 
@@ -75,13 +75,12 @@ class TopicParameters:
     iterations: int = 25
 
 
-def assign(queries: Vectors, parameters: TopicParameters | None = None, threads: int | None = None) -> pl.DataFrame:
+def assign(queries: Vectors, parameters: TopicParameters) -> pl.DataFrame:
     """Topic and split of the queries that are in a topic.
 
     Args:
         queries: of the whole training set.
-        parameters: by default as in the paper.
-        threads: how many to use; does not affect the result.
+        parameters: of the clusters and the split.
 
     Returns:
         ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
@@ -90,40 +89,23 @@ def assign(queries: Vectors, parameters: TopicParameters | None = None, threads:
     Raises:
         UserError: parameters make no sense, k exceeds the number of queries, or a size cannot be reached.
     """
-    parameters = parameters or TopicParameters()
+    return _divided(queries, _clustered(queries, parameters), parameters)
+
+
+def _clustered(queries: Vectors, parameters: TopicParameters) -> Clusters:
     if not 2 <= parameters.topics <= parameters.k:
         raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
-    if not 0 < parameters.test_share < 1:
-        raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
-    clusters = kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations, threads)
-    return _divided(queries, clusters, parameters)
-
-
-def _assigned(
-    queries: Vectors, parameters: TopicParameters, threads: int | None, exact: bool
-) -> tuple[TopicParameters, pl.DataFrame, list[str]]:
-    """:func:`assign`; unless the size must be ``exact``, by the next size that can be reached, with a remark."""
-    try:
-        return parameters, assign(queries, parameters, threads), []
-    except UnreachableError as error:
-        if exact or not error.reachable:
-            raise
-        other = replace(parameters, size=error.reachable)
-        remark = f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"
-        return other, _divided(queries, error.clusters, other), [remark]
+    check_share(parameters.test_share)
+    return kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations)
 
 
 def _divided(queries: Vectors, clusters: Clusters, parameters: TopicParameters) -> pl.DataFrame:
     topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
     test = _test(queries.query_ids, topic, parameters)
     names = [f"c{i}" for i in range(parameters.topics)]
-    return pl.DataFrame(
-        {
-            "query_id": queries.query_ids,
-            "cluster": pl.Series([*names, None]).gather(topic % (parameters.topics + 1)).cast(pl.Enum(names)),
-            "split": pl.Series(SPLITS).gather(test.astype(np.int64)).cast(pl.Enum(SPLITS)),
-        }
-    ).filter(pl.col("cluster").is_not_null())
+    cluster = pl.Series([*names, None]).gather(topic % (parameters.topics + 1)).cast(pl.Enum(names))
+    split = pl.Series(SPLITS).gather(test.astype(np.int64)).cast(pl.Enum(SPLITS))
+    return pl.DataFrame({"query_id": queries.query_ids, "cluster": cluster, "split": split}).drop_nulls("cluster")
 
 
 def topics(clusters: Clusters, count: int, size: int) -> Ints:
@@ -155,7 +137,6 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
             f"topics of about {size:,} queries cannot be reached: c{worst} would have {reached[worst]:,} of the "
             f"{len(clusters.labels):,} queries; "
             + (f"{next_size:,} can (--set topic.size={next_size})" if next_size else "another k is needed"),
-            clusters,
             next_size,
         )
     return topic
@@ -254,12 +235,19 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
 
 def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     """The shift's tables, and what the topics are about (Table 1)."""
-    exact = "topic" in build.set_by_user
-    parameters, assigned, remarks = _assigned(build.embedded["train"], parameters, build.threads, exact)
-    about = [
-        (topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples))
-        for topic in typical.topics(build.train.join(assigned.select("query_id", "cluster"), on="query_id"))
-    ]
+    queries, remarks = build.embedded["train"], []
+    clusters = _clustered(queries, parameters)
+    try:
+        assigned = _divided(queries, clusters, parameters)
+    except UnreachableError as error:
+        if "topic" in build.set_by_user or not error.reachable:
+            raise
+        remarks = [f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"]
+        parameters = replace(parameters, size=error.reachable)
+        assigned = _divided(queries, clusters, parameters)
+    about = []
+    for topic in typical.topics(build.train.join(assigned.select("query_id", "cluster"), on="query_id")):
+        about.append((topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples)))
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
     rule = build.rule(RULE, SOURCE, parameters, encoded=True)
     result = build.held_back("topic", assigned, rule, {"topics.tsv": table_1.write_csv(separator="\t")})

@@ -14,7 +14,7 @@ from typing import Literal
 import polars as pl
 
 from builder.assembly import Build, ShiftResult
-from builder.validation import drawn
+from builder.validation import check_share, drawn, split_by
 from eval_kit import question_words
 from eval_kit.errors import UserError
 from eval_kit.shifts import WH_TERMS
@@ -82,7 +82,7 @@ def member(
     return texts.alias("text").to_frame().select(contained).to_series()
 
 
-def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.DataFrame:
+def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> pl.DataFrame:
     """Clusters and split of the queries that are in a cluster.
 
     A test query is a test query in each of its clusters, so that no model is trained on it.
@@ -97,9 +97,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.
     Raises:
         UserError: the parameters make no sense.
     """
-    parameters = parameters or WhParameters()
-    if not 0 < parameters.test_share < 1:
-        raise UserError(f"the share of test queries must be between 0 and 1, not {parameters.test_share}")
+    check_share(parameters.test_share)
     if parameters.size < 2:
         raise UserError(f"a wh cluster must have at least 2 queries, not {parameters.size}")
     parts = []
@@ -112,13 +110,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters | None = None) -> pl.
     memberships = pl.concat(parts)
     distinct = memberships["query_id"].unique()
     test = drawn(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")
-    return memberships.with_columns(
-        pl.col("cluster").cast(pl.Enum(list(clusters))),
-        split=pl.when(pl.col("query_id").is_in(test.implode()))
-        .then(pl.lit("test"))
-        .otherwise(pl.lit("train"))
-        .cast(pl.Enum(["train", "test"])),
-    )
+    return memberships.with_columns(pl.col("cluster").cast(pl.Enum(list(clusters))), split=split_by(test))
 
 
 def rule_of(parameters: WhParameters) -> WhRule:

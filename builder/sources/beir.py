@@ -10,12 +10,10 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.sources.collection import Collection, split_name
+from builder.sources.collection import Collection, input_record, split_name
 from eval_kit.console import counted
-from eval_kit.documents import Input
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus, read_qrels, read_queries
-from eval_kit.files.digests import file_sha256
 
 LICENCE = "not stated in the folder"
 
@@ -55,7 +53,7 @@ def collection(folder: Path) -> Collection:
             for split, pairs in qrels.items()
         },
         passages=passages,
-        inputs=[_record(path, f"{name}/{path.relative_to(folder).as_posix()}") for path in paths],
+        inputs=[input_record(path, f"{name}/{path.relative_to(folder).as_posix()}", LICENCE) for path in paths],
         remarks=_remarks(passages, queries, qrels),
     )
 
@@ -83,8 +81,3 @@ def _queries(path: Path) -> pl.DataFrame:
     if empty.any():
         raise UserError(f"{path}:{(empty.arg_max() or 0) + 1}: the text is empty ({int(empty.sum()):,} are)")
     return queries
-
-
-def _record(path: Path, name: str) -> Input:
-    size = path.stat().st_size
-    return Input(id=name, url=name, bytes=size, sha256=file_sha256(path), licence=LICENCE)

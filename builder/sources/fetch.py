@@ -17,12 +17,9 @@ from urllib.parse import quote
 import requests
 import urllib3
 from filelock import FileLock
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from eval_kit.documents import Input
+from eval_kit.console import counting
 from eval_kit.errors import UserError, disk_errors
-from eval_kit.files.digests import file_sha256
 from eval_kit.files.network import EndlessError, bounded
 from eval_kit.search.cache import cache_folder
 
@@ -81,15 +78,13 @@ def declared() -> dict[str, SourceFile]:
     return files
 
 
-def obtain(
-    files: Iterable[SourceFile], upstream: Path | None = None, cache: Path | None = None
-) -> tuple[dict[str, Path], dict[str, str]]:
+def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[dict[str, Path], dict[str, str]]:
     """Get each file, verified.
 
     Args:
         files: which.
-        upstream: a folder with the files at ``owner/name/path``; without it they are downloaded.
-        cache: where downloads are kept; by default :func:`cache_folder`.
+        upstream: a folder with the files at ``owner/name/path``; without it they are downloaded to
+            :func:`cache_folder`.
 
     Returns:
         Paths by file id, and for the files that cannot be obtained the reason by file id.
@@ -97,7 +92,6 @@ def obtain(
     Raises:
         UserError: a file in ``upstream`` is not the declared one, or the cache cannot be written.
     """
-    files = list(files)
     have: dict[str, Path] = {}
     lacking: dict[str, str] = {}
     if upstream is not None:
@@ -111,25 +105,13 @@ def obtain(
                 have[file.id] = path
         return have, lacking
 
-    folder = cache or cache_folder()
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with (
-        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
-        ThreadPoolExecutor(WORKERS) as pool,
-    ):
-        task = progress.add_task("authors' files", total=None)
-
-        def get(file: SourceFile) -> Path | UnavailableError:
+    folder = cache_folder()
+    with counting("authors' files", "bytes") as advance, ThreadPoolExecutor(WORKERS) as pool:
+        for file, download_of in [(file, pool.submit(download, file, folder, advance)) for file in files]:
             try:
-                return download(file, folder, lambda count: progress.advance(task, count))
+                have[file.id] = download_of.result()
             except UnavailableError as error:
-                return error
-
-        for file, result in zip(files, pool.map(get, files), strict=True):
-            if isinstance(result, UnavailableError):
-                lacking[file.id] = str(result)
-            else:
-                have[file.id] = result
+                lacking[file.id] = str(error)
     return have, lacking
 
 
@@ -170,18 +152,6 @@ def download_verified(url: str, target: Path, checksum: Checksum, advance: Advan
                     )
                 part.replace(target)
     return target
-
-
-def input_record(file: SourceFile, path: Path) -> Input:
-    """The manifest's entry for a file that a build has read."""
-    return Input(
-        id=file.id,
-        url=file.url,
-        bytes=path.stat().st_size,
-        sha256=file_sha256(path),
-        git_blob=file.git_blob,
-        licence=file.licence,
-    )
 
 
 def git_blob_id(path: Path) -> str:

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.sources.collection import Collection
-from eval_kit.documents import Input
+from builder.sources.collection import Collection, input_record
 from eval_kit.errors import UserError
-from eval_kit.files.digests import file_sha256
 from eval_kit.files.formats import QUERIES_SCHEMA
 
 TEXTS = ("query", "text", "question", "keyword")
@@ -57,14 +55,13 @@ def collection(path: Path) -> Collection:
     if not distinct.height:
         raise UserError(f"{path}: holds no query")
     name = path.name
-    record = Input(id=name, url=name, bytes=path.stat().st_size, sha256=file_sha256(path), licence="own")
     return Collection(
         name=path.stem,
         source=f"the query log {name}",
         queries={"train": distinct.unique("query_id", keep="first", maintain_order=True)},
         qrels={},
         is_log=True,
-        inputs=[record],
+        inputs=[input_record(path, name, "own")],
         remarks=[
             f"{len(rows):,} rows of the log, asked {asked:,} times, hold {distinct.height:,} distinct queries",
             "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored",

@@ -3,7 +3,7 @@
 Each part names the files it needs; a part whose files cannot be obtained is left out and named.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from builder import validation
 from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import irds, variations
-from builder.sources.fetch import SourceFile, declared, input_record, obtain
+from builder.sources.collection import input_record
+from builder.sources.fetch import SourceFile, declared, obtain
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
-from eval_kit.documents import Lack, Rule
+from eval_kit.documents import Input, Lack, Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
 from eval_kit.release import MS_MARCO, Variation
@@ -32,7 +33,10 @@ CHAMELEONS = "Narabzad/Chameleons/datasets"
 ANSERINI = "castorini/anserini-tools"
 
 SIZES = ("14k", "45k", "200k")
-REGIMES = ("interpolate", "extrapolate")
+REGIMES = {
+    "interpolate": "training queries among the most similar to a TREC DL 2019/2020 query",
+    "extrapolate": "training queries not among the most similar to any TREC DL 2019/2020 query",
+}
 CHAMELEON_FILES = {"veiled": ("Veiled", 4), "pygmy": ("Pygmy", 5), "lesser": ("Lesser", 6)}
 
 DEV_TOPICS = f"{ANSERINI}/topics/topics.msmarco-passage.dev-subset.txt"
@@ -76,12 +80,11 @@ class _Gathering:
         self.train_queries: pl.DataFrame | None = None
 
     def draft(self, allow_partial: bool) -> Draft:
-        parts: list[Callable[[], None]] = [
+        parts = [
             self._ms_marco_train,
             self._shift_tests,
             self._shift_trains,
-            self._resttest_tests,
-            self._resttest_train,
+            self._resttest,
             self._restrain,
             self._validation,
             self._chameleons,
@@ -110,11 +113,14 @@ class _Gathering:
             tables=tables,
             test_sets=test_sets(tables),
             variations=self.variations,
-            inputs=[input_record(self.files[file], self.paths[file]) for file in used],
+            inputs=[self._input(self.files[id]) for id in used],
             missing=self.missing,
             remarks=self.remarks,
             reports=self.reports,
         )
+
+    def _input(self, file: SourceFile) -> Input:
+        return input_record(self.paths[file.id], file.id, file.licence, file.url, file.git_blob)
 
     def _add(self, config: str, split: str, frame: pl.DataFrame, rule: Rule) -> None:
         self.tables.append(Table(config, split, frame, rule))
@@ -141,28 +147,22 @@ class _Gathering:
         self._add("qrels", "train", self._unique_pairs("qrels/train", frame), rule)
 
     def _shift_tests(self) -> None:
-        shifts = {
-            "topic": ({cluster: str(i) for i, cluster in enumerate(TOPICS)}, _TOPIC_RULE, "ECIR 2023 §3.1"),
-            "wh": ({cluster: cluster for cluster in wh.CLUSTERS}, wh.RULE, wh.SOURCE),
-            "length": ({cluster: cluster for cluster in length.CLUSTERS}, length.RULE, length.SOURCE),
-        }
-        for shift, (names, text, source) in shifts.items():
-            queries = {cluster: f"{SHIFT_TEST}/queries/queries_{name}.tsv" for cluster, name in names.items()}
-            qrels = {cluster: f"{SHIFT_TEST}/qrel/qrel_{name}.json" for cluster, name in names.items()}
-            if self._lack(f"{shift}/test", [*queries.values(), *qrels.values()]):
+        files = {"topic": [str(number) for number in range(len(TOPICS))], "wh": wh.CLUSTERS, "length": length.CLUSTERS}
+        for shift, (clusters, text, source) in _SHIFTS.items():
+            queries = [f"{SHIFT_TEST}/queries/queries_{name}.tsv" for name in files[shift]]
+            qrels = [f"{SHIFT_TEST}/qrel/qrel_{name}.json" for name in files[shift]]
+            if self._lack(f"{shift}/test", [*queries, *qrels]):
                 continue
             parts, judged = [], []
-            for cluster in names:
-                part = read_queries(self.paths[queries[cluster]])
-                pairs = read_json_qrels(self.paths[qrels[cluster]])
+            for cluster, asked, judgements in zip(clusters, queries, qrels, strict=True):
+                part, pairs = read_queries(self.paths[asked]), read_json_qrels(self.paths[judgements])
                 self._note_queries_without_text(f"{shift} {cluster}", part, pairs)
-                parts.append(part.with_columns(cluster=pl.lit(cluster, pl.Enum(list(names)))))
+                parts.append(part.with_columns(cluster=pl.lit(cluster, pl.Enum(clusters))))
                 judged.append(pairs)
-            rule = Rule(text, source, list(queries.values()))
-            self._add(shift, "test", by_id(pl.concat(parts), "cluster", "query_id"), rule)
+            self._add(shift, "test", by_id(pl.concat(parts), "cluster", "query_id"), Rule(text, source, queries))
             if shift != "length":  # its judgements are dev-small's, which are in qrels/dev
                 pairs = by_id(pl.concat(judged).unique(), "query-id", "corpus-id")
-                rule = Rule("the authors' judgements of the test queries", "EVAL/qrel", list(qrels.values()))
+                rule = Rule("the authors' judgements of the test queries", "EVAL/qrel", qrels)
                 self._add("qrels", f"{shift}_test", pairs, rule)
 
     def _shift_trains(self) -> None:
@@ -176,83 +176,51 @@ class _Gathering:
         self.remarks += join.remarks
         if join.report:
             self.reports["train_join.tsv"] = join.report
-        labels = {"topic": TOPICS, "wh": wh.CLUSTERS, "length": length.CLUSTERS}
-        texts = {"topic": _TOPIC_RULE, "wh": wh.RULE, "length": length.RULE}
-        for shift, clusters in labels.items():
-            frame = join.members(shift, clusters)
-            rule = Rule(
-                f"{texts[shift]}; ids found by joining the authors' query texts to MS MARCO train",
-                "TRAIN/queries_clustering.tsv",
-                [CLUSTERING],
-            )
-            self._add(shift, "train", by_id(frame, "cluster", "query_id"), rule)
+        for shift, (clusters, text, _) in _SHIFTS.items():
+            text = f"{text}; ids found by joining the authors' query texts to MS MARCO train"
+            rule = Rule(text, "TRAIN/queries_clustering.tsv", [CLUSTERING])
+            self._add(shift, "train", by_id(join.members(shift, clusters), "cluster", "query_id"), rule)
 
-    def _resttest_tests(self) -> None:
-        names = {"dev": "dev", "dl19": "trec19", "dl20": "trec20"}
+    def _resttest(self) -> None:
+        """The bucket of each test query, and that of each training query, where the files are at hand."""
         topics = {"dev": DEV_TOPICS, **DL_TOPICS}
-        for split, name in names.items():
-            files = {
-                bucket: f"{RESTTEST}/bucket-{i}/extrapolate.{name}-qrel.txt" for i, bucket in enumerate(BUCKETS, 1)
-            }
-            if self._lack(f"resttest/{split}", [*files.values(), topics[split]]):
+        for split, name in {"dev": "dev", "dl19": "trec19", "dl20": "trec20"}.items():
+            files = [*_buckets(f"extrapolate.{name}-qrel.txt"), topics[split]]
+            if self._lack(f"resttest/{split}", files):
                 continue
-            members = pl.concat(
-                read_trec_qrels(self.paths[file])
-                .select(pl.col("query-id").alias("query_id"))
-                .unique()
-                .with_columns(bucket=pl.lit(bucket, pl.Enum(BUCKETS)))
-                for bucket, file in files.items()
-            )
+            members = self._members(files[:-1])
             frame = members.join(read_queries(self.paths[topics[split]]), on="query_id", how="left")
-            rule = Rule(
-                "the bucket in which the query is scored as extrapolation; k-means of train and test queries, k = 5",
-                "CIKM 2022 §4.1.3",
-                [*files.values(), topics[split]],
-            )
-            frame = frame.select("query_id", "text", "bucket")
-            self._add("resttest", split, by_id(frame, "bucket", "query_id"), rule)
+            text = "the bucket in which the query is scored as extrapolation; k-means of train and test queries, k = 5"
+            self._add_buckets(split, frame.select("query_id", "text", "bucket"), text, files)
+        files = _buckets("train-qrel.txt")
+        if not self._lack("resttest/train", files):
+            frame = self._with_text("resttest/train", _own_bucket(self._members(files)))
+            text = "the bucket of the training query: the model that extrapolates to a bucket trains on the other four"
+            self._add_buckets("train", frame, text, files)
 
-    def _resttest_train(self) -> None:
-        files = {bucket: f"{RESTTEST}/bucket-{i}/train-qrel.txt" for i, bucket in enumerate(BUCKETS, 1)}
-        if self._lack("resttest/train", files.values()):
-            return
-        members = pl.concat(
-            read_trec_qrels(self.paths[file])
-            .select(pl.col("query-id").alias("query_id"))
-            .unique()
-            .with_columns(bucket=pl.lit(bucket, pl.Enum(BUCKETS)))
-            for bucket, file in files.items()
-        )
-        frame = self._with_text("resttest/train", _own_bucket(members))
-        rule = Rule(
-            "the bucket of the training query: the model that extrapolates to a bucket trains on the other four",
-            "CIKM 2022 §4.1.3",
-            list(files.values()),
-        )
-        self._add("resttest", "train", by_id(frame, "bucket", "query_id"), rule)
+    def _members(self, files: Sequence[str]) -> pl.DataFrame:
+        """``query_id`` and ``bucket`` from a file of judgements for each bucket."""
+        parts = []
+        for bucket, file in zip(BUCKETS, files, strict=True):
+            ids = read_trec_qrels(self.paths[file]).select(pl.col("query-id").alias("query_id")).unique()
+            parts.append(ids.with_columns(bucket=pl.lit(bucket, pl.Enum(BUCKETS))))
+        return pl.concat(parts)
+
+    def _add_buckets(self, split: str, frame: pl.DataFrame, text: str, files: list[str]) -> None:
+        self._add("resttest", split, by_id(frame, "bucket", "query_id"), Rule(text, "CIKM 2022 §4.1.3", files))
 
     def _restrain(self) -> None:
-        for size in SIZES:
-            for regime in REGIMES:
-                split = f"{regime}_{size}"
-                file = f"{RESTRAIN}/{size}/{regime}.train-qrel.txt"
-                if self._lack(f"restrain/{split}", [file]):
-                    continue
-                pairs = self._unique_pairs(f"restrain/{split}", read_trec_qrels(self.paths[file]))
-                ids = pairs.select(pl.col("query-id").alias("query_id")).unique()
-                text = (
-                    "training queries among the most similar to a TREC DL 2019/2020 query"
-                    if regime == "interpolate"
-                    else "training queries not among the most similar to any TREC DL 2019/2020 query"
-                )
-                self._add(
-                    "restrain",
-                    split,
-                    by_id(self._with_text(f"restrain/{split}", ids), "query_id"),
-                    Rule(text, "CIKM 2022 §4.1.2", [file]),
-                )
-                rule = Rule("the judgements released with the list", "CIKM 2022 §4.1.2", [file])
-                self._add("qrels", f"restrain_{split}", by_id(pairs, "query-id", "corpus-id"), rule)
+        for size, regime in product(SIZES, REGIMES):
+            split = f"{regime}_{size}"
+            file = f"{RESTRAIN}/{size}/{regime}.train-qrel.txt"
+            if self._lack(f"restrain/{split}", [file]):
+                continue
+            pairs = self._unique_pairs(f"restrain/{split}", read_trec_qrels(self.paths[file]))
+            ids = pairs.select(pl.col("query-id").alias("query_id")).unique()
+            frame = by_id(self._with_text(f"restrain/{split}", ids), "query_id")
+            self._add("restrain", split, frame, Rule(REGIMES[regime], "CIKM 2022 §4.1.2", [file]))
+            rule = Rule("the judgements released with the list", "CIKM 2022 §4.1.2", [file])
+            self._add("qrels", f"restrain_{split}", by_id(pairs, "query-id", "corpus-id"), rule)
 
     def _validation(self) -> None:
         """Draw validation queries from the training queries in none of the lists; the authors released none."""
@@ -317,13 +285,8 @@ class _Gathering:
             if self._lack(f"trec_dl/{split}", [file, DL_QRELS[split]]):
                 continue
             judged = read_trec_qrels(self.paths[DL_QRELS[split]])["query-id"].unique()
-            frame = read_queries(self.paths[file]).with_columns(
-                pl.when(pl.col("query_id").is_in(judged.implode()))
-                .then(pl.lit("yes"))
-                .otherwise(pl.lit("no"))
-                .cast(pl.Enum(["no", "yes"]))
-                .alias("judged")
-            )
+            label = pl.when(pl.col("query_id").is_in(judged.implode())).then(pl.lit("yes")).otherwise(pl.lit("no"))
+            frame = read_queries(self.paths[file]).with_columns(judged=label.cast(pl.Enum(["no", "yes"])))
             rule = Rule("all topics of the track, and whether NIST judged them", file, [file, DL_QRELS[split]])
             self._add("trec_dl", split, by_id(frame, "query_id"), rule)
 
@@ -393,6 +356,11 @@ class _Gathering:
             )
 
 
+def _buckets(name: str) -> list[str]:
+    """The files of that name, one a bucket."""
+    return [f"{RESTTEST}/bucket-{number}/{name}" for number in range(1, len(BUCKETS) + 1)]
+
+
 def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
     """A training query's own bucket, from the files that list it: its own, or all four others.
 
@@ -403,14 +371,17 @@ def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
     if counts == [1]:
         return members
     if counts == [len(BUCKETS) - 1]:
-        every = (
-            members.select("query_id")
-            .unique()
-            .join(pl.DataFrame({"bucket": BUCKETS}, {"bucket": pl.Enum(BUCKETS)}), how="cross")
-        )
+        buckets = pl.DataFrame({"bucket": BUCKETS}, {"bucket": pl.Enum(BUCKETS)})
+        every = members.select("query_id").unique().join(buckets, how="cross")
         return every.join(members, on=["query_id", "bucket"], how="anti")
     raise UserError(f"ReSTTest's train files hold a query in {counts} of 5 buckets: neither buckets nor complements")
 
 
 _TOPIC_RULE = "the authors' lists: k-means (k = 100) of DistilBERT [CLS] vectors, five far clusters, each expanded"
+_SHIFTS = {
+    "topic": (TOPICS, _TOPIC_RULE, "ECIR 2023 §3.1"),
+    "wh": (wh.CLUSTERS, wh.RULE, wh.SOURCE),
+    "length": (length.CLUSTERS, length.RULE, length.SOURCE),
+}
+"""MS-Shift's shifts: clusters, rule and source."""
 _NO_TEXTS = pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.sources.collection import Collection
-from eval_kit.documents import Input
+from builder.sources.collection import Collection, input_record
 from eval_kit.errors import UserError
-from eval_kit.files.digests import file_sha256
 from eval_kit.release import MANIFEST, PartialRelease, open_release
 
 TOPIC_QRELS = {"train": "train", "test": "topic_test"}
@@ -40,7 +38,6 @@ def collection(folder: Path) -> Collection:
         if split != "train" and split in configs.get("qrels", []):
             queries[split] = release.table("resttest", split).select("query_id", "text")
             qrels[split] = release.table("qrels", split)
-    path = folder / MANIFEST
     name = f"{release.manifest.kind} release {release.version}"
     return Collection(
         name=name,
@@ -49,13 +46,5 @@ def collection(folder: Path) -> Collection:
         qrels=qrels,
         irds=release.manifest.collection,
         passages=release.table("passages", "passages") if "passages" in configs else None,
-        inputs=[
-            Input(
-                id=f"release/{MANIFEST}",
-                url=f"release/{MANIFEST}",
-                bytes=path.stat().st_size,
-                sha256=file_sha256(path),
-                licence="see the release's card",
-            )
-        ],
+        inputs=[input_record(folder / MANIFEST, f"release/{MANIFEST}", "see the release's card")],
     )

@@ -14,16 +14,8 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
 
-HEADER = [
-    "query",
-    "topic_cluster",
-    "topic_train",
-    "whword_cluster",
-    "whword_train",
-    "length_cluster",
-    "length_train",
-]
 PREFIXES = {"topic": "topic", "wh": "whword", "length": "length"}
+HEADER = ["query", *(f"{prefix}_{what}" for prefix in PREFIXES.values() for what in ("cluster", "train"))]
 
 
 @dataclass(frozen=True)
@@ -37,15 +29,10 @@ class Join:
     def members(self, shift: str, clusters: Sequence[str]) -> pl.DataFrame:
         """Training queries of a shift, without those outside every cluster: ``query_id``, ``text``, ``cluster``."""
         prefix = PREFIXES[shift]
-        return self.rows.filter(
-            (pl.col(f"{prefix}_train") == 1) & (pl.col(f"{prefix}_cluster") < len(clusters))
-        ).select(
-            "query_id",
-            "text",
-            cluster=pl.col(f"{prefix}_cluster")
-            .replace_strict(dict(enumerate(clusters)), return_dtype=pl.String)
-            .cast(pl.Enum(clusters)),
-        )
+        number = pl.col(f"{prefix}_cluster")
+        name = number.replace_strict(dict(enumerate(clusters)), return_dtype=pl.String).cast(pl.Enum(clusters))
+        members = self.rows.filter(pl.col(f"{prefix}_train") == 1, number < len(clusters))
+        return members.select("query_id", "text", cluster=name)
 
 
 def join_by_text(path: Path, train: pl.DataFrame) -> Join:
@@ -70,11 +57,9 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
     shared = matched.group_by("query", maintain_order=True).agg("query_id").filter(pl.col("query_id").list.len() > 1)
     mojibake = matched.filter(pl.col("query") != pl.col("key")).height
 
-    problems = [
-        *[("no id has this text", text, "") for text in unmatched["query"]],
-        *[("rows disagree on the clusters", text, "") for text in disagreeing["query"].explode()],
-        *[("several ids have this text", text, " ".join(ids)) for text, ids in shared.iter_rows()],
-    ]
+    problems = [("no id has this text", text, "") for text in unmatched["query"]]
+    problems += [("rows disagree on the clusters", text, "") for text in disagreeing["query"].explode()]
+    problems += [("several ids have this text", text, " ".join(ids)) for text, ids in shared.iter_rows()]
     report = "".join("\t".join(row) + "\n" for row in [("problem", "text", "query ids"), *sorted(problems)])
     listing = "; listed in reports/train_join.tsv" if problems else ""
     remarks = [

@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from builder import shared_passages
-from builder.audit import audit, pairs
+from builder.audit import audit, pairs, shared_passages
 from builder.release import Draft, Table, TestSet, write
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
@@ -328,9 +327,9 @@ def test_table_3_beside_the_paper(command, published_release: Release) -> None:
 
 
 def test_table_3_of_other_queries_than_the_paper(mini_release: Release, planted: Release) -> None:
-    assert {row["published"] for row in shared_passages.shared(mini_release)["rows"]} == {None}
+    assert {row["published"] for row in shared_passages(mini_release)["rows"]} == {None}
     with pytest.raises(UserError, match="holds no test set dl19 or dl20"):
-        shared_passages.shared(planted)
+        shared_passages(planted)
 
 
 # --- the command

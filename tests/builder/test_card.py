@@ -16,8 +16,8 @@ from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
 
 from builder import card as cards
-from builder import history
 from builder import release as releases
+from builder import reports
 from builder.card import check_card
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
@@ -186,7 +186,7 @@ def test_version_history(tmp_path: Path, command: Run) -> None:
     third = write(tmp_path / "3", version="1.1.0", texts=texts, names=("short",))
     assert command("builder", "card", second, "--previous", first).returncode == 0
     assert command("builder", "card", third, "--previous", second).returncode == 0
-    document = json.loads((third / history.FILE).read_text())
+    document = json.loads((third / reports.HISTORY).read_text())
     validate("history", document)
     versions = [(one["previous"]["version"], one["release"]["version"]) for one in document["versions"]]
     assert versions == [("1.0.1", "1.1.0"), ("1.0.0", "1.0.1")]
@@ -197,21 +197,21 @@ def test_version_history(tmp_path: Path, command: Run) -> None:
     assert "| length/test | 0 | 0 | 1 |\n" in steps["1.0.1, after 1.0.0"]
     check_card(third, open_release(third).manifest)
 
-    before = (third / history.FILE).read_bytes()
+    before = (third / reports.HISTORY).read_bytes()
     for previous, words in (
         (third, "does not come before 1.1.0"),
         (tmp_path / "nowhere", "there is no such folder"),
     ):
         done = command("builder", "card", third, "--previous", previous)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr
-    assert (third / history.FILE).read_bytes() == before
-    (second / history.FILE).write_text('{"versions": []}')
+    assert (third / reports.HISTORY).read_bytes() == before
+    (second / reports.HISTORY).write_text('{"versions": []}')
     done = command("builder", "card", third, "--previous", second)
     assert done.returncode == 2 and "not a valid history document" in done.stderr
 
 
 def test_versions_compare_as_numbers() -> None:
-    assert history.number("1.10.0") > history.number("1.9.9")
+    assert reports.version_number("1.10.0") > reports.version_number("1.9.9")
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from builder import encode as module
-from builder.encode import embed, encode
-from builder.encoders import Compute, Embeddings
+from builder import encoders as module
+from builder.encoders import Compute, Embeddings, embed, encode
 from eval_kit.errors import UserError
 
 TEXTS = ["what is a shebang", "how long do wisdom teeth take", "a", "when did rock n roll begin", "rock n roll"] * 3
@@ -96,7 +95,7 @@ def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
     program = """
 import resource, sys, numpy as np
 from pathlib import Path
-from builder.encode import encode
+from builder.encoders import encode
 class Flat:
     name, revision = "flat", "1"
     def load(self, texts):

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.encode import encode
-from builder.encoders import PAPER, Lsa, Model, _batches, by_name
+from builder.encoders import Lsa, Model, _batches, by_name, encode
 from eval_kit.errors import UserError
 
 TEXTS = ["what is a shebang", "how long do wisdom teeth take", "a", "when did rock n roll begin", "rock n roll"] * 3
@@ -59,14 +58,14 @@ def test_lsa_can_learn_from_a_corpus() -> None:
 @pytest.mark.parametrize("texts", [["a", "b"], ["word"]])
 def test_lsa_refuses_texts_it_cannot_learn_from(texts: list[str]) -> None:
     with pytest.raises(UserError, match="lsa cannot learn from these texts"):
-        encode(texts, "lsa")
+        encode(texts, Lsa())
 
 
 def test_cls_is_the_last_hidden_state_of_the_first_token(tiny: Path) -> None:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    vectors = encode(TEXTS, f"{tiny}:cls")
+    vectors = encode(TEXTS, by_name(f"{tiny}:cls"))
     tokenizer, model = AutoTokenizer.from_pretrained(tiny), AutoModel.from_pretrained(tiny).eval()
     with torch.inference_mode():
         hidden = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).last_hidden_state
@@ -100,7 +99,7 @@ def test_a_folders_revision_is_its_content(tiny: Path, tmp_path: Path) -> None:
 def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
-        encode(["a"], str(tmp_path / "empty"))
+        encode(["a"], by_name(str(tmp_path / "empty")))
 
 
 @pytest.mark.parametrize(
@@ -123,5 +122,5 @@ def test_a_model_that_is_nowhere_costs_seconds(name: str, endpoint: str, why: st
 
 def test_names() -> None:
     assert by_name("lsa") == Lsa()
-    assert by_name(PAPER) == Model("distilbert-base-uncased:cls")
-    assert Model(PAPER).source == "distilbert-base-uncased"
+    assert by_name("distilbert-base-uncased:cls") == Model("distilbert-base-uncased:cls")
+    assert Model("distilbert-base-uncased:cls").source == "distilbert-base-uncased"

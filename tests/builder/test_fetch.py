@@ -175,13 +175,14 @@ def test_two_processes_one_cache(server: Server, tmp_path: Path) -> None:
     assert server.requests == [None], "the second waited, and found it"
 
 
-def test_unwritable_cache(server: Server, tmp_path: Path) -> None:
+def test_unwritable_cache(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UserError, match="cannot be written") as caught:
         download(source(server), tmp_path / "cache")
     assert not isinstance(caught.value, UnavailableError) and server.requests == []
     with pytest.raises(UserError, match="cannot be written"):
-        obtain([source(server)], cache=tmp_path / "cache")
+        obtain([source(server)])
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -204,16 +205,17 @@ def test_finished_cache_may_be_read_only(server: Server, tmp_path: Path, monkeyp
     assert download(source(server), tmp_path) == path
 
 
-def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path) -> None:
+def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(tmp_path))
     good = [source(server, f"list-{i}.tsv") for i in range(6)]
     wrong = source(server, "other.tsv", b"other content")
     gone = SourceFile("test", "owner/name", "0", "gone.tsv", "0" * 40, "MIT", "http://127.0.0.1:9/gone.tsv")
-    have, lacking = obtain([*good, wrong, gone], cache=tmp_path)
+    have, lacking = obtain([*good, wrong, gone])
     assert {name: path.read_bytes() for name, path in have.items()} == {file.id: CONTENT for file in good}
     assert set(lacking) == {wrong.id, gone.id}
     assert "is not the declared file" in lacking[wrong.id] and "ConnectionError" in lacking[gone.id]
     assert len(server.requests) == 7
-    again, _ = obtain(good, cache=tmp_path)
+    again, _ = obtain(good)
     assert again == have and len(server.requests) == 7
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from matplotlib import rcParams
 
-from builder.encode import encode
+from builder.encoders import Lsa, embed
 from builder.pictures import _fonts, _topics, draw, similarities
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
@@ -53,7 +53,7 @@ def test_every_pair_counted_by_hand(own: Release) -> None:
     queries = pl.concat(own.table("wh", split) for split in ("train", "test")).unique("query_id", maintain_order=True)
     others = pl.concat(own.table(shift, split) for shift in ("topic", "length") for split in ("train", "test"))
     texts = pl.concat(one.select("query_id", "text") for one in (queries, others)).unique("query_id")
-    vectors = Vectors("lsa", texts["query_id"], encode(texts["text"], "lsa"))
+    vectors = embed(texts, Lsa())
     table = similarities(own, vectors)
     rows = table.filter((pl.col("shift") == "wh") & (pl.col("split") == "test"))
     assert rows.select("cluster", "other").rows() == [

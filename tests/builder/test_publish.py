@@ -25,7 +25,7 @@ import pytest
 from drafts import BY_HAND, small_draft
 from hub_server import GITATTRIBUTES, TOKEN, Blob, Hub, Repository, Tree
 
-from builder import card, history
+from builder import card, reports
 from builder import release as releases
 from builder.release import Draft, Table
 from eval_kit.documents import Lack
@@ -142,7 +142,7 @@ def second(build: Callable[[Draft], Path], first: Path) -> Path:
     random = pl.DataFrame({"query_id": [str(i) for i in range(20_000)]}).with_columns(text=pl.col("query_id").hash(1))
     extra = Table("topic", "train", random.with_columns(pl.col("text").cast(pl.String)), BY_HAND)
     folder = build(replace(changed, tables=[*changed.tables, extra]))
-    history.write(open_release(folder), open_release(first))
+    reports.add_history(open_release(folder), open_release(first))
     card.write(folder)
     return folder
 
@@ -499,7 +499,7 @@ def test_a_version_is_published_once(hub: Hub, home: Path, first: Path, build: A
 def test_an_erratum_tells_what_changed(hub: Hub, home: Path, first: Path, second: Path, tmp_path: Path) -> None:
     put_release(hub, first, "v1.0.0")
     shutil.copytree(second, folder := tmp_path / "ms-marco-shift")
-    (folder / history.FILE).unlink()
+    (folder / reports.HISTORY).unlink()
     card.write(folder)
     for options in ([], ["--dry-run"]):
         sentence = user_error(publish(hub, home, folder, *options, tag="v1.1.0"))

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from builder.shifts.restrain import RestrainParameters, assign, depths
+from builder.shifts.restrain import depths, regimes, solve
 from eval_kit.stats.vectors import Vectors
 
 SIZE = 120
@@ -39,7 +39,9 @@ def test_sets_by_brute_force(seed: int) -> None:
     outside = [set(train) - union for union in unions if 400 - len(union) >= len(near)]
 
     column = "regime_some"
-    result = assign(as_vectors(train), as_vectors(tests), RestrainParameters({"some": SIZE}, seed=seed))
+    vectors = as_vectors(train)
+    depth = depths(vectors, as_vectors(tests))
+    result = regimes(vectors.query_ids, depth, solve(depth, {"some": SIZE}), seed)
     interpolation = set(result["query_id"].filter(result[column].cast(pl.String) == "interpolate"))
     extrapolation = set(result["query_id"].filter(result[column].cast(pl.String) == "extrapolate"))
     assert interpolation == near

@@ -2,8 +2,7 @@
 
 import pytest
 
-from builder.encode import embed
-from builder.encoders import Lsa
+from builder.encoders import Lsa, embed
 from builder.sources.mini import Mini, generate
 from eval_kit.stats.vectors import Vectors
 

@@ -1,5 +1,9 @@
 """Vectors with clusters planted in them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import faiss
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -14,6 +18,17 @@ def blobs(n: int, d: int, centres: int, seed: int = 1, spread: float = 0.3) -> t
     truth = rng.integers(centres, size=n)
     vectors = (middle[truth] + spread * rng.standard_normal((n, d))).astype(np.float32)
     return Vectors("planted", pl.Series([f"q{i}" for i in range(n)]), vectors), truth
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let faiss, and what takes its number of threads, use so many."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(count)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 def shuffled(queries: Vectors, seed: int = 1) -> Vectors:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planted_vectors import blobs
+from planted_vectors import blobs, threads
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
@@ -16,12 +16,14 @@ NOISE = blobs(20_000, 96, centres=400, spread=1.0)[0].values
 """No clear clusters: many vectors lie on a border, where the last bit of a distance decides."""
 
 
-@pytest.mark.parametrize("threads", [2, 3, 5])
-def test_membership_does_not_depend_on_the_threads(threads: int) -> None:
-    one, more = kmeans(NOISE, 50, seed=3, threads=1), kmeans(NOISE, 50, seed=3, threads=threads)
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_membership_does_not_depend_on_the_threads(count: int) -> None:
+    with threads(1):
+        one = kmeans(NOISE, 50, seed=3)
+    with threads(count):
+        more = kmeans(NOISE, 50, seed=3)
     assert np.array_equal(one.labels, more.labels)
     assert np.array_equal(one.centroids, more.centroids)
-    assert one.inertia == more.inertia
 
 
 @pytest.mark.slow
@@ -36,12 +38,12 @@ print(hashlib.sha256(kmeans(np.load(sys.argv[1]), 50, seed=3).labels.tobytes()).
     printed = {
         subprocess.run(
             [sys.executable, "-c", program, str(tmp_path / "noise.npy")],
-            env={**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads},
+            env={**os.environ, "OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count},
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        for threads in ("1", "2")
+        for count in ("1", "2")
     }
     assert len(printed) == 1
 
@@ -57,16 +59,15 @@ def test_labels_are_the_nearest_centroids_and_centroids_the_means() -> None:
     found = kmeans(queries.values, 4, seed=1)
     distances = ((queries.values[:, None].astype(float) - found.centroids[None]) ** 2).sum(axis=2)
     assert np.array_equal(found.labels, distances.argmin(axis=1))
-    assert found.inertia == pytest.approx(distances.min(axis=1).sum(), rel=1e-5)
     means = np.array([queries.values[found.labels == i].mean(axis=0) for i in range(4)])
     assert np.allclose(means, found.centroids, atol=1e-5)
     assert adjusted_rand_score(truth, found.labels) == 1
-    assert found.iterations < 25
 
 
 def test_as_good_as_scikit_learn() -> None:
     peer = KMeans(50, n_init=1, max_iter=25, random_state=1).fit(NOISE)
-    assert kmeans(NOISE, 50, seed=1).inertia < 1.01 * peer.inertia_
+    found = kmeans(NOISE, 50, seed=1)
+    assert ((NOISE - found.centroids[found.labels]) ** 2).sum() < 1.01 * peer.inertia_
 
 
 def test_equal_vectors_leave_no_cluster_unlabelled_wrongly() -> None:

@@ -3,15 +3,21 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_vectors import blobs, shuffled
+from planted_vectors import blobs, shuffled, threads
 from polars.testing import assert_frame_equal
 
-from builder.shifts.restrain import RestrainParameters, assign, depths, solve
+from builder.shifts.restrain import RestrainParameters, depths, regimes, solve
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
 
+PAPER = RestrainParameters()
 SIZES = {"small": 200, "medium": 500, "large": 900}
+
+
+def assign(train: Vectors, tests: Vectors, parameters: RestrainParameters = PAPER) -> pl.DataFrame:
+    depth = depths(train, tests)
+    return regimes(train.query_ids, depth, solve(depth, parameters.sizes), parameters.seed)
 
 
 def queries(train: int = 2_000, tests: int = 20, seed: int = 1, d: int = 8) -> tuple[Vectors, Vectors]:
@@ -79,10 +85,12 @@ def test_sets_are_nested_and_regimes_disjoint_at_any_two_sizes_as_published() ->
 def test_deterministic_whatever_threads_and_order_and_sampled_by_seed() -> None:
     sizes = {"small": 350, "medium": 700, "large": 950}
     train, tests = queries(tests=200)
-    first = assign(train, tests, RestrainParameters(sizes), threads=1)
+    with threads(1):
+        first = assign(train, tests, RestrainParameters(sizes))
     assert first.schema["regime_small"] == pl.Enum(["interpolate", "extrapolate"])
     assert first["query_id"].equals(train.query_ids)
-    assert_frame_equal(first, assign(train, tests, RestrainParameters(sizes), threads=2))
+    with threads(2):
+        assert_frame_equal(first, assign(train, tests, RestrainParameters(sizes)))
     other_order = assign(shuffled(train), shuffled(tests), RestrainParameters(sizes))
     assert_frame_equal(first.sort("query_id"), other_order.sort("query_id"))
     other_seed = assign(train, tests, RestrainParameters(sizes, seed=14))

@@ -1,7 +1,7 @@
 import numpy as np
 import polars as pl
 import pytest
-from planted_vectors import blobs
+from planted_vectors import blobs, threads
 from polars.testing import assert_frame_equal
 from sklearn.metrics import adjusted_rand_score
 
@@ -43,7 +43,10 @@ def test_training_and_test_queries_are_clustered_together() -> None:
 
 def test_deterministic_whatever_the_threads() -> None:
     given, _ = splits(spread=2.0)
-    one, two = assign(given, threads=1), assign(given, threads=2)
+    with threads(1):
+        one = assign(given)
+    with threads(2):
+        two = assign(given)
     for name in given:
         assert_frame_equal(one[name], two[name])
 
