@@ -140,8 +140,8 @@ class Build:
         labels = categories(assigned["cluster"])
         few = [label for label in labels if sizes.get(label, 0) < FEWEST_TESTED]
         if few and shift not in self.required:
-            listed = ", ".join(f"{label} ({sizes.get(label, 0)})" for label in few[:SHOWN])
-            why = f"fewer than {FEWEST_TESTED} test queries: {listed}{', ...' if len(few) > SHOWN else ''}"
+            names = ", ".join(f"{label} ({sizes.get(label, 0)})" for label in few[:SHOWN])
+            why = f"fewer than {FEWEST_TESTED} test queries: {names}{', ...' if len(few) > SHOWN else ''}"
             labels = [label for label in labels if label not in few]
             if len(labels) < 2:
                 raise UserError(f"{why}; too few to test on, --shift {shift} builds them all the same")
@@ -172,8 +172,8 @@ class Build:
     def _trec_dl(self) -> Iterator[Table]:
         for split in DL:
             if split in self.collection.evaluation:
-                judged = pl.col("query_id").is_in(self.collection.evaluation[split]["query_id"].implode())
-                label = pl.when(judged).then(pl.lit("yes")).otherwise(pl.lit("no")).cast(pl.Enum(["no", "yes"]))
+                is_judged = pl.col("query_id").is_in(self.collection.evaluation[split]["query_id"].implode())
+                label = pl.when(is_judged).then(pl.lit("yes")).otherwise(pl.lit("no")).cast(pl.Enum(["no", "yes"]))
                 topics = self.collection.queries[split].with_columns(label.alias("judged"))
                 rule = self.rule("all topics of the track, and whether they are judged", self.collection.source)
                 yield self.table("trec_dl", split, topics, ["judged"], rule)

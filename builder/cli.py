@@ -53,7 +53,7 @@ def _print(document: Any, lines: list[str], as_json: bool) -> None:
 def beir(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME...", help="Datasets to download, or all: every one that BEIR distributes."),
+        typer.Argument(metavar="NAME", help="Datasets to download, or all: every one that BEIR distributes."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
     md5: Annotated[
@@ -73,15 +73,15 @@ def beir(
 
     if names == ["all"]:
         names = [name for name, dataset in datasets().items() if dataset.md5]
-    own = [name for name in names or [] if name not in datasets() and (out / name).is_dir()]
-    chosen = [named(name) for name in names or [] if name not in own]
-    if md5 is not None and (len(chosen) != 1 or chosen[0].md5):
+    folders_at_hand = [name for name in names or [] if name not in datasets() and (out / name).is_dir()]
+    downloads = [named(name) for name in names or [] if name not in folders_at_hand]
+    if md5 is not None and (len(downloads) != 1 or downloads[0].md5):
         raise UserError("--md5 is for one dataset whose md5 is not known: builder beir shows which")
     if not names:
         terminal.show(beir_download.listed(), screen())
-    for name in own:
+    for name in folders_at_hand:
         typer.echo(str(out / name))
-    for dataset in chosen:
+    for dataset in downloads:
         with counting(f"downloading {dataset.name}", "bytes") as advance:
             folder = beir_download.install(replace(dataset, md5=dataset.md5 or md5), out, advance)
         typer.echo(str(folder))
@@ -218,11 +218,11 @@ def export(
         rows, lines = [], []
         for name, (shift, part) in exporting.trainable(opened, training_set).items():
             file = out / f"{name}.jsonl"
-            written = triplets.write(
+            result = triplets.write(
                 opened, shift.name, part, file, format.value, negatives, examples, seed, strict, cache
             )
-            rows.append({"file": str(file), **asdict(written)})
-            lines.append(f"{file}: {written.examples:,} examples of {name}, sha256 {written.sha256}")
+            rows.append({"file": str(file), **asdict(result)})
+            lines.append(f"{file}: {result.examples:,} examples of {name}, sha256 {result.sha256}")
         _print(rows, lines, as_json)
         return
     with_passages = format.value in exporting.WITH_PASSAGES
@@ -374,11 +374,11 @@ def negatives(
     from builder import negatives as drawing
 
     release = drawing.add(folder, drawing.NegativeParameters(depth, sample, seed), cache, threads)
-    drawn = release.table(drawing.CONFIG, drawing.SPLIT)["passage_ids"].list.len()
-    count, fewer = int(drawn.sum()), int((drawn < sample).sum())
-    report = {"folder": str(folder), "queries": len(drawn), "negatives": count, "fewer": fewer}
+    sizes = release.table(drawing.CONFIG, drawing.SPLIT)["passage_ids"].list.len()
+    count, fewer = int(sizes.sum()), int((sizes < sample).sum())
+    report = {"folder": str(folder), "queries": len(sizes), "negatives": count, "fewer": fewer}
     line = (
-        f"{folder}: {count:,} negatives of {len(drawn):,} queries ({fewer:,} with fewer than {sample}); "
+        f"{folder}: {count:,} negatives of {len(sizes):,} queries ({fewer:,} with fewer than {sample}); "
         f"the release's digest is now {release.digest[:16]}"
     )
     _print(report | {"digest": release.digest}, [line], as_json)

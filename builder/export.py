@@ -84,7 +84,7 @@ def export(
     if format not in FORMATS:
         raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
     corpus: Path | None = None
-    folders = {out / exported.name: exported for exported in _chosen(release, test_sets, training_sets, strict)}
+    folders = {out / exported.name: exported for exported in _exports(release, test_sets, training_sets, strict)}
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         with atomic.lock(out), ExitStack() as stack:
@@ -127,19 +127,19 @@ def trainable(release: Release, names: Iterable[str]) -> dict[str, tuple[Shift, 
     for shift in TRAINED_FOR.values():
         for part in shift.training_tables(release):
             training[f"{shift.name}.{shift.training_name(part)}"] = (shift, part)
-    return _named(release, "training set", names, training)
+    return _values(release, "training set", names, training)
 
 
-def _named[Value](release: Release, kind: str, names: Iterable[str], there: Mapping[str, Value]) -> dict[str, Value]:
+def _values[Value](release: Release, kind: str, names: Iterable[str], there: Mapping[str, Value]) -> dict[str, Value]:
     """The values of some names; a UserError for one that is not there."""
     for name in names:
         if name not in there:
-            known = f"there are {', '.join(sorted(there))}" if there else "it has none"
-            raise UserError(f"{release.folder}: has no {kind} {name}; {known}")
+            others = f"there are {', '.join(sorted(there))}" if there else "it has none"
+            raise UserError(f"{release.folder}: has no {kind} {name}; {others}")
     return {name: there[name] for name in names}
 
 
-def _chosen(
+def _exports(
     release: Release, test_sets: Collection[str], training_sets: Collection[str], strict: bool
 ) -> list[Exported]:
     """The sets named; every test set and variation if none are.
@@ -149,7 +149,7 @@ def _chosen(
     """
     varied = {name: variation.base for name, variation in release.variations.items()}
     bases = {**dict(zip(release.test_sets, release.test_sets, strict=True)), **varied}
-    _named(release, "test set or variation", test_sets, bases)
+    _values(release, "test set or variation", test_sets, bases)
     training = trainable(release, training_sets)
     exported = []
     for name in test_sets if test_sets or training_sets else bases:

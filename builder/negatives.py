@@ -193,21 +193,21 @@ class _Job:
         """Write the missing shards; existing ones are always the first."""
         starts = range(0, queries.height, SHARD)
         done = sum(_shard(shards, start).exists() for start in starts)
-        left = queries[done * SHARD :]
-        if left.is_empty():
+        todo = queries[done * SHARD :]
+        if todo.is_empty():
             return
         index = bm25.index_of(self.release, self.cache, threads)
-        ranked = bm25.search(left.iter_rows(), index, self.parameters.depth, threads)
+        ranked = bm25.search(todo.iter_rows(), index, self.parameters.depth, threads)
         positives = _positives(self.release)
         with counting("drawing negatives", "queries", queries.height) as advance:
-            advance(queries.height - left.height, known=True)
+            advance(queries.height - todo.height, known=True)
             for start in starts[done:]:
                 ids = queries["query_id"][start : start + SHARD]
                 relevant = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")
                 rows = []
                 for query_id, hits in islice(ranked, len(ids)):
-                    own = {passage_id for (passage_id,) in relevant.get(query_id, [])}
-                    rest = [passage_id for passage_id, _ in hits if passage_id not in own]
+                    relevant_ids = {passage_id for (passage_id,) in relevant.get(query_id, [])}
+                    rest = [passage_id for passage_id, _ in hits if passage_id not in relevant_ids]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
                     advance(1)
                 atomic.write_parquet(_shard(shards, start), pl.DataFrame(rows, SCHEMA, orient="row"))

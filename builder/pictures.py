@@ -47,25 +47,25 @@ def draw(release: Release, encoder: str = "lsa", cache: Path | None = None) -> l
         UserError: there are no such queries, the encoder cannot be obtained, or the folder cannot be written.
     """
     queries = _queries(release)
-    chosen = by_name(encoder)
-    name = public_name(chosen)
-    vectors = embed(queries, chosen, cache)
+    model = by_name(encoder)
+    name = public_name(model)
+    vectors = embed(queries, model, cache)
     table = similarities(release, vectors)
     document = {
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
-        "encoder": {"name": name, "revision": chosen.revision},
+        "encoder": {"name": name, "revision": model.revision},
         "similarity": table.to_dicts(),
     }
     reports = release.folder / "reports"
-    written = [release.folder / SIMILARITY, reports / "similarity.png"]
+    paths = [release.folder / SIMILARITY, reports / "similarity.png"]
     with disk_errors(reports):
         reports.mkdir(exist_ok=True)
-        _heatmaps(table, {"jaccard": "weighted Jaccard", "cosine": f"mean cosine, {name}"}, written[1])
+        _heatmaps(table, {"jaccard": "weighted Jaccard", "cosine": f"mean cosine, {name}"}, paths[1])
         if "test" in release.configs.get("topic", []):
-            written.append(reports / "topics.png")
-            _topics(release, vectors, written[2])
-    atomic.write_text(written[0], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    return written
+            paths.append(reports / "topics.png")
+            _topics(release, vectors, paths[2])
+    atomic.write_text(paths[0], json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    return paths
 
 
 def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
@@ -121,16 +121,16 @@ def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
     """One row of maps per shift, one column per measure; from a shift's train queries if there are any, else test."""
     from matplotlib.figure import Figure
 
-    shown = []
+    panels = []
     for _, part in table.group_by("shift", maintain_order=True):
-        shown.append(part.filter(pl.col("split") == part["split"][0]))
-    heights = [part["cluster"].n_unique() for part in shown]
+        panels.append(part.filter(pl.col("split") == part["split"][0]))
+    heights = [part["cluster"].n_unique() for part in panels]
     figure = Figure(figsize=(2 * CELL * (max(heights) + 4), CELL * (sum(heights) + 1.9 * len(heights))))
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
-    axes = figure.subplots(len(shown), 2, squeeze=False, height_ratios=heights)
+    axes = figure.subplots(len(panels), 2, squeeze=False, height_ratios=heights)
     for column, (measure, title) in enumerate(titles.items()):
         limits = (table[measure].min(), table[measure].max())
-        for row, part in enumerate(shown):
+        for row, part in enumerate(panels):
             split = part["split"][0]
             _heatmap(axes[row][column], part, measure, limits)
             axes[row][column].set_title(f"{part['shift'][0]} ({split}): {title}", fontsize=11)

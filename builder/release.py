@@ -210,10 +210,10 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
     Raises:
         UserError: the folder holds something else, or ``reports/`` a hidden file.
     """
-    for written in (folder, folder / "reports"):
-        atomic.clear_abandoned(written)
+    for place in (folder, folder / "reports"):
+        atomic.clear_abandoned(place)
     tables = {table.path for table in manifest.tables}
-    own = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
+    expected = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
     names = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
     )
@@ -222,7 +222,7 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
             raise UserError(f"{folder / name}: is a link that leaves the release")
         if not is_file(folder / name):
             raise UserError(f"{folder / name}: is a pipe or device, expected a file")
-    strangers = [name for name in names if name not in own and (not name.startswith("reports/") or "/." in name)]
+    strangers = [name for name in names if name not in expected and (not name.startswith("reports/") or "/." in name)]
     if strangers:
         raise UserError(
             f"{folder / strangers[0]}: is not part of the release; remove it (and {len(strangers) - 1} more)"

@@ -57,8 +57,8 @@ def in_order(tables: Iterable[Table]) -> list[Table]:
 def _test_sets(have: Tables) -> Iterator[TestSet]:
     judged = [split for config, split in have if config == "qrels"]
     for shift in CLUSTERED:
-        own = f"{shift}_test"
-        qrels = own if own in judged else main_split(judged)
+        test_split = f"{shift}_test"
+        qrels = test_split if test_split in judged else main_split(judged)
         if qrels and {(shift, "test"), ("qrels", qrels)} <= have.keys():
             measures: Sequence[str] = (
                 ("nDCG@10", *SHIFT_MEASURES) if _is_graded(have["qrels", qrels]) else SHIFT_MEASURES

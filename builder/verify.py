@@ -79,15 +79,15 @@ def _rules(release: Release) -> Iterator[Check]:
         yield Check("the validation queries are outside every shift", _validation_inside(release))
     if restrain := release.configs.get("restrain"):
         yield Check("interpolate and extrapolate share no query", _regimes_overlap(release, restrain))
-    named = Check("every variation words the queries of a test set", _fault(lambda: release.variations))
-    yield named
-    for variation in () if named.fault else release.variations.values():
+    variations = Check("every variation words the queries of a test set", _fault(lambda: release.variations))
+    yield variations
+    for variation in () if variations.fault else release.variations.values():
         yield Check(f"{variation.full_name} words queries of {variation.base}", _miswordings(release, variation))
     if negatives.CONFIG in release.configs:
         yield Check("negatives are passages of the collection that nobody judged relevant", negatives.fault(release))
     for name, test_set in release.test_sets.items():
-        judged = release.qrels(test_set.qrels)["query_id"]
-        lacking = test_set.queries.filter(~test_set.queries.is_in(judged.implode()))
+        judgements = release.qrels(test_set.qrels)["query_id"]
+        lacking = test_set.queries.filter(~test_set.queries.is_in(judgements.implode()))
         if len(lacking):
             yield Check(f"every query of {name} is judged", f"{len(lacking)} are not, first {lacking[0]}")
 

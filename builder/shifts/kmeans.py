@@ -98,10 +98,10 @@ def _one_thread() -> None:
 def _first(vectors: Matrix, k: int, rng: np.random.RandomState) -> Matrix:
     from sklearn.cluster import kmeans_plusplus
 
-    drawn = vectors
+    sample = vectors
     if len(vectors) > k * SEEDING:
-        drawn = vectors[np.sort(rng.choice(len(vectors), k * SEEDING, replace=False))]
-    return np.ascontiguousarray(kmeans_plusplus(np.asarray(drawn), k, random_state=rng)[0], np.float32)
+        sample = vectors[np.sort(rng.choice(len(vectors), k * SEEDING, replace=False))]
+    return np.ascontiguousarray(kmeans_plusplus(np.asarray(sample), k, random_state=rng)[0], np.float32)
 
 
 def _assign(

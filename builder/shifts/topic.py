@@ -174,8 +174,8 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
     def search(prefix: tuple[int, ...], total: float, to_prefix: Floats) -> None:
         nonlocal best, best_total
         first = prefix[-1] + 1 if prefix else 0
-        left = count - len(prefix)
-        if left == 2:
+        missing = count - len(prefix)
+        if missing == 2:
             near = to_prefix[first:]
             pairs = np.triu(distances[first:, first:] + near[:, None] + near[None, :], 1)
             at = int(pairs.argmax())
@@ -184,13 +184,13 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
                 best, best_total = (*prefix, first + row, first + column), float(total + pairs.flat[at])
             return
         margin = ROUNDING * best_total
-        for point in range(first, k - left + 1):
-            gain = to_prefix[point:] + half[left - 1][point:]
-            if total + np.partition(gain, len(gain) - left)[-left:].sum() < best_total - margin:
+        for point in range(first, k - missing + 1):
+            gain = to_prefix[point:] + half[missing - 1][point:]
+            if total + np.partition(gain, len(gain) - missing)[-missing:].sum() < best_total - margin:
                 return  # the later points of C are no better: C only shrinks
             after = to_prefix + distances[point]
-            gain = after[point + 1 :] + half[left - 2][point + 1 :]
-            bound = np.partition(gain, len(gain) - left + 1)[1 - left :].sum()
+            gain = after[point + 1 :] + half[missing - 2][point + 1 :]
+            bound = np.partition(gain, len(gain) - missing + 1)[1 - missing :].sum()
             if total + to_prefix[point] + bound >= best_total - margin:
                 search((*prefix, point), total + float(to_prefix[point]), after)
 

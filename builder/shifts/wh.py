@@ -105,8 +105,8 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
     rule = rule_of(parameters)
     for cluster in clusters:
         members = queries["query_id"].filter(member(queries["text"], cluster, rule, clusters))
-        kept = drawn(members, parameters.size, parameters.seed, f"wh {cluster}")
-        parts.append(pl.DataFrame({"query_id": kept, "cluster": pl.repeat(cluster, len(kept), eager=True)}))
+        sample = drawn(members, parameters.size, parameters.seed, f"wh {cluster}")
+        parts.append(pl.DataFrame({"query_id": sample, "cluster": pl.repeat(cluster, len(sample), eager=True)}))
     memberships = pl.concat(parts)
     distinct = memberships["query_id"].unique()
     test = drawn(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")

@@ -37,8 +37,8 @@ def collection(folder: Path) -> Collection:
         raise UserError(f"{folder}: has no qrels/*.tsv; a BEIR dataset has its judgements there")
     paths = [folder / "corpus.jsonl", folder / "queries.jsonl", *judgements.values()]
     queries = _queries(paths[1])
-    known = set(queries["query_id"])
-    qrels = {split: read_qrels(path, known) for split, path in judgements.items()}
+    query_ids = set(queries["query_id"])
+    qrels = {split: read_qrels(path, query_ids) for split, path in judgements.items()}
     rows = counted(read_corpus(paths[0]), "reading corpus.jsonl", "passages")
     passages = pl.DataFrame(rows, {"passage_id": pl.String(), "text": pl.String()}, orient="row")
     return Collection(
@@ -62,11 +62,11 @@ def _remarks(passages: pl.DataFrame, queries: pl.DataFrame, qrels: Mapping[str, 
     """Counts of oddities that BEIR's own datasets have."""
     empty = passages.filter(pl.col("text") == "").height
     remarks = [f"{empty:,} passages of corpus.jsonl have neither title nor text; kept"] if empty else []
-    own = queries.join(passages, left_on="query_id", right_on="passage_id", how="semi").height
-    if own:
+    same_ids = queries.join(passages, left_on="query_id", right_on="passage_id", how="semi").height
+    if same_ids:
         remarks.append(
-            f"{own:,} queries have the id of a passage, as ArguAna's have; 'eval_kit score' leaves that passage out of "
-            "the query's ranking, 'eval_kit score' does not"
+            f"{same_ids:,} queries have the id of a passage, as ArguAna's have; 'eval_kit score' leaves that passage "
+            "out of the query's ranking if its --release is the BEIR folder, and does not if it is this release"
         )
     for split, pairs in qrels.items():
         absent = pairs.join(passages, on="passage_id", how="anti").height

@@ -31,7 +31,7 @@ type Advance = Callable[[int], object]
 
 
 class UnavailableError(UserError):
-    """A declared file that cannot be obtained, with the reason."""
+    """A file, or a data set of ir_datasets, that cannot be obtained, with the reason: no connection, a refusal."""
 
 
 @dataclass(frozen=True)

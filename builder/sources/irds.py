@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from builder.sources.collection import Collection, split_name
+from builder.sources.fetch import UnavailableError
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import MS_MARCO
@@ -16,10 +17,6 @@ MS_MARCO_SPLITS = {
     "dl19": f"{MS_MARCO}/trec-dl-2019",
     "dl20": f"{MS_MARCO}/trec-dl-2020",
 }
-
-
-class UnavailableError(UserError):
-    """ir_datasets cannot deliver: no such id, no connection, a refused download."""
 
 
 def queries(dataset_id: str) -> pl.DataFrame:

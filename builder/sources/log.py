@@ -35,15 +35,15 @@ def collection(path: Path) -> Collection:
         raise UserError(f"{path}: cannot be read as a query log: {error}") from error
     if not rows:
         raise UserError(f"{path}: the file is empty")
-    named = [field.strip().lower() for field in rows[0]]
-    text = _column(named, TEXTS)
+    header = [field.strip().lower() for field in rows[0]]
+    text = _column(header, TEXTS)
     if text is None:
         if len(rows[0]) > 2:
             raise UserError(f"{path}:1: which column is the query? A header must name it: {', '.join(TEXTS)}")
         text, identifier, count = len(rows[0]) - 1, 0 if len(rows[0]) == 2 else None, None
     else:
-        identifier, count, rows = _column(named, IDS), _column(named, COUNTS), rows[1:]
-    width = len(named)
+        identifier, count, rows = _column(header, IDS), _column(header, COUNTS), rows[1:]
+    width = len(header)
     for number, row in enumerate(rows, 1):
         if len(row) != width:
             raise UserError(f"{path}: row {number} has {len(row)} columns, the first {width}")
@@ -69,5 +69,5 @@ def collection(path: Path) -> Collection:
     )
 
 
-def _column(named: list[str], wanted: tuple[str, ...]) -> int | None:
-    return next((named.index(name) for name in wanted if name in named), None)
+def _column(header: list[str], wanted: tuple[str, ...]) -> int | None:
+    return next((header.index(name) for name in wanted if name in header), None)

@@ -14,7 +14,7 @@ from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import irds, variations
 from builder.sources.collection import input_record
-from builder.sources.fetch import SourceFile, declared, obtain
+from builder.sources.fetch import SourceFile, UnavailableError, declared, obtain
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from eval_kit.documents import Input, Lack, Rule
@@ -140,7 +140,7 @@ class _Gathering:
         try:
             self.train_queries = irds.queries(TRAIN)
             frame = by_id(irds.qrels(TRAIN), "query-id", "corpus-id")
-        except irds.UnavailableError as error:
+        except UnavailableError as error:
             self._miss("qrels/train", str(error))
             return
         rule = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")
