@@ -10,6 +10,7 @@ from rich.console import Console
 
 from builder.options import RELEASE, Json, Out, Seed
 from eval_kit.errors import UserError
+from eval_kit.options import option
 from eval_kit.program import Program
 
 if TYPE_CHECKING:
@@ -42,14 +43,12 @@ app = typer.Typer(cls=SourceGroup, no_args_is_help=True, help="Build a release f
 @app.command()
 def published(
     out: Out = RELEASE,
-    upstream: Annotated[
-        Path | None, typer.Option(help="Read the authors' files from this folder instead of the web.")
-    ] = None,
+    upstream: Annotated[Path | None, option("Read the authors' files from this folder instead of the web.")] = None,
     allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Build what is available, and record what is missing.")
+        bool, option("Build what is available, and record what is missing.", None, "--allow-partial")
     ] = False,
     unlicensed: Annotated[
-        bool, typer.Option("--unlicensed", help="Include the variations and test sets whose authors state no licence.")
+        bool, option("Include the variations and test sets whose authors state no licence.", None, "--unlicensed")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -74,53 +73,47 @@ def _list_parameters(requested: bool) -> None:
 @app.command()
 def rebuilt(
     out: Out = RELEASE,
-    collection: Annotated[
-        str, typer.Option(help="mini, msmarco, a BEIR folder, a release folder or an ir_datasets id.")
-    ] = MINI,
+    collection: Annotated[str, option("mini, msmarco, a BEIR folder, a release folder or an ir_datasets id.")] = MINI,
     encoder: Annotated[
         str,
-        typer.Option(
-            help="lsa, or a sentence-transformers model (append :cls for the bare [CLS]; the paper's is "
+        option(
+            "lsa, or a sentence-transformers model (append :cls for the bare [CLS]; the paper's is "
             "distilbert-base-uncased:cls)."
         ),
     ] = "lsa",
     shift: Annotated[
-        list[str] | None, typer.Option(help="Build only this shift. Repeatable. Default: all that can be built.")
+        list[str] | None, option("Build only this shift. Repeatable. Default: all that can be built.")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a parameter, such as topic.k=50. Repeatable.")
+        list[str] | None, option("Change a parameter, such as topic.k=50. Repeatable.", None, "--set")
     ] = None,
     list_parameters: Annotated[
         bool,
-        typer.Option(
+        option(
+            "List what --set takes, with the papers' values, and exit. Other collections scale the sizes.",
+            None,
             "--parameters",
             callback=_list_parameters,
             is_eager=True,
-            help="List what --set takes, with the papers' values, and exit. Other collections scale the sizes.",
         ),
     ] = False,
-    run: Annotated[list[Path] | None, typer.Option(help="A ranker's run over dev, for Chameleons. Repeatable.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder to keep the queries' vectors in.")] = None,
+    run: Annotated[list[Path] | None, option("A ranker's run over dev, for Chameleons. Repeatable.")] = None,
+    cache: Annotated[Path | None, option("Folder to keep the queries' vectors in.")] = None,
     seed: Seed = 13,
     parts: Annotated[
         str | None,
-        typer.Option(
-            help="For the shift given: a field of queries.jsonl (metadata.article), or a TSV of query id and part."
-        ),
+        option("For the shift given: a field of queries.jsonl (metadata.article), or a TSV of query id and part."),
     ] = None,
     disjoint_passages: Annotated[
         bool,
-        typer.Option(
-            "--disjoint-passages", help="Test and training queries of topic, wh, length and given share no passage."
+        option(
+            "Test and training queries of topic, wh, length and given share no passage.", None, "--disjoint-passages"
         ),
     ] = False,
     queries: Annotated[
-        str | None,
-        typer.Option(help="A query log without judgements (.tsv, .csv); or the number of queries of mini (10,000)."),
+        str | None, option("A query log without judgements (.tsv, .csv); or the number of queries of mini (10,000).")
     ] = None,
-    strength: Annotated[
-        float | None, typer.Option(help="Strength of mini's planted shifts; 0 plants none (default 1).")
-    ] = None,
+    strength: Annotated[float | None, option("Strength of mini's planted shifts; 0 plants none (default 1).")] = None,
     as_json: Json = False,
 ) -> None:
     """Run the papers' algorithms on any collection."""
@@ -154,8 +147,8 @@ def rebuilt(
 @app.command()
 def mini(
     out: Out = RELEASE,
-    queries: Annotated[int, typer.Option(help="Number of queries.")] = 10_000,
-    strength: Annotated[float, typer.Option(help="Strength of the planted shifts; 0 plants none.")] = 1.0,
+    queries: Annotated[int, option("Number of queries.")] = 10_000,
+    strength: Annotated[float, option("Strength of the planted shifts; 0 plants none.")] = 1.0,
     seed: Seed = 13,
     as_json: Json = False,
 ) -> None:

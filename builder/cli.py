@@ -15,7 +15,7 @@ from builder import build_cli
 from builder.options import RELEASE, Cache, Folder, Json, Out, Seed
 from eval_kit import output
 from eval_kit.errors import UserError, printable, reported
-from eval_kit.options import JsonFile, PageFile, PrintedFormat
+from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 from eval_kit.program import Program
 from eval_kit.search.processes import cores
 
@@ -52,13 +52,10 @@ def _print(document: Any, lines: list[str], as_json: bool) -> None:
 @app.command()
 def beir(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Datasets to download, or all: every one that BEIR distributes."),
+        list[str] | None, argument("Datasets to download, or all: every one that BEIR distributes.", "NAME")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder to put the datasets' folders in.")] = Path("beir"),
-    md5: Annotated[
-        str | None, typer.Option(help="Of the zip of the one dataset that is named, if none is known.")
-    ] = None,
+    out: Annotated[Path, option("The folder to put the datasets' folders in.")] = Path("beir"),
+    md5: Annotated[str | None, option("Of the zip of the one dataset that is named, if none is known.")] = None,
 ) -> None:
     """List the datasets of BEIR, or download those named.
 
@@ -91,18 +88,16 @@ def beir(
 
 @app.command()
 def fidelity(
-    release: Annotated[str, typer.Argument(help="A rebuilt release, or one with the judgements of --pool's runs.")],
-    against: Annotated[str | None, typer.Option(help="The published release: folder or Hub id.")] = None,
+    release: Annotated[str, argument("A rebuilt release, or one with the judgements of --pool's runs.")],
+    against: Annotated[str | None, option("The published release: folder or Hub id.")] = None,
     pool: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="A run over all passages whose best are in a pool. Repeatable."),
+        list[Path] | None, option("A run over all passages whose best are in a pool. Repeatable.", "RUN")
     ] = None,
     run: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="A run over all passages of a system that is not in the pool. Repeatable."),
+        list[Path] | None, option("A run over all passages of a system that is not in the pool. Repeatable.", "RUN")
     ] = None,
-    depth: Annotated[int, typer.Option(min=1, help="How many of each run's best the pool holds.")] = 100,
-    out: Annotated[Path | None, typer.Option(help="Write the page (Markdown) to this file.")] = None,
+    depth: Annotated[int, option("How many of each run's best the pool holds.", min=1)] = 100,
+    out: Annotated[Path | None, option("Write the page (Markdown) to this file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare a rebuilt release with the published one, or systems on a pool with the same on all passages."""
@@ -140,16 +135,11 @@ def fidelity(
 
 @app.command()
 def verify(
-    release: Annotated[str, typer.Argument(metavar="RELEASE", help="A release folder; with --against, or Hub id.")] = (
-        str(RELEASE)
-    ),
+    release: Annotated[str, argument("A release folder; with --against, or Hub id.", "RELEASE")] = str(RELEASE),
     against: Annotated[
-        str | None,
-        typer.Option(help="An older release, folder or Hub id: list the queries that entered, left or moved instead."),
+        str | None, option("An older release, folder or Hub id: list the queries that entered, left or moved instead.")
     ] = None,
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Print only the counts of those, one line per table.")
-    ] = False,
+    summary: Annotated[bool, option("Print only the counts of those, one line per table.", None, "--summary")] = False,
     as_json: Json = False,
 ) -> None:
     """Recompute every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
@@ -176,27 +166,23 @@ def verify(
 
 @app.command()
 def export(
-    release: Annotated[str, typer.Argument(help="A release: folder or Hub id.")] = str(RELEASE),
-    out: Annotated[Path, typer.Option(help="Folder to write the sets to.")] = Path("export"),
-    format: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.beir,
-    test_set: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Export only this test set or variation. Repeatable.")
-    ] = None,
+    release: Annotated[str, argument("A release: folder or Hub id.")] = str(RELEASE),
+    out: Annotated[Path, option("Folder to write the sets to.")] = Path("export"),
+    format: Annotated[Format, option("What to write.", None, "--format")] = Format.beir,
+    test_set: Annotated[list[str] | None, option("Export only this test set or variation. Repeatable.", "NAME")] = None,
     training_set: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Export these training queries, such as topic.not-c0. Repeatable."),
+        list[str] | None, option("Export these training queries, such as topic.not-c0. Repeatable.", "NAME")
     ] = None,
     passages: Annotated[
-        Path | None,
-        typer.Option(metavar="TSV", help="Write the passages of this file (id, tab, text) as corpus.jsonl."),
+        Path | None, option("Write the passages of this file (id, tab, text) as corpus.jsonl.", "TSV")
     ] = None,
-    negatives: Annotated[int, typer.Option(min=0, help="For a trainer: number of negatives in an example.")] = 1,
+    negatives: Annotated[int, option("For a trainer: number of negatives in an example.", min=0)] = 1,
     examples: Annotated[
-        int, typer.Option(min=1, help="For a trainer: least number of examples; all pairs appear once, then all again.")
+        int, option("For a trainer: least number of examples; all pairs appear once, then all again.", min=1)
     ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="For a trainer: random seed of the draw of negatives.")] = 0,
+    seed: Annotated[int, option("For a trainer: random seed of the draw of negatives.", min=0)] = 0,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Leave the test queries of all shifts out of training queries.")
+        bool, option("Leave the test queries of all shifts out of training queries.", None, "--strict")
     ] = False,
     cache: Cache = None,
     as_json: Json = False,
@@ -242,14 +228,14 @@ def export(
 def card(
     folder: Folder = RELEASE,
     previous: Annotated[
-        str | None, typer.Option(help="The previous version, to list what changed: folder or Hub id@revision.")
+        str | None, option("The previous version, to list what changed: folder or Hub id@revision.")
     ] = None,
     pictures: Annotated[
         str | None,
-        typer.Option(
-            metavar="ENCODER",
-            help="First draw the similarity of clusters as a heatmap, and topics as a map, into reports/; by the "
+        option(
+            "First draw the similarity of clusters as a heatmap, and topics as a map, into reports/; by the "
             "vectors of lsa, or of a model (Hub id or folder; append :cls for the bare [CLS]).",
+            "ENCODER",
         ),
     ] = None,
     cache: Cache = None,
@@ -276,20 +262,17 @@ def card(
 
 @app.command()
 def publish(
-    repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/NAME", help="The dataset on the Hub.")],
-    tag: Annotated[str, typer.Option(help="The tag: v and the release's version, such as v1.0.0.")],
+    repo_id: Annotated[str, option("The dataset on the Hub.", "ORG/NAME", "--repo-id")],
+    tag: Annotated[str, option("The tag: v and the release's version, such as v1.0.0.")],
     folder: Folder = RELEASE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")] = False,
-    private: Annotated[bool, typer.Option("--private", help="Create the dataset as private.")] = False,
-    allow_partial: Annotated[bool, typer.Option("--allow-partial", help="Publish a release that lacks parts.")] = False,
+    dry_run: Annotated[bool, option("Change nothing; print what would change.", None, "--dry-run")] = False,
+    private: Annotated[bool, option("Create the dataset as private.", None, "--private")] = False,
+    allow_partial: Annotated[bool, option("Publish a release that lacks parts.", None, "--allow-partial")] = False,
     with_permission: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A source without a licence whose authors permit it. Repeatable."),
+        list[str] | None, option("A source without a licence whose authors permit it. Repeatable.", "NAME")
     ] = None,
-    without: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A source without a licence to leave out. Repeatable.")
-    ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer from the Hub.")] = 120.0,
+    without: Annotated[list[str] | None, option("A source without a licence to leave out. Repeatable.", "NAME")] = None,
+    timeout: Annotated[float, option("Seconds to wait for an answer from the Hub.")] = 120.0,
     as_json: Json = False,
 ) -> None:
     """Publish a release on the Hub. It makes one commit, checks it and tags it; run it again to finish."""
@@ -321,22 +304,19 @@ def publish(
 def lite(
     folder: Folder = RELEASE,
     out: Out = Path("ms-marco-shift-lite"),
-    passages: Annotated[int, typer.Option(min=1, help="How many passages it will hold.")] = 1_000_000,
-    depth: Annotated[int, typer.Option(min=1, help="How many of each ranker's best to keep for a test query.")] = 100,
+    passages: Annotated[int, option("How many passages it will hold.", min=1)] = 1_000_000,
+    depth: Annotated[int, option("How many of each ranker's best to keep for a test query.", min=1)] = 100,
     pool: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="Keep the best of this run over all passages too, beside BM25's. Repeatable."),
+        list[Path] | None, option("Keep the best of this run over all passages too, beside BM25's. Repeatable.", "RUN")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing the other passages.")] = 13,
+    seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = 13,
     queries: Annotated[
-        int | None,
-        typer.Option(min=1, show_default="all", help="Queries to keep of each test set, without training data."),
+        int | None, option("Queries to keep of each test set, without training data.", min=1, show_default="all")
     ] = None,
     collection: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR|TSV", help="Keep the test sets that can be searched in these passages, whole."),
+        Path | None, option("Keep the test sets that can be searched in these passages, whole.", "DIR|TSV")
     ] = None,
-    shift: Annotated[list[str] | None, typer.Option(help="Only test sets of this shift. Repeatable.")] = None,
+    shift: Annotated[list[str] | None, option("Only test sets of this shift. Repeatable.")] = None,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
@@ -356,16 +336,11 @@ def lite(
 @app.command()
 def negatives(
     folder: Folder = RELEASE,
-    depth: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Number of passages that BM25 ranks for a query.")
-    ] = 1_000,
-    sample: Annotated[int, typer.Option(min=1, help="Number of those to draw.")] = 100,
+    depth: Annotated[int, option("Number of passages that BM25 ranks for a query.", min=1, max=1_000_000)] = 1_000,
+    sample: Annotated[int, option("Number of those to draw.", min=1)] = 100,
     seed: Seed = 13,
     threads: Annotated[
-        int,
-        typer.Option(
-            min=1, max=1024, show_default="all cores", help="Number of Java threads; does not change the result."
-        ),
+        int, option("Number of Java threads; does not change the result.", min=1, max=1024, show_default="all cores")
     ] = cores(),
     cache: Cache = None,
     as_json: Json = False,
@@ -386,15 +361,14 @@ def negatives(
 
 @app.command()
 def variations(
-    test_set: Annotated[list[str], typer.Option(metavar="NAME", help="Vary the queries of this test set. Repeatable.")],
+    test_set: Annotated[list[str], option("Vary the queries of this test set. Repeatable.", "NAME")],
     folder: Folder = RELEASE,
     texts: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="TSV", help="Query ids of the test set, each with your text. Repeat for more replicas."),
+        list[Path] | None, option("Query ids of the test set, each with your text. Repeat for more replicas.", "TSV")
     ] = None,
-    name: Annotated[str, typer.Option(help="<family>.<method> of your texts, such as typo.mine.")] = "",
-    licence: Annotated[str, typer.Option(help="Licence of your texts.")] = "own",
-    replicas: Annotated[int, typer.Option(min=1, max=1_000, help="Number of draws of each kind of typo.")] = 1,
+    name: Annotated[str, option("<family>.<method> of your texts, such as typo.mine.")] = "",
+    licence: Annotated[str, option("Licence of your texts.")] = "own",
+    replicas: Annotated[int, option("Number of draws of each kind of typo.", min=1, max=1_000)] = 1,
     seed: Seed = 13,
 ) -> None:
     """Add typos of a test set's queries, or texts of your own, as variations. A typo is one of five edits of a word."""
@@ -414,7 +388,7 @@ def variations(
 def describe(
     folder: Folder = RELEASE,
     against: Annotated[
-        Path | None, typer.Option(help="A reference log, or another release: how far the queries are from its own.")
+        Path | None, option("A reference log, or another release: how far the queries are from its own.")
     ] = None,
     seed: Seed = 13,
     format: PrintedFormat = output.Format.table,
@@ -431,15 +405,13 @@ def describe(
 def audit(
     folder: Folder = RELEASE,
     near: Annotated[
-        float | None,
-        typer.Option(help="Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md."),
+        float | None, option("Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the report to this file. Default: reports/audit.json in the release.")
+        Path | None, option("Write the report to this file. Default: reports/audit.json in the release.")
     ] = None,
     paper: Annotated[
-        bool,
-        typer.Option("--paper", help="Print shared passages as in CIKM 2022, Table 3, beside the paper's, instead."),
+        bool, option("Print shared passages as in CIKM 2022, Table 3, beside the paper's, instead.", None, "--paper")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from eval_kit.options import argument, option
 
 RELEASE = Path("ms-marco-shift")
-Folder = Annotated[Path, typer.Argument(metavar="RELEASE", help="A release folder.")]
-Out = Annotated[Path, typer.Option(help="The release folder to write.")]
+Folder = Annotated[Path, argument("A release folder.", "RELEASE")]
+Out = Annotated[Path, option("The release folder to write.")]
 Cache = Annotated[
-    Path | None, typer.Option(help="Folder for indexes, vectors and unfinished work. Default: the user's cache folder.")
+    Path | None, option("Folder for indexes, vectors and unfinished work. Default: the user's cache folder.")
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of every draw.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Seed = Annotated[int, option("Random seed of every draw.", min=0, max=2**32 - 1)]
+Json = Annotated[bool, option("Print JSON for programs.", None, "--json")]

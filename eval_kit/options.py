@@ -15,70 +15,72 @@ if TYPE_CHECKING:
     from eval_kit.results import Result
 
 
-def _option(help: str, metavar: str | None = None, *names: str, **limits: Any) -> Any:
+def option(help: str, metavar: str | None = None, *names: str, **limits: Any) -> Any:
+    """An option of a command, as typer takes it; ``limits`` are its bounds and whatever else typer knows."""
     return typer.Option(*names, metavar=metavar, help=help, **limits)
 
 
-def _argument(help: str, metavar: str) -> Any:
+def argument(help: str, metavar: str | None = None) -> Any:
+    """An argument of a command, as typer takes it."""
     return typer.Argument(metavar=metavar, help=help)
 
 
 Release = Annotated[
     str | None,
-    _option("Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."),
+    option("Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."),
 ]
-Revision = Annotated[str | None, _option("Tag or commit of a release on the Hub.")]
-JsonFile = Annotated[Path | None, _option("Write the results as JSON to this file; '-' prints them.", "FILE", "--json")]
-PrintedFormat = Annotated[Format, _option("How to print the results; csv has every number.")]
-PageFile = Annotated[Path | None, _option("Also write the tables, figures and notes to this HTML file.", "FILE")]
+Revision = Annotated[str | None, option("Tag or commit of a release on the Hub.")]
+JsonFile = Annotated[Path | None, option("Write the results as JSON to this file; '-' prints them.", "FILE", "--json")]
+PrintedFormat = Annotated[Format, option("How to print the results; csv has every number.")]
+PageFile = Annotated[Path | None, option("Also write the tables, figures and notes to this HTML file.", "FILE")]
 AllowMissing = Annotated[
-    bool, _option("Also score runs that lack many queries, or are cut short.", None, "--allow-missing")
+    bool, option("Also score runs that lack many queries, or are cut short.", None, "--allow-missing")
 ]
 Measures = Annotated[
     list[str] | None,
-    _option("Score by this measure, such as P@5, instead of the test sets' own. Repeatable.", "NAME", "--measure"),
+    option("Score by this measure, such as P@5, instead of the test sets' own. Repeatable.", "NAME", "--measure"),
 ]
-TestSets = Annotated[list[str] | None, _option("Score on this test set alone. Repeatable.", "NAME", "--test-set")]
+TestSets = Annotated[list[str] | None, option("Score on this test set alone. Repeatable.", "NAME", "--test-set")]
 Systems = Annotated[
-    list[str] | None, _option("The system of each run, in the same order; or one for all runs.", "NAME", "--system")
+    list[str] | None, option("The system of each run, in the same order; or one for all runs.", "NAME", "--system")
 ]
 Shifts = Annotated[
     list[str] | None,
-    _option("The shift of each run, likewise: topic, wh, length, resttest or restrain.", "NAME", "--shift"),
+    option("The shift of each run, likewise: topic, wh, length, resttest or restrain.", "NAME", "--shift"),
 ]
 HeldOuts = Annotated[
-    list[str] | None, _option("What each run's training held out, likewise, such as c0.", "NAME", "--held-out")
+    list[str] | None, option("What each run's training held out, likewise, such as c0.", "NAME", "--held-out")
 ]
-Untrained = Annotated[list[Path] | None, _option("A run of an untrained system, such as BM25. Repeatable.", "RUN")]
-Seed = Annotated[int, _option("Random seed of the bootstrap.", min=0, max=2**32 - 1)]
-AnyRuns = Annotated[list[Path], _argument("Run files (TREC or MS MARCO format, .gz, .zst) or folders of them.", "RUN")]
+Untrained = Annotated[list[Path] | None, option("A run of an untrained system, such as BM25. Repeatable.", "RUN")]
+Seed = Annotated[int, option("Random seed of the bootstrap.", min=0, max=2**32 - 1)]
+AnyRuns = Annotated[list[Path], argument("Run files (TREC or MS MARCO format, .gz, .zst) or folders of them.", "RUN")]
 CleanFile = Annotated[
-    Path | None, _option("Also score leaked and clean queries apart: what 'clean --json' wrote.", "FILE")
+    Path | None, option("Also score leaked and clean queries apart: what 'clean --json' wrote.", "FILE")
 ]
-PerQuery = Annotated[Path | None, _option("Write each query's values to this file, tab-separated.", "FILE")]
+PerQuery = Annotated[Path | None, option("Write each query's values to this file, tab-separated.", "FILE")]
 Datasets = Annotated[
     list[Path] | None,
-    _option(
+    option(
         "Instead, score each run on a folder in BEIR's format, beside BEIR's own figures: one per run, in their order.",
         "DIR",
     ),
 ]
-Bm25Runs = Annotated[list[Path] | None, _option("With --dataset: BM25's runs, in the same order.", "RUN")]
+Bm25Runs = Annotated[list[Path] | None, option("With --dataset: BM25's runs, in the same order.", "RUN")]
 Model = Annotated[
-    str, _argument("Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.", "MODEL")
+    str, argument("Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.", "MODEL")
 ]
 ModelOptions = Annotated[
-    list[str] | None, _option("Option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE")
+    list[str] | None, option("Option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE")
 ]
 Variations = Annotated[
-    list[str] | None, _option("Also search this wording of the queries, such as dev.typo. Repeatable.", "NAME")
+    list[str] | None, option("Also search this wording of the queries, such as dev.typo. Repeatable.", "NAME")
 ]
 RunPivots = Annotated[
-    list[Path] | None, _option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
+    list[Path] | None, option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
 ]
 GridRuns = Annotated[
     list[Path],
-    _argument(
+    argument(
         "Runs <system>.<shift>.<held-out>.trec; other names need the next three options. Runs"
         " of variations may stand among them.",
         "RUN",
@@ -86,76 +88,76 @@ GridRuns = Annotated[
 ]
 PageVectors = Annotated[
     str | None,
-    _option("Model or file for the page's figures about R, as for similarity. Default: the vectors beside RUN."),
+    option("Model or file for the page's figures about R, as for similarity. Default: the vectors beside RUN."),
 ]
 SimilarityRuns = Annotated[
-    list[Path] | None, _argument("Runs of a grid, to correlate their losses with the similarities.", "RUN")
+    list[Path] | None, argument("Runs of a grid, to correlate their losses with the similarities.", "RUN")
 ]
 Vectors = Annotated[
     str | None,
-    _option("Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."),
+    option("Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."),
 ]
 Collections = Annotated[
-    list[Path] | None, _option("Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable.", "DIR")
+    list[Path] | None, option("Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable.", "DIR")
 ]
-Pivots = Annotated[list[Path], _option("The run of an untrained system, such as BM25. Repeatable.", "RUN")]
+Pivots = Annotated[list[Path], option("The run of an untrained system, such as BM25. Repeatable.", "RUN")]
 TrainedOn = Annotated[
-    Path | None, _option("What the models were trained on, as for clean: near and far is measured from it.", "FILE")
+    Path | None, option("What the models were trained on, as for clean: near and far is measured from it.", "FILE")
 ]
-Parts = Annotated[Path | None, _option("An own division of the queries: id, tab, part.", "TSV")]
+Parts = Annotated[Path | None, option("An own division of the queries: id, tab, part.", "TSV")]
 Far = Annotated[
-    list[str] | None, _option("A part of --parts that training held out. Repeatable. Default: by distance.", "PART")
+    list[str] | None, option("A part of --parts that training held out. Repeatable. Default: by distance.", "PART")
 ]
 DistanceVectors = Annotated[
-    str | None, _option("Vectors for the distance, as for similarity. Default: character trigrams.")
+    str | None, option("Vectors for the distance, as for similarity. Default: character trigrams.")
 ]
 Train = Annotated[
     Path,
-    _option(
+    option(
         "What the model was trained on: queries (id, tab, text), triplets (three columns, or "
         "JSON lines), or a release or BEIR folder with a train split.",
         "FILE",
     ),
 ]
 Near = Annotated[
-    float | None, _option("Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md.")
+    float | None, option("Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md.")
 ]
 SharedPassages = Annotated[
-    bool, _option("A query leaks too if a relevant passage of it was relevant in training.", None, "--passages")
+    bool, option("A query leaks too if a relevant passage of it was relevant in training.", None, "--passages")
 ]
 By = Annotated[
     list[str] | None,
-    _option(
+    option(
         "For dev-small: length, bucket, chameleons10 to chameleons50; for DL-HARD: intent, "
         "answer_type, topic, fold. Repeat for a cross-table. chameleons alone: the tables and"
         " figures of CIKM 2021."
     ),
 ]
 WordedRuns = Annotated[
-    list[Path], _argument("Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries.", "RUN")
+    list[Path], argument("Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries.", "RUN")
 ]
-TestSetPart = Annotated[str | None, _option("Compare only on the queries of this test set.", "NAME")]
+TestSetPart = Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")]
 Pivot = Annotated[
-    str | None, _option("System that LongEval's effect ratio and ΔRI compare with, such as bm25.", "SYSTEM")
+    str | None, option("System that LongEval's effect ratio and ΔRI compare with, such as bm25.", "SYSTEM")
 ]
 Rankers = Annotated[
     list[str] | None,
-    _option(
+    option(
         "On chameleons.veiled.50: show SYSTEM beside this ranker of CIKM 2021, Table 7. Default: by name.",
         "SYSTEM=RANKER",
     ),
 ]
 ComparedSystems = Annotated[
-    list[Path], _argument("Runs, submissions, or scores (x.json with x.tsv beside it).", "SYSTEM")
+    list[Path], argument("Runs, submissions, or scores (x.json with x.tsv beside it).", "SYSTEM")
 ]
-Baseline = Annotated[str | None, _option("The system that the others are tested against. Default: the first.")]
+Baseline = Annotated[str | None, option("The system that the others are tested against. Default: the first.")]
 Check = Annotated[
     bool,
-    _option("Instead, list everything that is wrong with submissions. Exit status 2 if anything is.", None, "--check"),
+    option("Instead, list everything that is wrong with submissions. Exit status 2 if anything is.", None, "--check"),
 ]
 ModelScores = Annotated[
     list[Path] | None,
-    _argument(
+    argument(
         "Results of protocol --json and of score --dataset --json; or one CSV file of models'"
         " scores. Of the latter JSON alone, or none: figures on MS MARCO against those "
         "elsewhere, with BEIR's own.",
