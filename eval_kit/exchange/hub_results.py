@@ -143,6 +143,7 @@ def _is_task(test_set: str) -> bool:
     return test_set in BENCHMARKS or test_set.partition(".")[0] in CLUSTERED
 
 
+@hub.patience(TIMEOUT_SECONDS)
 def publish(
     results: Results, repo_id: str, dataset: str, source: str | None = None, dry_run: bool = False
 ) -> Publication:
@@ -158,11 +159,6 @@ def publish(
     Raises:
         UserError: the Hub refuses; the dataset's version has other content than the release that was scored on.
     """
-    with hub.patience(TIMEOUT_SECONDS):
-        return _publish(results, repo_id, dataset, source, dry_run)
-
-
-def _publish(results: Results, repo_id: str, dataset: str, source: str | None, dry_run: bool) -> Publication:
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="ms-marco-shift")

@@ -26,6 +26,7 @@ XET_STATUS = re.compile(r"HTTP status \w+ error \((\d{3})")
 XET_BREAKS = ("error sending request", "error decoding response body", "request or response body error")
 HIDDEN = "the Hub shows no such repository without a valid token; log in with 'hf auth login', and check the name"
 UNREADABLE = "the Hub's answer is not readable; try again later"
+CHECK_NETWORK = "check the network (and HF_ENDPOINT) and try again"
 BROKEN = "the connection to the Hub broke; check the network and try again"
 NOT_A_NAME = "that is not the name of a repository; it is written NAMESPACE/NAME"
 UNCHANGED = "nothing was changed"
@@ -216,26 +217,21 @@ def _reason(error: BaseException) -> str | None:
         return _refusal(int(answer[1]))
     if any(mark in str(error) for mark in XET_BREAKS):  # with a signed address, which nobody should see
         return BROKEN
-    if isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set; unset it and try again"
-    if isinstance(error, HFValidationError):
-        return NOT_A_NAME
     if isinstance(error, LocalEntryNotFoundError):
         why = reason(error.__cause__) if error.__cause__ else None
         return why or "it is incomplete in the local cache, and the Hub cannot be reached; try again online"
-    if isinstance(error, EndlessError):
-        return f"the Hub's answer cannot be right: {error}; try again later"
-    if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
-        return "the Hub did not answer in time; check the network and try again"
-    if isinstance(error, httpx2.ConnectError):
-        return f"the Hub cannot be reached at {ENDPOINT}; check the network (and HF_ENDPOINT) and try again"
-    if isinstance(error, (httpx2.HTTPError, ConnectionError)):
-        return BROKEN
-    if isinstance(error, json.JSONDecodeError):
-        return UNREADABLE
-    if isinstance(error, OSError):
-        return f"{error.filename or 'a file'}: {error.strerror or error}"
-    return None
+    sentences: dict[Any, str] = {
+        OfflineModeIsEnabled: "HF_HUB_OFFLINE is set; unset it and try again",
+        HFValidationError: NOT_A_NAME,
+        EndlessError: f"the Hub's answer cannot be right: {error}; try again later",
+        (httpx2.TimeoutException, TimeoutError): "the Hub did not answer in time; check the network and try again",
+        httpx2.ConnectError: f"the Hub cannot be reached at {ENDPOINT}; {CHECK_NETWORK}",
+        (httpx2.HTTPError, ConnectionError): BROKEN,
+        json.JSONDecodeError: UNREADABLE,
+    }
+    if found := next((sentence for kinds, sentence in sentences.items() if isinstance(error, kinds)), None):
+        return found
+    return f"{error.filename or 'a file'}: {error.strerror or error}" if isinstance(error, OSError) else None
 
 
 def _refusal(code: int, message: str | None = None) -> str:
