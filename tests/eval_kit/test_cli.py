@@ -129,6 +129,8 @@ def test_beir_and_align(mini_release, submissions, command, tmp_path):
     done = command("eval_kit", "score", run, "--dataset", dataset)
     assert done.returncode == 0, done.stderr
     assert "0.631" in done.stdout  # 1 / log2(3)
+    refused = command("eval_kit", "score", run, "--dataset", dataset, "--measure", "P@5")
+    assert refused.returncode == 2 and "--measure: datasets of BEIR are scored by its own measures" in refused.stderr
     table = tmp_path / "models.csv"
     rows = [f"m{i},{how},{i / 10},{i / 7}" for how in ("interpolation", "extrapolation") for i in range(1, 6)]
     table.write_text("system,training,score,nq\n" + "\n".join(rows) + "\n")

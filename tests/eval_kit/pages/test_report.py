@@ -24,8 +24,8 @@ from eval_kit.exchange.entries import entries as submitted
 from eval_kit.exchange.sources import load
 from eval_kit.markup import element
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
-from eval_kit.pages.page import TEMPLATES, render
-from eval_kit.pages.report import write_report
+from eval_kit.pages.page import TEMPLATES, render, result_page
+from eval_kit.pages.report import Report, write_report
 from eval_kit.pages.report_data import paired, standings
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
@@ -290,6 +290,19 @@ def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path
     least = min(abs(row["in"] - row["out"]) for row in rows)
     assert least >= (pairs["inside"] - pairs["out"]).abs().sort(descending=True)[19] - 1e-9
     assert "the 20 with the greatest difference" in (tmp_path / "r.html").read_text()
+
+
+def test_a_report_of_a_grid_and_variations_is_one_result(grid, changes, tmp_path):
+    both = Report(grid.found, changes, grid.release)
+    assert both.as_json() == grid.found.as_json() | {"variations": changes.as_json()}
+    assert both.to_polars().height == grid.found.to_polars().height + changes.to_polars().height
+    assert both.notes() == [*grid.found.notes(), *changes.notes()]
+    write_report(grid.found, grid.release, tmp_path / "r.html", changes=changes)
+    assert result_page(both) == (tmp_path / "r.html").read_text()
+    alone = Report(None, changes, grid.release, "some-model")
+    assert alone.as_json() == changes.as_json()
+    with pytest.raises(UserError, match="--vectors some-model: none of the runs is of a grid"):
+        result_page(alone)
 
 
 def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, report):
