@@ -23,6 +23,7 @@ from eval_kit.files.digests import file_sha256
 from eval_kit.files.faults import Faults
 from eval_kit.files.text import read_utf8
 from eval_kit.protocols.align_results import read_results
+from eval_kit.release.beir_suite import datasets
 from eval_kit.results import Figure, Result
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.svg import Point
@@ -34,22 +35,7 @@ COLUMNS = ("system", "training", "score")
 BOLD_FROM = 0.3
 """The better of two correlations is bold from here: the paper leaves "very low" ones plain (its highest is 0.283)."""
 
-DOMAINS = {
-    "trec-covid": ("TREC-Covid", "Bio-Medical"),
-    "nfcorpus": ("NFCorpus", "Bio-Medical"),
-    "nq": ("NQ", "Wiki-QA"),
-    "hotpotqa": ("HotpotQA", "Wiki-QA"),
-    "dbpedia": ("DBPedia", "Wiki-Entity"),
-    "cqadupstack": ("CQADupS.", "StackEx. Query"),
-    "quora": ("Quora", "Quora Query"),
-    "scidocs": ("SciDocs", "Sci Citation"),
-    "scifact": ("SciFact", "Sci Citation"),
-    "arguana": ("Arguana", "Counter-argu."),
-    "fiqa-2018": ("FiQA", "Finance-QA"),
-    "fever": ("FEVER", "Wiki Fact-check"),
-    "climate-fever": ("Climate-F.", "Wiki Fact-check"),
-    "touche-2020": ("Touché-2020", "Argument"),
-}
+DOMAINS = {dataset.published_as: dataset.in_table_5 for dataset in datasets().values() if dataset.in_table_5}
 """Table 5's names and domains, by the names that the reference tables give BEIR's datasets."""
 
 _MODELS = {

@@ -6,7 +6,7 @@ Checksums and addresses are those of BEIR's own list (README of the package ``be
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -38,6 +38,7 @@ class BeirDataset:
         queries: number of queries of the split (Table 1).
         relevant_per_query: mean number of relevant passages per query (Table 1); None where it is not printed.
         remarks: oddities.
+        in_table_5: name and domain in CIKM 2022, Table 5; empty where the table lacks it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class BeirDataset:
     queries: int
     relevant_per_query: float | None
     remarks: list[str]
+    in_table_5: list[str] = field(default_factory=list)
 
 
 @cache
