@@ -12,8 +12,8 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.exchange.submission import DOCUMENT, Submission, document_of, open_submission, second_run
 from eval_kit.pages.leaderboard import Entry
-from eval_kit.pages.report_data import paired
 from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.in_out import paired
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS

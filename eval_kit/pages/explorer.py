@@ -6,7 +6,6 @@ from typing import Any
 import polars as pl
 
 from eval_kit.measures.definitions import parse
-from eval_kit.pages.report_data import texts
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.variations import Variations, paired
@@ -80,6 +79,21 @@ def of_variations(changes: Variations, systems: Sequence[str], release: Release)
         every["variation"].unique(maintain_order=True).to_list(),
         pl.concat(texts),
     )
+
+
+def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.DataFrame:
+    """``query_id`` and ``text`` of test queries; a release without a query's text gives it none."""
+    names = {name for shift in shifts for name in SHIFTS[shift].test_sets(release)}
+    frames = [pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})]
+    tables = set()
+    for entry in release.manifest.test_sets:
+        if entry.name in names or entry.shift in shifts:
+            tables.add((entry.config, entry.split))
+    for config, split in sorted(tables):
+        table = release.table(config, split)
+        if "text" in table.columns:
+            frames.append(table.filter(pl.col("query_id").is_in(queries.implode())).select("query_id", "text"))
+    return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
 
 
 def document(

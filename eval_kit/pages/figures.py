@@ -10,9 +10,8 @@ from markupsafe import Markup
 
 from eval_kit import plots
 from eval_kit.measures.definitions import parse
-from eval_kit.pages.report_data import in_and_out
 from eval_kit.protocols.grid_results import Protocols
-from eval_kit.protocols.in_out import main_measure
+from eval_kit.protocols.in_out import in_and_out, main_measure
 from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS

@@ -15,19 +15,36 @@ from eval_kit.files import atomic
 from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render, result_page
-from eval_kit.pages.report_data import Standing, paired, standings
 from eval_kit.protocols import chameleons, papers
 from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.in_out import in_and_out, main_measure, paired
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result
 from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
+from eval_kit.stats.losses import relative_losses
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
 from eval_kit.svg import span
 from eval_kit.tables.table import Column, Table
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How much one system loses on one shift (of ReSTrain: with one size of training set)."""
+
+    shift: str
+    part: str
+    system: str
+    measure: str
+    inside: float
+    out: float
+    loss: float | None
+    low: float | None
+    high: float | None
+    queries: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,6 +220,37 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         "figures": figures(grid, pairs, systems, release, r),
         "explorer": explorer(grid, pairs, systems, release, r),
     }
+
+
+def standings(grid: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standing]:
+    """One loss for each system (and ReSTrain size) of a shift, of its main measure.
+
+    For topic, wh and length it is the loss over the queries of all clusters together, each extrapolated to once, as in
+    ReSTTest's protocol with its buckets.
+    """
+    results = grid.results[shift]
+    measure = main_measure(results)
+    if not SHIFTS[shift].clustered:
+        rows = results.filter(pl.col("measure") == measure).iter_rows(named=True)
+        return [
+            Standing(
+                shift, str(row.get("size", "")), row["system"], measure, row["avg_in"], row["out"], row["rel_loss"],
+                row["rel_loss_low"], row["rel_loss_high"], row["queries"],
+            )
+            for row in rows
+        ]  # fmt: skip
+    arrays = {
+        str(system): in_and_out(group)
+        for (system,), group in pairs.filter(pl.col("measure") == measure).group_by("system", maintain_order=True)
+    }
+    losses = relative_losses(arrays, seed=grid.provenance["seed"])
+    return [
+        Standing(
+            shift, "", system, measure, loss.inside.value or 0.0, loss.out.value or 0.0, loss.rel_loss.value,
+            loss.rel_loss.low, loss.rel_loss.high, loss.rel_loss.n,
+        )
+        for system, loss in losses.items()
+    ]  # fmt: skip
 
 
 def _summaries(results: pl.DataFrame, of_shift: list[Standing]) -> list[tuple[Standing, list[dict[str, Any]]]]:

@@ -15,7 +15,8 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.shift import Shift
-from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
+from eval_kit.shifts import SHIFTS
+from eval_kit.stats.losses import Floats, holm_corrected, paired_t_test, relative_losses
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -73,6 +74,42 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         models_in = len(shift.parts(release)) - 1
         return holm_corrected(table.with_columns(models_in=pl.lit(models_in)), ["measure"])
     return holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
+
+
+def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
+    """In and Out of every query of a shift, for every system, measure and seed.
+
+    Args:
+        values: of grid runs, as ``Protocols.values`` holds them.
+        shift: its name.
+        release: the one that was scored on.
+
+    Returns:
+        ``system``, ``measure``, ``part`` (cluster, bucket or size), ``seed``, ``query_id``, ``inside``, ``out``, and
+        ``in_rank`` and ``out_rank``: the median over models of the rank that a reciprocal rank stands for (infinite
+        where nothing was found, null for other measures).
+    """
+    compared = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
+    reciprocal = [name for name in compared["measure"].unique() if parse(name).ranks_from_value]
+    rank = pl.when(pl.col("measure").is_in(reciprocal)).then(1 / pl.col("value"))
+    keys = ["system", "measure", "part", "seed", "query_id"]
+    return (
+        compared.with_columns(rank=rank)
+        .group_by(keys, maintain_order=True)
+        .agg(
+            inside=pl.col("value").filter(~pl.col("is_out")).mean(),
+            out=pl.col("value").filter(pl.col("is_out")).mean(),
+            in_rank=pl.col("rank").filter(~pl.col("is_out")).median(),
+            out_rank=pl.col("rank").filter(pl.col("is_out")).median(),
+        )
+    )
+
+
+def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
+    """(seeds, queries) arrays of one system and measure, both in the order of part and query id."""
+    ordered = pairs.sort("seed", "part", "query_id")
+    shape = (ordered["seed"].n_unique(), -1)
+    return ordered["inside"].to_numpy().reshape(shape), ordered["out"].to_numpy().reshape(shape)
 
 
 def main_measure(results: pl.DataFrame) -> str:

@@ -25,10 +25,10 @@ from eval_kit.exchange.sources import load
 from eval_kit.markup import element
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
 from eval_kit.pages.page import TEMPLATES, render, result_page
-from eval_kit.pages.report import Report, write_report
-from eval_kit.pages.report_data import paired, standings
+from eval_kit.pages.report import Report, standings, write_report
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.in_out import paired
 from eval_kit.protocols.similarity import nearness, queries_to_encode
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release, open_release
