@@ -111,8 +111,10 @@ def fidelity(
         raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
     opened = open_release(release)
     if pool:
-        contributors = read_systems(pool, opened)
-        systems = contributors | read_systems(run or [], opened)
+        contributors, others = read_systems(pool, opened), read_systems(run or [], opened)
+        if both := sorted(contributors.keys() & others.keys()):
+            raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
+        systems = contributors | others
         measured = measure_fidelity(systems, opened, list(contributors), depth)
         if out is not None:
             atomic.write_text(out, measured.to_markdown())
@@ -309,6 +311,14 @@ def lite(
     pool: Annotated[
         list[Path] | None, option("Keep the best of this run over all passages too, beside BM25's. Repeatable.", "RUN")
     ] = None,
+    dense: Annotated[
+        str | None,
+        option(
+            "Encode all passages with this model and keep its best too; none for BM25 alone.",
+            "MODEL",
+            show_default="sentence-transformers/all-MiniLM-L6-v2, where no --pool is given",
+        ),
+    ] = None,
     seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = 13,
     queries: Annotated[
         int | None, option("Queries to keep of each test set, without training data.", min=1, show_default="all")
@@ -321,7 +331,7 @@ def lite(
     as_json: Json = False,
 ) -> None:
     """Write a release with part of the passages. Judged ones, rankers' best for the test queries, a random sample."""
-    from builder.lite import make, of_passages
+    from builder.lite import ENCODER, make, of_passages
     from builder.release import summary
     from eval_kit.release import open_release
 
@@ -329,7 +339,19 @@ def lite(
     if collection is not None:
         manifest = of_passages(source, collection, out, shifts)
     else:
-        manifest = make(source, out, passages, depth, seed, cache, queries=queries, shifts=shifts, rankers=rankers)
+        encoder = dense or ("none" if rankers else ENCODER)
+        manifest = make(
+            source,
+            out,
+            passages,
+            depth,
+            seed,
+            cache,
+            queries=queries,
+            shifts=shifts,
+            rankers=rankers,
+            dense=None if encoder == "none" else encoder,
+        )
     _print(manifest.as_json(), summary(out, manifest), as_json)
 
 

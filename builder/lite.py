@@ -3,8 +3,9 @@
 It keeps the queries and judgements of the original release, and of its passages those that are judged,
 the best of BM25 and of other rankers for every test query, and others drawn at random. Its figures are
 not comparable with the papers': fewer passages compete. Where queries have one label, a pool of BM25
-alone lifts every other ranker. Given a number of queries, it keeps that many of each test set and no
-training data: small enough for an evaluation during training to search in seconds.
+alone lifts every other ranker, so by default a dense encoder searches too. Given a number of queries,
+it keeps that many of each test set and no training data: small enough for an evaluation during
+training to search in seconds.
 """
 
 import hashlib
@@ -26,9 +27,12 @@ from eval_kit.files import beir
 from eval_kit.release import Release, Variation
 from eval_kit.search import bm25
 from eval_kit.search.cache import cache_folder
-from eval_kit.search.passages import of_file, passages
+from eval_kit.search.passages import collection_key, of_file, passages
+from eval_kit.search.retriever import Hits, Retriever
 
 PASSAGES, SEED = 1_000_000, 13
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+"""Searches beside BM25 unless runs are given."""
 LEFT_OUT = ("passages", "negatives")
 """Tables that are not copied: the lite release has its own; negatives are drawn again, from its own passages."""
 SOURCE = "ms-marco-shift"
@@ -45,6 +49,7 @@ def make(
     queries: int | None = None,
     shifts: Collection[str] = (),
     rankers: Sequence[Path] = (),
+    dense: str | None = None,
 ) -> Manifest:
     """Write the lite release of ``release``, with a pool of its passages, to the folder ``out``.
 
@@ -58,7 +63,8 @@ def make(
         threads: of Java; they do not affect the result.
         queries: number drawn from each test set; by default all queries of the release, including training ones.
         shifts: only test sets of these.
-        rankers: runs over all passages, of rankers whose best are kept too.
+        rankers: runs over all passages, of rankers whose best are kept too; one called ``bm25`` replaces the search.
+        dense: model that searches all passages, as ``eval_kit run`` takes it; its best are kept too.
 
     Returns:
         The manifest.
@@ -74,14 +80,21 @@ def make(
     if not test_sets:
         raise UserError(f"{release.folder}: has no test queries to find passages for")
     tables = _tables(release, test_sets, queries, seed)
-    index = bm25.index_of(release, cache or cache_folder(), threads)
     searched = [table for table in tables if table.key in _test_tables(test_sets)]
+    texts = pl.concat(table.frame.select("query_id", "text") for table in searched).unique("query_id").sort("query_id")
+    encoder = None if dense is None else _opened(dense)
     systems = pool.read_systems(rankers, release)
+    if "bm25" not in systems:
+        index = bm25.index_of(release, cache or cache_folder(), threads)
+        hits = bm25.search(counted(texts.rows(), "finding candidates", "queries"), index, depth)
+        systems = {"bm25": _ranked(hits)} | systems
+    if encoder is not None:
+        systems[encoder[0]] = _ranked(_searched(encoder, release, texts, depth, cache or cache_folder()))
     of_runs = (run.filter(pl.col("rank") <= depth)["passage_id"] for run in systems.values())
-    kept = _judged(tables).union(_candidates(searched, index, depth), *of_runs)
+    kept = _judged(tables).union(*of_runs)
     others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in kept)
     drawn = heapq.nsmallest(max(0, size - len(kept)), others, key=lambda passage_id: _draw(seed, passage_id))
-    parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": ["bm25", *systems]}
+    parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": [*systems]}
     parameters |= {} if queries is None else {"queries": queries}
     kept.update(drawn)
     rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in kept]
@@ -93,7 +106,8 @@ def make(
     )
     part = "" if queries is None else f" and {queries:,} queries of each test set"
     remark = f"lite: {len(rows):,} passages of the collection{part}; not comparable with figures on all of them"
-    remarks = [*release.manifest.remarks, *pool.cautions(systems, release, depth), remark]
+    cautions = pool.cautions(systems, release, depth, texts["query_id"])
+    remarks = [*release.manifest.remarks, *cautions, remark]
     variations = list(release.variations.values()) if queries is None else []
     collection = _passages(rows, rule)
     missing = release.manifest.missing
@@ -154,7 +168,10 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
                 table = replace(table, frame=qrels[table.split], rule=rule)
             tables.append(table)
     rule = Rule(text, SOURCE, parameters={"release": release.digest})
-    remarks = [f"lite: {len(rows):,} passages; not comparable with figures on all of them"]
+    remarks = [
+        f"pool of {source.name}: how far figures on it are from those on all passages is unknown",
+        f"lite: {len(rows):,} passages; not comparable with figures on all of them",
+    ]
     if left_out:
         remarks.append(f"left out, as they lack a relevant passage of some query: {', '.join(left_out)}")
     return write(_draft(release, test_sets, tables, _passages(rows, rule), SEED, variations, remarks), out)
@@ -187,10 +204,32 @@ def _judged(tables: Collection[Table]) -> set[str]:
     return {passage_id for table in tables if table.config == "qrels" for passage_id in table.frame["corpus-id"]}
 
 
-def _candidates(tables: Sequence[Table], index: Path, depth: int) -> set[str]:
-    queries = pl.concat(table.frame.select("query_id", "text") for table in tables).unique("query_id")
-    ranked = bm25.search(counted(queries.rows(), "finding candidates", "queries"), index, depth)
-    return {passage_id for _, hits in ranked for passage_id, _ in hits}
+def _opened(model: str) -> tuple[str, Retriever]:
+    """A dense encoder for the pool, and its name, before BM25 has indexed anything."""
+    from eval_kit.models.opening import opened
+
+    try:
+        retriever, _ = opened(model)
+    except UserError as error:
+        raise UserError(f"{error}; name another encoder with --dense, runs with --pool, or --dense none") from error
+    return Path(model.replace(":", ".")).name, retriever
+
+
+def _searched(encoder: tuple[str, Retriever], release: Release, texts: pl.DataFrame, depth: int, cache: Path) -> Hits:
+    name, retriever = encoder
+    folder = cache / "encoded" / f"{collection_key(release)}.{name}"
+    retriever.index(passages(release), folder)
+    return retriever.search(texts, folder, depth)
+
+
+def _ranked(hits: Hits) -> pl.DataFrame:
+    """``query_id``, ``passage_id`` and ``rank``."""
+    columns: dict[str, list[Any]] = {"query_id": [], "passage_id": [], "rank": []}
+    for query, best in hits:
+        columns["query_id"] += [query] * len(best)
+        columns["passage_id"] += [passage for passage, _ in best]
+        columns["rank"] += range(1, len(best) + 1)
+    return pl.DataFrame(columns, {"query_id": pl.String, "passage_id": pl.String, "rank": pl.Int64})
 
 
 def _judgements(source: Path, ids: pl.Series) -> pl.DataFrame:

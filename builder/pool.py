@@ -34,6 +34,11 @@ TRUSTED_TAU = 0.9
 SPARSE_LABELS = 2.0
 """With fewer labels a query, a pool of one ranker alone is biased against that ranker."""
 ALL, DRAWN = "all labels", "one label drawn"
+ORDERS = dict.fromkeys(["labels", "left_out"], pl.String) | dict.fromkeys(["tau", "tau_low", "tau_high"], pl.Float64)
+ALONE = (
+    "{name}'s best alone, with {labels:g} label a query: other rankers' figures are too high, and their order is not "
+    "to be trusted"
+)
 
 type Values = NDArray[np.float64]
 
@@ -47,7 +52,7 @@ class Fidelity(Result):
         queries: how many the runs cover.
         labels_per_query: relevant labels a query, on average.
         orders: ``labels``, ``left_out`` (the contributor that the pool lacks; null: none), ``tau``,
-            ``tau_low``, ``tau_high``.
+            ``tau_low``, ``tau_high``: null for two systems, and for equal ones, which have no order.
         levels: ``labels``, ``left_out``, ``system``, ``whole``, ``pooled``, ``shift``, ``shift_low``, ``shift_high``.
     """
 
@@ -73,11 +78,11 @@ class Fidelity(Result):
         named = ["labels", "left out of the pool"]
         orders, levels = [], []
         for row in self.orders.iter_rows(named=True):
-            interval = f"[{row['tau_low']:.2f}, {row['tau_high']:.2f}]"
-            orders.append([row["labels"], row["left_out"] or "-", f"{row['tau']:.3f}", interval])
+            tau = ["-", "-"] if row["tau"] is None else [f"{row['tau']:.3f}", _interval(row, "tau")]
+            orders.append([row["labels"], row["left_out"] or "-", *tau])
         for row in self.levels.iter_rows(named=True):
             figures = [f"{row[name]:.4f}" for name in ("whole", "pooled")]
-            shift = [f"{row['shift']:+.4f}", f"[{row['shift_low']:+.4f}, {row['shift_high']:+.4f}]"]
+            shift = [f"{row['shift']:+.4f}", _interval(row, "shift", "+.4f")]
             levels.append([row["labels"], row["left_out"] or "-", row["system"], *figures, *shift])
         numbers = [Column(name, "number") for name in ("all passages", "pool", "shift", "95 % interval")]
         return [
@@ -87,17 +92,35 @@ class Fidelity(Result):
 
     def notes(self) -> list[str]:
         """The measure, the queries, and whether the order can be trusted."""
-        trust = "" if self.tau >= TRUSTED_TAU else ": order not to be trusted"
         return [
             f"{self.measure} over {self.queries} queries with {self.labels_per_query:.1f} relevant labels each; "
             "intervals resample queries and the labels drawn",
-            f"lowest tau with one label a query: {self.tau:.2f}{trust}",
+            f"lowest tau with one label a query: {self._trust()}",
         ]
 
     @property
-    def tau(self) -> float:
+    def tau(self) -> float | None:
         """The lowest over the pools, with one label a query: what most of a release's test sets have."""
-        return float(self.orders.filter(pl.col("labels") == DRAWN)["tau"].to_numpy().min())
+        return self._lowest()["tau"]
+
+    def in_short(self) -> str:
+        """The lowest tau and the greatest shift with one label a query, for a release's manifest and its card."""
+        shifts = self.levels.filter(pl.col("labels") == DRAWN).sort(pl.col("shift").abs(), maintain_order=True)
+        row = shifts.row(-1, named=True)
+        without = f" where {row['left_out']} is left out" if row["left_out"] else ""
+        moved = f"{row['shift']:+.3f} {_interval(row, 'shift', '+.3f')} ({row['system']}{without})"
+        return f"Kendall's tau with all passages {self._trust()}; {self.measure} shifts by up to {moved}"
+
+    def _lowest(self) -> dict[str, Any]:
+        taus = self.orders.filter(pl.col("labels") == DRAWN).sort("tau", nulls_last=True, maintain_order=True)
+        return taus.row(0, named=True)
+
+    def _trust(self) -> str:
+        row = self._lowest()
+        if row["tau"] is None:
+            return "unknown, as these systems have no order; order not to be trusted"
+        doubt = "" if row["tau"] >= TRUSTED_TAU else "; order not to be trusted"
+        return f"{row['tau']:.2f} {_interval(row, 'tau')}{doubt}"
 
 
 def read_systems(paths: Sequence[Path], release: Release) -> dict[str, pl.DataFrame]:
@@ -119,7 +142,7 @@ def read_systems(paths: Sequence[Path], release: Release) -> dict[str, pl.DataFr
     for name, frame in systems.items():
         if frame.select("query_id", "passage_id").is_duplicated().any():
             raise UserError(f"the runs of {name} share a query; give each query of a system in one run")
-    return {name: _ranked(frame) for name, frame in systems.items()}
+    return {name: ranked(frame) for name, frame in systems.items()}
 
 
 def measure_fidelity(
@@ -129,6 +152,7 @@ def measure_fidelity(
     depth: int = DEPTH,
     draws: int = DRAWS,
     seed: int = 0,
+    only: pl.Series | None = None,
 ) -> Fidelity:
     """Compare systems on all passages and on the pool, whole and without each contributor in turn.
 
@@ -139,21 +163,28 @@ def measure_fidelity(
         depth: best passages of each contributor that the pool holds for a query.
         draws: how many times one label of each query is drawn.
         seed: of these draws and of the bootstrap over queries (95 % intervals).
+        only: ids of the queries to measure on; by default all.
 
     Raises:
-        UserError: fewer than three systems; no test set that all of them cover.
+        UserError: a single system; no test set that all of them cover, or none with a relevant label.
     """
-    if len(systems) < 3:
-        raise UserError("the fidelity of a pool needs runs of three systems or more, as two have but one order")
-    test_sets = _covered(systems, release)
-    measure = _measure(test_sets[0])
+    if len(systems) < 2:
+        raise UserError("the fidelity of a pool needs runs of two systems or more; three or more have an order")
+    covered = _covered(systems, release, only)
+    measure = _measure(covered[0][0])
     qrels = pl.concat(
-        release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
-        for test_set in test_sets
+        release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(queries.implode()))
+        for test_set, queries in covered
     ).sort("query_id", "passage_id")
     relevant = qrels.filter(pl.col("relevance") >= measure.grade)
-    queries = pl.concat(test_set.queries for test_set in test_sets).unique().sort().to_frame("query_id")
+    queries = pl.concat(queries for _, queries in covered).unique().sort().to_frame("query_id")
     answerable = queries.join(relevant, on="query_id", how="semi")
+    if not answerable.height:
+        raise UserError(
+            f"{release.folder}: has no relevant label of the queries that all of {', '.join(systems)} cover"
+        )
+    if relevant.height == answerable.height:
+        draws = 1
     random = np.random.default_rng(seed)
     pools: dict[str | None, list[str]] = {None: list(contributors or systems)}
     if len(pools[None]) > 1:
@@ -175,29 +206,24 @@ def measure_fidelity(
         measure.name,
         answerable.height,
         relevant.height / answerable.height,
-        pl.DataFrame(orders),
-        pl.DataFrame(levels),
+        pl.DataFrame(orders, ORDERS),
+        pl.DataFrame(levels, schema_overrides={"left_out": pl.String}),
         {"kit_version": __version__, "release": release.identity, "depth": depth, "draws": draws, "seed": seed},
     )
 
 
-def cautions(systems: Mapping[str, pl.DataFrame], release: Release, depth: int) -> list[str]:
-    """What a reader of figures on a pool of BM25 and these systems must know; nothing where it can be trusted.
-
-    Raises:
-        UserError: as :func:`measure_fidelity`, for three systems or more.
-    """
-    labels = _labels_of_most(release)
-    if not systems and labels < SPARSE_LABELS:
-        return [
-            f"pool of BM25's best alone, with {labels:g} label a query: other rankers' figures are too high, "
-            "and their order is not to be trusted"
-        ]
-    if len(systems) < 3:
-        return []
-    tau = measure_fidelity(systems, release, depth=depth).tau
-    trust = "" if tau >= TRUSTED_TAU else "; order not to be trusted"
-    return [f"pool of {', '.join(['bm25', *systems])}: Kendall's tau with all passages {tau:.2f}{trust}"]
+def cautions(
+    systems: Mapping[str, pl.DataFrame], release: Release, depth: int, only: pl.Series | None = None
+) -> list[str]:
+    """What a reader of figures on a pool of these systems' best must know: how far they can be trusted."""
+    name = f"pool of {', '.join(systems)}"
+    if len(systems) == 1:
+        labels = _labels_of_most(release)
+        return [ALONE.format(name=name, labels=labels)] if labels < SPARSE_LABELS else []
+    try:
+        return [f"{name}: {measure_fidelity(systems, release, depth=depth, only=only).in_short()}"]
+    except UserError:  # runs of parts of the queries
+        return [f"{name}: its fidelity is unknown, as no test set is covered by all; order not to be trusted"]
 
 
 def _labels_of_most(release: Release) -> float:
@@ -207,21 +233,27 @@ def _labels_of_most(release: Release) -> float:
     return float(counts.median() or 0)  # type: ignore[arg-type]
 
 
-def _ranked(run: pl.DataFrame) -> pl.DataFrame:
-    """In trec_eval's order: score descending, then id descending."""
+def ranked(run: pl.DataFrame) -> pl.DataFrame:
+    """``query_id``, ``passage_id`` and ``rank`` in trec_eval's order: score descending, then id descending."""
     ordered = run.sort("query_id", "score", "passage_id", descending=[False, True, True])
     rank = pl.int_range(1, pl.len() + 1).over("query_id").alias("rank")
     return ordered.select("query_id", "passage_id", rank)
 
 
-def _covered(systems: Mapping[str, pl.DataFrame], release: Release) -> list[TestSet]:
-    """The test sets, disjoint, that every system covers."""
+def _covered(
+    systems: Mapping[str, pl.DataFrame], release: Release, only: pl.Series | None
+) -> list[tuple[TestSet, pl.Series]]:
+    """The test sets, disjoint, that every system covers, each with those of its queries that count."""
     searched = [set(run["query_id"].unique()) for run in systems.values()]
-    covered, taken = [], set[str]()
+    covered: list[tuple[TestSet, pl.Series]] = []
+    taken = set[str]()
     for test_set in release.test_sets.values():
-        members = set(test_set.queries)
-        if members.isdisjoint(taken) and all(members <= queries for queries in searched):
-            covered.append(test_set)
+        queries = test_set.queries
+        if only is not None:
+            queries = queries.filter(queries.is_in(only.implode()))
+        members = set(queries)
+        if members and members.isdisjoint(taken) and all(members <= run for run in searched):
+            covered.append((test_set, queries))
             taken |= members
     if not covered:
         raise UserError(f"{release.folder}: has no test set that all of {', '.join(systems)} cover")
@@ -268,7 +300,7 @@ def _values(
 
 def _compared(
     whole: Values, pooled: Values, systems: Sequence[str], random: np.random.Generator
-) -> tuple[dict[str, float], list[dict[str, Any]]]:
+) -> tuple[dict[str, float | None], list[dict[str, Any]]]:
     """Order and levels of (draws, systems, queries); intervals resample queries and draws together."""
     taus = [_tau(*means) for means in zip(whole.mean(axis=2), pooled.mean(axis=2), strict=True)]
     resampled_taus, resampled_shifts = [], []
@@ -278,17 +310,25 @@ def _compared(
         before, after = whole[draw][:, chosen].mean(axis=1), pooled[draw][:, chosen].mean(axis=1)
         resampled_taus.append(_tau(before, after))
         resampled_shifts.append(after - before)
-    low, high = np.nanquantile(resampled_taus, [0.025, 0.975])
+    order: dict[str, float | None] = dict.fromkeys(("tau", "tau_low", "tau_high"))
+    if np.isfinite(taus).any():
+        low, high = np.nanquantile(resampled_taus, [0.025, 0.975])
+        order = {"tau": float(np.nanmean(taus)), "tau_low": float(low), "tau_high": float(high)}
     lows, highs = np.quantile(resampled_shifts, [0.025, 0.975], axis=0)
     rows = []
     for number, system in enumerate(systems):
         levels = {"whole": float(whole[:, number].mean()), "pooled": float(pooled[:, number].mean())}
         interval = {"shift_low": float(lows[number]), "shift_high": float(highs[number])}
         rows.append({"system": system, **levels, "shift": levels["pooled"] - levels["whole"], **interval})
-    return {"tau": float(np.nanmean(taus)), "tau_low": float(low), "tau_high": float(high)}, rows
+    return order, rows
 
 
 def _tau(before: Values, after: Values) -> float:
+    """Kendall's tau-b; NaN for two systems, and where all are equal."""
     from scipy.stats import kendalltau
 
-    return float(kendalltau(before, after).statistic)
+    return float(kendalltau(before, after).statistic) if len(before) > 2 else float("nan")
+
+
+def _interval(row: Mapping[str, Any], name: str, form: str = ".2f") -> str:
+    return f"[{row[f'{name}_low']:{form}}, {row[f'{name}_high']:{form}}]"

@@ -1,11 +1,14 @@
 """Encoding and re-ranking on every visible GPU: one process for each, with its own model.
 
 The unit of work (a shard of passages, the candidates of some queries) does not depend on the number of processes, so
-neither does the result.
+neither does the result. On a CPU many passages are encoded by a few threads that share the model: small models leave
+cores idle that work on one batch together, and burn their time waiting for each other where other programs run too.
 """
 
 import copy
+import operator
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.search import shards
-from eval_kit.search.processes import map_here, map_in_order, pool
+from eval_kit.search.processes import cores, map_here, map_in_order, pool
 from eval_kit.search.retriever import Passages
 from eval_kit.search.texts import PassageTexts
 
+MANY, THREADS = 4_096, 8
+"""From so many passages on, a CPU encodes by so many threads at most."""
 _retriever: Any = None
 """The retriever of this process, where it is one of several."""
 
@@ -56,13 +61,18 @@ class Workers:
 
 @contextmanager
 def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Workers]:
-    """This process, or with two or more GPUs one process for each.
+    """This process, for many passages on a CPU its threads, or with two or more GPUs one process for each.
 
     Args:
         retriever: whose attribute ``device`` says where its model is.
         passages: whose contents the processes will be given, in the form that the model reads.
     """
-    if len(names := visible()) < 2:
+    names = visible()
+    if not names and passages is not None and operator.length_hint(passages) >= MANY:
+        with _threads(retriever) as spread:
+            yield Workers(retriever, spread)
+        return
+    if len(names) < 2:
         yield Workers(retriever, map_here)
         return
     devices = get_context("spawn").SimpleQueue()
@@ -71,6 +81,31 @@ def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Worker
     texts = passages if isinstance(passages, PassageTexts) else None
     with pool(len(names), _begin, unloaded(retriever), texts, devices) as executor:
         yield Workers(None, partial(map_in_order, executor))
+
+
+@contextmanager
+def _threads(retriever: Any) -> Iterator[shards.Spread]:
+    """Calls made by threads that share the cores; an error or a signal in the block ends them after a batch."""
+    import torch
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    stopped = False
+
+    def check(*_: Any) -> None:
+        if stopped:
+            raise CancelledError
+
+    before, count = torch.get_num_threads(), min(cores(), THREADS)
+    hook = register_module_forward_pre_hook(check)
+    torch.set_num_threads(max(1, before // count))  # of each
+    executor = ThreadPoolExecutor(count)
+    try:
+        yield partial(map_in_order, executor)
+    finally:
+        stopped = True
+        executor.shutdown(cancel_futures=True)
+        hook.remove()
+        torch.set_num_threads(before)
 
 
 def call(method: str, *arguments: Any) -> Any:

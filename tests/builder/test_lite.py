@@ -12,11 +12,15 @@ from builder import lite
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
+from eval_kit.models.dense import Dense
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.scoring import score
 from eval_kit.release import NAME, Release, open_release
 from eval_kit.results import origin
 from eval_kit.search import bm25
+from eval_kit.search.passages import passages
+from tests.conftest import Run
+from tests.tiny_checkpoints import tiny
 
 DEPTH = 2
 
@@ -113,7 +117,7 @@ def test_some_queries_of_each_test_set_are_kept_with_their_passages(mini_release
 
 def test_a_pool_of_bm25_alone_says_so_in_every_table(made: Release, tmp_path: Path):
     assert made.cautions == [made.manifest.remarks[-2]]
-    assert re.fullmatch(r"pool of BM25's best alone, with 1 label a query: other rankers' .*", made.cautions[0])
+    assert re.fullmatch(r"pool of bm25's best alone, with 1 label a query: other rankers' .*", made.cautions[0])
     run = tmp_path / "x.trec"
     queries = made.test_sets["dl19"].queries
     run.write_text("".join(f"{query} Q0 {min(ids(made))} 1 1 x\n" for query in queries))
@@ -135,7 +139,36 @@ def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Rel
     lite.make(mini_release, pooled, size=1, depth=DEPTH, cache=made.folder.parent / "cache", rankers=[run])
     release = open_release(pooled)
     assert ids(release) - ids(made) == set(left_out[:DEPTH])
-    assert release.cautions == []
+    [caution] = release.cautions
+    assert caution.startswith("pool of bm25, other: Kendall's tau with all passages unknown, as these systems have no")
+
+
+def test_by_default_a_dense_encoder_searches_beside_bm25(
+    mini_release: Release, tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch
+):
+    """Its best are those of its run over all passages; the release says what leaving either out would move."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    arguments = [mini_release.folder, "--queries", 5, "--shift", "topic", "--depth", DEPTH, "--passages", 1]
+    done = command("builder", "lite", *arguments, "--cache", cache, "--out", out)
+    assert (done.returncode, out.exists()) == (2, False)
+    assert done.stderr.strip().endswith("; name another encoder with --dense, runs with --pool, or --dense none")
+    model = tiny("dense")
+    done = command("builder", "lite", *arguments, "--cache", cache, "--out", out, "--dense", model)
+    assert done.returncode == 0, done.stderr
+    release = open_release(out)
+    [caution] = release.cautions
+    assert re.search(r"RR@10 shifts by up to [+-]0\.\d{3} \[.*\] \(.* where .* is left out\)", caution), caution
+    assert caution in DatasetCard.load(out / "README.md").content
+    queries = pl.concat(release.queries(name) for name in release.test_sets).unique("query_id")
+    retriever = Dense(str(model))
+    retriever.index(passages(mini_release), tmp_path / "index")
+    best = {passage for _, hits in retriever.search(queries, tmp_path / "index", DEPTH) for passage, _ in hits}
+    assert best <= ids(release)
+    alone = command("builder", "lite", *arguments, "--cache", cache, "--out", tmp_path / "alone", "--dense", "none")
+    assert alone.returncode == 0, alone.stderr
+    without = ids(open_release(tmp_path / "alone"))
+    assert without < ids(release) == without | best
 
 
 def test_a_lite_release_of_a_lite_one_is_refused(made: Release, tmp_path: Path):

@@ -1,5 +1,7 @@
 """The fidelity of a pool: real systems whose levels it moves, beside plain Python."""
 
+import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from builder import pool
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from tests.conftest import Run
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,48 @@ def test_one_label_and_a_pool_of_bm25_lift_dense_systems_and_leave_bm25(
     assert deep.tau > fidelity.tau
 
 
-def test_two_systems_have_no_order_to_compare(systems: dict[str, pl.DataFrame], published_release: Release):
+def test_two_systems_have_levels_but_no_order(systems: dict[str, pl.DataFrame], published_release: Release):
     two = {name: systems[name] for name in ("bm25", "tas-b")}
-    with pytest.raises(UserError, match="three systems"):
-        pool.measure_fidelity(two, published_release)
+    fidelity = pool.measure_fidelity(two, published_release)
+    assert fidelity.tau is None
+    assert fidelity.orders["tau"].null_count() == fidelity.orders.height == 6
+    without = fidelity.levels.filter((pl.col("labels") == pool.DRAWN) & (pl.col("left_out") == "tas-b"))
+    [row] = without.filter(system="tas-b").iter_rows(named=True)
+    assert row["shift_low"] > 0.005
+    assert f"{row['shift']:+.3f}" in fidelity.in_short()
+    assert "(tas-b where tas-b is left out)" in fidelity.in_short()
+    assert "these systems have no order; order not to be trusted" in fidelity.in_short()
+    json.loads(json.dumps(fidelity.as_json(), allow_nan=False))
+    with pytest.raises(UserError, match="two systems or more"):
+        pool.measure_fidelity({"bm25": systems["bm25"]}, published_release)
+
+
+def test_equal_systems_have_no_order_and_shallow_ones_keep_theirs(
+    systems: dict[str, pl.DataFrame], published_release: Release
+):
+    equal = dict.fromkeys(("one", "two", "three"), systems["bm25"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fidelity = pool.measure_fidelity(equal, published_release, ["one"], draws=2)
+    assert fidelity.tau is None
+    assert fidelity.levels["shift"].abs().max() == 0
+    json.loads(json.dumps(fidelity.as_json(), allow_nan=False))
+    assert "tau" in fidelity.to_markdown()
+    shallow = systems | {"tas-b": systems["tas-b"].filter(pl.col("rank") <= 10)}
+    levels = [
+        pool.measure_fidelity(each, published_release, ["tas-b"], depth=10, draws=2).levels.filter(system="tas-b")
+        for each in (shallow, systems)
+    ]
+    assert levels[0]["pooled"].to_list() == levels[1]["pooled"].to_list() == levels[0]["whole"].to_list()
+
+
+def test_what_cannot_be_measured_is_one_sentence(shared: Path, published_release: Release, command: Run):
+    runs = shared / "real-slice/runs"
+    for arguments, sentence in (
+        (["--pool", runs / "bm25.dl19.trec"], "needs runs of two systems or more"),
+        (["--pool", runs / "bm25.dl19.trec", "--run", runs / "bm25.dl19.trec"], "bm25 is in --pool and in --run"),
+        (["--pool", runs / "bm25.dl19.trec", "--run", runs / "tas-b.dl20.trec"], "has no test set that all of bm25"),
+    ):
+        done = command("builder", "fidelity", published_release.folder, *arguments)
+        assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
+        assert sentence in done.stderr

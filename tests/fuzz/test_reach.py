@@ -178,7 +178,8 @@ def test_special_files_in_a_release(folder: Path, file: str, kind: str, command:
         if command == "score":
             keeps_the_contract(partial(app, ["score", str(folder / "run.trec"), "--release", str(release)]), folder)
             return
-        more = {"diff": ["--against", release], "export": ["--out", out], "lite": ["--out", out]}
+        lite = ["--dense", "none", "--out", out]
+        more = {"diff": ["--against", release], "export": ["--out", out], "lite": lite}
         name = "verify" if command == "diff" else command
         before = set(folder.rglob("*"))
         with suppress(SystemExit, UserError):
