@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any
 
 from eval_kit.search import shards
@@ -68,8 +69,8 @@ def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Worker
         passages: whose contents the processes will be given, in the form that the model reads.
     """
     names = visible()
-    if not names and passages is not None and operator.length_hint(passages) >= MANY:
-        with _threads(retriever) as spread:
+    if not names and _is_slow(retriever, passages):
+        with _threads(retriever._model) as spread:
             yield Workers(retriever, spread)
         return
     if len(names) < 2:
@@ -83,29 +84,39 @@ def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Worker
         yield Workers(None, partial(map_in_order, executor))
 
 
+def _is_slow(retriever: Any, passages: Passages | None) -> bool:
+    """Whether there are many passages to encode, by a model of sentence-transformers."""
+    return passages is not None and operator.length_hint(passages) >= MANY and hasattr(retriever._model, "preprocess")
+
+
 @contextmanager
-def _threads(retriever: Any) -> Iterator[shards.Spread]:
-    """Calls made by threads that share the cores; an error or a signal in the block ends them after a batch."""
+def _threads(model: Any) -> Iterator[shards.Spread]:
+    """Calls made by threads that share the model and the cores; an error or a signal ends them after a batch."""
     import torch
     from torch.nn.modules.module import register_module_forward_pre_hook
 
-    stopped = False
+    preprocess, lock, stopped = model.preprocess, Lock(), Event()
+
+    def one_at_a_time(*arguments: Any, **options: Any) -> Any:
+        with lock:  # a tokenizer refuses to be set by one thread while another uses it
+            return preprocess(*arguments, **options)
 
     def check(*_: Any) -> None:
-        if stopped:
+        if stopped.is_set():
             raise CancelledError
 
     before, count = torch.get_num_threads(), min(cores(), THREADS)
-    hook = register_module_forward_pre_hook(check)
+    hook, executor = register_module_forward_pre_hook(check), ThreadPoolExecutor(count)
+    model.preprocess = one_at_a_time
     torch.set_num_threads(max(1, before // count))  # of each
-    executor = ThreadPoolExecutor(count)
     try:
         yield partial(map_in_order, executor)
     finally:
-        stopped = True
+        stopped.set()
         executor.shutdown(cancel_futures=True)
-        hook.remove()
         torch.set_num_threads(before)
+        model.preprocess = preprocess
+        hook.remove()
 
 
 def call(method: str, *arguments: Any) -> Any:

@@ -9,6 +9,7 @@ from huggingface_hub import DatasetCard
 
 from baselines.table import Results
 from builder import lite
+from builder.cli import app
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
@@ -19,7 +20,6 @@ from eval_kit.release import NAME, Release, open_release
 from eval_kit.results import origin
 from eval_kit.search import bm25
 from eval_kit.search.passages import passages
-from tests.conftest import Run
 from tests.tiny_checkpoints import tiny
 
 DEPTH = 2
@@ -144,30 +144,31 @@ def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Rel
 
 
 def test_by_default_a_dense_encoder_searches_beside_bm25(
-    mini_release: Release, tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch
+    mini_release: Release, made: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Its best are those of its run over all passages; the release says what leaving either out would move."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    out, cache = tmp_path / "out", tmp_path / "cache"
-    arguments = [mini_release.folder, "--queries", 5, "--shift", "topic", "--depth", DEPTH, "--passages", 1]
-    done = command("builder", "lite", *arguments, "--cache", cache, "--out", out)
-    assert (done.returncode, out.exists()) == (2, False)
-    assert done.stderr.strip().endswith("; name another encoder with --dense, runs with --pool, or --dense none")
+    monkeypatch.setattr(lite, "ENCODER", str(tmp_path / "nowhere"))
+    options = ["--queries", "5", "--shift", "topic", "--depth", str(DEPTH), "--passages", "1"]
+    cache = ["--cache", str(made.folder.parent / "cache")]
+
+    def run(out: Path, *more: str) -> Release:
+        app(["lite", str(mini_release.folder), *options, *cache, "--out", str(out), *more], standalone_mode=False)
+        return open_release(out)
+
+    with pytest.raises(UserError, match=r"; name another encoder with --dense, runs with --pool, or --dense none$"):
+        run(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
     model = tiny("dense")
-    done = command("builder", "lite", *arguments, "--cache", cache, "--out", out, "--dense", model)
-    assert done.returncode == 0, done.stderr
-    release = open_release(out)
+    release = run(tmp_path / "out", "--dense", str(model))
     [caution] = release.cautions
     assert re.search(r"RR@10 shifts by up to [+-]0\.\d{3} \[.*\] \(.* where .* is left out\)", caution), caution
-    assert caution in DatasetCard.load(out / "README.md").content
+    assert caution in DatasetCard.load(release.folder / "README.md").content
     queries = pl.concat(release.queries(name) for name in release.test_sets).unique("query_id")
     retriever = Dense(str(model))
     retriever.index(passages(mini_release), tmp_path / "index")
     best = {passage for _, hits in retriever.search(queries, tmp_path / "index", DEPTH) for passage, _ in hits}
     assert best <= ids(release)
-    alone = command("builder", "lite", *arguments, "--cache", cache, "--out", tmp_path / "alone", "--dense", "none")
-    assert alone.returncode == 0, alone.stderr
-    without = ids(open_release(tmp_path / "alone"))
+    without = ids(run(tmp_path / "alone", "--dense", "none"))
     assert without < ids(release) == without | best
 
 
