@@ -14,7 +14,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
-from eval_kit.protocols.scoring import warn_of_copies
+from eval_kit.protocols.scoring import mean, warn_of_copies
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means
@@ -237,7 +237,7 @@ def _compared(
         for name in systems:
             own = columns[measure, name]
             row = {"test_set": test_set, "figure": figure, "measure": measure, "system": name}
-            row |= {"queries": len(own), "value": float(own.mean()), **shared[name]}
+            row |= {"queries": len(own), "value": mean(pl.Series(own)), **shared[name]}
             if name != base:
                 test = paired_t_test(columns[measure, base], own)
                 low, high = intervals[measure, name]
