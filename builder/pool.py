@@ -101,7 +101,8 @@ class Fidelity(Result):
     @property
     def tau(self) -> float | None:
         """The lowest over the pools, with one label a query: what most of a release's test sets have."""
-        return self._lowest()["tau"]
+        tau: float | None = self._lowest()["tau"]
+        return tau
 
     def in_short(self) -> str:
         """The lowest tau and the greatest shift with one label a query, for a release's manifest and its card."""
@@ -198,7 +199,7 @@ def measure_fidelity(
                 pool = _pool(judged, [systems[name] for name in rankers], depth)
                 whole.append(_values(systems, judged, answerable, measure, None))
                 pooled.append(_values(systems, judged, answerable, measure, pool))
-            case = {"labels": labels, "left_out": left_out}
+            case: dict[str, Any] = {"labels": labels, "left_out": left_out}
             order, of_systems = _compared(np.array(whole), np.array(pooled), list(systems), random)
             orders.append(case | order)
             levels += [case | row for row in of_systems]
