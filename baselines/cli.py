@@ -107,6 +107,8 @@ def run_grid(
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
     workers = workers or local.most_workers(threads, processes)
     checks.refuse(cells, workers, processes)
+    for line in grid.starts(cells):
+        typer.echo(line, err=True)
     if check:
         return
     if runner is Runner.ray:

@@ -1,12 +1,16 @@
-"""MkDocs events: pages generated from the code, pages that live outside ``docs/``, and the notebook as a page."""
+"""MkDocs events: pages generated from the code, pages outside ``docs/``, the notebook as a page, figures of results."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import notebook
+import polars as pl
 import reference
 from mkdocs.structure.files import File, Files
+
+from eval_kit import plots, svg
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE = {
@@ -15,6 +19,10 @@ OUTSIDE = {
     "DATA-LICENSES.md": "data-licenses.md",
 }
 """Files of the repository's root that are pages too."""
+FIGURE = re.compile("<!-- figure: (crossed|leave_one_out) -->")
+COLOURS = re.compile(r"^  (--.*)$", re.MULTILINE)
+LOOKS = re.compile(r"^(?:\.plot|\.grid|\.range|\.mark|\.swatch|\.s\d).*$", re.MULTILINE)
+"""Lines of the report pages' style sheet that its figures need: the first three colours are of a light page."""
 RST_ROLE = re.compile(r":(?:func|class|mod|meth|data):(?=<code>)")
 
 
@@ -32,10 +40,28 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Point links to files of the root, which are right in the repository, at their pages."""
+    """Point links to files of the root, which are right in the repository, at their pages; draw figures."""
     for source, target in OUTSIDE.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
-    return markdown
+    return FIGURE.sub(lambda match: losses_on_squad(match[1]), markdown)
+
+
+def losses_on_squad(grid: str) -> str:
+    """The losses of a grid of docs/results.md against the parts' similarity to the others, as HTML."""
+    squad = json.loads((ROOT / "bench/results/squad.json").read_text(encoding="utf-8"))
+    rows = (
+        squad["by_cluster"]
+        if grid == "crossed"
+        else [row for shift in squad["leave_one_out"].values() for row in shift]
+    )
+    points = pl.DataFrame(rows).rename({"rel_loss_low": "low", "rel_loss_high": "high"})
+    systems = points["system"].unique(maintain_order=True).to_list()
+    legend = " ".join(f"{svg.swatch(number)} {system}" for number, system in enumerate(systems))
+    css = (ROOT / "eval_kit/pages/assets/page.css").read_text(encoding="utf-8")
+    colours = " ".join(COLOURS.findall(css)[:3])
+    style = f"<style>figure {{ {colours} }} {' '.join(LOOKS.findall(css))}</style>"
+    picture = plots.loss_against_jaccard(points, systems, "RR@10", title="Rel Loss of {measure} against similarity")
+    return f"<figure>{style}{picture}<figcaption>{legend}</figcaption></figure>"
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -10,6 +10,8 @@ from markupsafe import Markup
 from eval_kit import svg
 from eval_kit.markup import element
 
+_NAMED = 20
+"""Clusters up to which a figure has room for their names."""
 _BINS = 40
 """Bars of each row of Figure 4."""
 
@@ -39,7 +41,7 @@ def loss_against_jaccard(
     parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), frame.x_axis(x_ticks, x_title)]
     clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
     row_ends = [-math.inf] * 3
-    for cluster, at in clusters.select("cluster", "jaccard").iter_rows():
+    for cluster, at in clusters.select("cluster", "jaccard").iter_rows() if clusters.height <= _NAMED else ():
         x = frame.x(at)
         width = 7 * len(cluster) + 6
         row = next((row for row, end in enumerate(row_ends) if end < x - width / 2), 0)

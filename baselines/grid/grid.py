@@ -11,6 +11,7 @@ from baselines.grid.documents import describe
 from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, publish
 from baselines.systems import is_trained
+from eval_kit.models.opening import declared_data
 from eval_kit.models.runs import varied
 from eval_kit.release import Release
 from eval_kit.runs import names
@@ -62,6 +63,18 @@ def cells(
                 cell_name = names.Cell(system, name, part, seed)
                 grid.append(Cell(cell_name, release, options[system], root, searched, benchmarks))
     return grid
+
+
+def starts(grid: Sequence[Cell]) -> list[str]:
+    """A line for each system that begins with pretrained weights: what these were trained on."""
+    lines = {}
+    for cell in grid:
+        backbone = cell.named_models.get("backbone")
+        if backbone and not cell.options.get("random_weights", False):
+            seen = declared_data(backbone)
+            known = "on data that nobody declared" if seen is None else f"on {', '.join(seen)}"
+            lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {known}"
+    return [*lines.values()]
 
 
 def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:

@@ -55,7 +55,7 @@ def opened(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriev
     refuse_unusable_gpus()
     _refuse_unfit(options, models.options_of(architecture), architecture)
     is_index = architecture == "prebuilt"
-    training_data = checkpoints.training_data(model) if is_index else _training_data(model)
+    training_data = checkpoints.training_data(model) if is_index else declared_data(model)
     return models.retriever(architecture, model, options), training_data
 
 
@@ -106,7 +106,7 @@ def _refuse_unfit(options: Mapping[str, Any], known: Mapping[str, Any], owner: s
             raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
 
 
-def _training_data(model: str) -> list[str] | None:
+def declared_data(model: str) -> list[str] | None:
     """The training data that the kit's registry, the model's card or mteb's registry declares; None where unknown."""
     known = checkpoints.training_data(model)
     if known is not None:

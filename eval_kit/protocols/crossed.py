@@ -6,8 +6,10 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit import plots
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
+from eval_kit.results import Figure
 from eval_kit.stats import crossed
 from eval_kit.stats.losses import Correlation, correlations, holm_corrected
 from eval_kit.stats.similarity import jaccard_of_counts, word_counts
@@ -85,6 +87,19 @@ def correlation(parts: pl.DataFrame) -> Correlation:
     """Spearman's correlation of one system's losses with the clusters' ``jaccard``."""
     known = parts.drop_nulls("rel_loss")
     return correlations(known["jaccard"].to_numpy(), known["rel_loss"].to_numpy(), kinds=KINDS)[KINDS[0]]
+
+
+def figure(parts: pl.DataFrame) -> Figure:
+    """The main measure's loss on each cluster against the cluster's ``jaccard``, as :func:`tables` takes them."""
+    main = parts["measure"][0]
+    points = parts.filter(pl.col("measure") == main, pl.col("rel_loss").is_not_null()).with_columns(
+        shift=pl.lit(NAME), low="rel_loss_low", high="rel_loss_high"
+    )
+    systems = points["system"].unique(maintain_order=True).to_list()
+    caption = (
+        f"Rel Loss of {main} on each cluster against the weighted Jaccard similarity of its queries to all others."
+    )
+    return Figure(plots.loss_against_jaccard(points, systems, main, title=caption), caption, systems)
 
 
 def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:

@@ -13,7 +13,7 @@ from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import Declared, score
 from eval_kit.release import Release
-from eval_kit.results import Result
+from eval_kit.results import Figure, Result
 from eval_kit.runs import contamination
 from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shift import Shift
@@ -66,6 +66,10 @@ class Protocols(Result):
     def tables(self) -> list[Table]:
         """The papers' tables, a section for each shift."""
         return [replace(table, section=shift) for shift in self.results for _, table in self.of_shift(shift)]
+
+    def figures(self) -> list[Figure]:
+        """The losses of crossed hold-outs by cluster; the figures of other shifts are on the report's page."""
+        return [] if self.crossed is None or self.crossed.is_empty() else [crossed.figure(self.crossed)]
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""

@@ -13,7 +13,7 @@ then hold the truth as often as they should.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,14 +64,24 @@ def losses(values: pl.DataFrame) -> tuple[CrossedLoss, pl.DataFrame]:
         and ``_high`` (None where In is 0), and ``p`` of no difference.
     """
     cells = values.group_by(_CELL).agg(pl.col("value").mean(), n=pl.len()).sort(_CELL)
+    by_part, errors = _by_part(values, cells)
+    whole = of_cells(cells)
+    return whole if whole.rel_loss is None else replace(whole, spread=_spread(by_part, errors)), by_part
+
+
+def of_cells(cells: pl.DataFrame) -> CrossedLoss:
+    """The loss over all clusters, but for ``spread``.
+
+    Args:
+        cells: by ``part``, ``model`` and ``is_out``, the mean ``value`` of ``n`` searches.
+    """
     cells = cells.with_columns(share=pl.col("n") / pl.col("n").sum().over("is_out"))
     inside, out = (
         float(cells.filter(pl.col("is_out") == side).select(pl.col("share").dot("value")).item())
         for side in (False, True)
     )
-    by_part, errors = _by_part(values, cells)
     if not inside:
-        return CrossedLoss(inside, out, *[None] * 8), by_part
+        return CrossedLoss(inside, out, *[None] * 8)
     rel_loss = 1 - out / inside
     error = _errors(cells, inside, out, to_in=out / inside**2, to_out=-1 / inside)
     of_difference = _errors(cells, inside, out, to_in=1.0, to_out=-1.0)
@@ -88,8 +98,8 @@ def losses(values: pl.DataFrame) -> tuple[CrossedLoss, pl.DataFrame]:
         p_values.above_t(nearest / error.whole, error.degrees) if error.whole else None,
         error.queries,
         error.trainings,
-        _spread(by_part, errors),
-    ), by_part
+        None,
+    )
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,15 @@ def test_the_site_builds_without_a_warning(tmp_path):
         assert 'src="http' not in text and "fonts.googleapis" not in text, page
 
 
+def test_the_figures_of_the_results_show_every_part(from_docs):
+    pytest.importorskip("mkdocs")
+    hooks = from_docs("hooks")
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    html = hooks.on_page_markdown(page)
+    assert [html.count("<figure>"), html.count("static on c")] == [2, 64 + 5]
+    assert html.count("static on ") == 64 + 15
+
+
 def test_every_page_with_commands_says_how_to_install():
     pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"]
     with_commands = [page for page in pages if re.search(r"^```console$", page.read_text(), re.MULTILINE)]

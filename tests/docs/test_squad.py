@@ -26,14 +26,36 @@ def test_the_table_is_that_of_the_results():
         interval = "{:.1f} to {:.1f}".format(*(100 * end for end in ends))
         assert row[2:] == [f"{whole['queries']:,}", *figures[:2], f"{figures[2]} %", interval]
         assert f"half of {whole['clusters']} c" in row[0]
-    shifts = ("given", "given", "wh", "topic", "length")
-    for row, shift in zip(others, shifts, strict=True):
+    pooled = {(row["shift"], row["system"]): row for row in SQUAD["pooled"]}
+    shown = [(shift, system) for shift, parts in SQUAD["leave_one_out"].items() for system in systems_of(parts)]
+    of_row = {"groups": "given", "wh": "wh", "topics": "topic", "short": "length"}
+    assert len(others) == len(shown)
+    for row in others:
+        [shift] = [shift for word, shift in of_row.items() if word in row[0]]
         system, models = row[1].split(", ")
         parts = [part for part in SQUAD["leave_one_out"][shift] if part["system"] == system]
         queries = sum(part["queries"] for part in parts)
         inside, out = (sum(part[name] * part["queries"] for part in parts) / queries for name in ("avg_in", "out"))
         assert (len(parts), f"{queries:,}") == (int(models), row[2])
-        assert [f"{100 * inside:.1f}", f"{100 * out:.1f}", f"{100 * (1 - out / inside):.1f} %"] == row[3:6]
+        shown = f"{100 * inside:.1f} {100 * out:.1f} {100 * (1 - out / inside):.1f} %".replace("-", "−")
+        assert " ".join(row[3:6]) == shown
+        if whole := pooled.get((shift, system)):
+            ends = (100 * whole["rel_loss_low"], 100 * whole["rel_loss_high"])
+            assert row[6] == "{:.1f} to {:.1f}".format(*ends).replace("-", "−")
+            assert whole["rel_loss"] == pytest.approx(1 - out / inside, abs=1e-5)
+
+
+def systems_of(parts: list[dict]) -> list[str]:
+    return list(dict.fromkeys(part["system"] for part in parts))
+
+
+def test_at_least_two_shifts_are_conclusive_for_three_systems() -> None:
+    """Within 2 points for static, and 5 for two others."""
+    within: dict[str, list[float]] = {}
+    for row in rows("| Held out")[2:]:
+        low, high = (float(end.replace("−", "-")) for end in row[6].split(" to "))
+        within.setdefault(row[1].split(",")[0], []).append((high - low) / 2)
+    assert {"static", "biencoder", "monobert"} <= within.keys()
 
 
 def test_bm25_tells_how_hard_the_parts_are():
@@ -55,6 +77,27 @@ def test_five_groups_as_random_are_what_the_page_says():
     losses = [100 * (1 - part["out"] / part["avg_in"]) for part in groups]
     half = stats.t.ppf(0.975, len(losses) - 1) * stats.sem(losses)
     assert f"{min(losses):.1f} to {max(losses):.1f} %, give {np.mean(losses):.1f} ± {half:.1f} %" in PAGE
+
+
+def test_monoberts_parts_are_what_the_page_says():
+    parts = {part["cluster"]: part for part in SQUAD["leave_one_out"]["length"] if part["system"] == "monobert"}
+    short, long = (f"{100 * abs(parts[name]['rel_loss']):.1f} %" for name in ("short", "long"))
+    assert f"it loses {short} on short questions and gains\n  {long} on long ones" in PAGE
+    assert parts["short"]["avg_in"] > parts["short"]["out"] and parts["long"]["avg_in"] < parts["long"]["out"]
+
+
+def test_mini_tells_crossed_from_leave_one_out_as_the_page_says():
+    mini = SQUAD["mini"]
+    whole, groups = mini["crossed"], [100 * loss for loss in mini["random_groups"]]
+    half = stats.t.ppf(0.975, len(groups) - 1) * stats.sem(groups)
+    low, high = (100 * whole[f"rel_loss_{end}"] for end in ("low", "high"))
+    assert f"**{100 * whole['rel_loss']:.1f} % ({low:.1f} to {high:.1f})**" in PAGE
+    assert f"{min(groups):.1f} to {max(groups):.1f} %, or {np.mean(groups):.1f} ± {half:.1f} %" in PAGE
+    assert abs(100 * whole["rel_loss"] - np.mean(groups)) < half
+    assert f"{2 * half / (high - low):.1f} times narrower" in PAGE
+    similar = [100 * loss for loss in mini["similar_groups"]]
+    assert f"they lost {min(similar):.1f} to {max(similar):.1f} %" in PAGE
+    assert f"In is {100 * whole['avg_in']:.1f} beside {100 * mini['random_groups_avg_in']:.1f}" in PAGE
 
 
 def test_ms_marcos_lists_are_those_of_the_results():

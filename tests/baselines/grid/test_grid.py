@@ -14,7 +14,7 @@ import torch
 from msgspec.structs import replace
 
 from baselines.grid.cell import Cell
-from baselines.grid.grid import cells, run
+from baselines.grid.grid import cells, run, starts
 from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
@@ -142,6 +142,19 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     assert changes.select("test_set", "system", "queries").unique().rows() == [("dl19", "bm25.wh.wha", 43)]
     with pytest.raises(UserError, match="has no variation 'dl21'"):
         cells(BM25, release, tmp_path, variations=["dl21"])
+
+
+def test_what_a_start_was_trained_on_is_said(release: Release, tmp_path: Path):
+    for name, card in (("told", "---\ndatasets: [ms_marco, squad]\n---\n"), ("bare", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_text(card)
+    systems = {f"biencoder-{name}": {"backbone": str(tmp_path / name)} for name in ("told", "bare")}
+    random = {"backbone": str(tmp_path / "told"), "random_weights": True}
+    own = {"static": {"backbone": {"layers": 1}}, "biencoder": random}
+    assert starts(cells(systems | own, release, tmp_path, shifts=["wh"])) == [
+        f"biencoder-told starts from {tmp_path / 'told'}, which was trained on ms_marco, squad",
+        f"biencoder-bare starts from {tmp_path / 'bare'}, which was trained on data that nobody declared",
+    ]
 
 
 def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: Release, tmp_path: Path):
