@@ -19,7 +19,7 @@ import polars as pl
 from msgspec import structs
 
 from builder import pool
-from builder.release import Draft, Table, TestSet, write
+from builder.release import Draft, Table, write
 from eval_kit.console import counted
 from eval_kit.documents import Lack, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
@@ -265,7 +265,7 @@ def _draft(
         collection=None,
         seed=seed,
         tables=[*tables, collection],
-        test_sets=[_test_set(entry) for entry in test_sets],
+        test_sets=test_sets,
         variations=list(variations),
         inputs=manifest.inputs,
         missing=list(missing),
@@ -279,11 +279,6 @@ def _table(release: Release, entry: TableEntry) -> Table:
     frame = release.table(*entry.key)
     labelled = frame.with_columns(pl.col(name).cast(pl.Enum(names)) for name, names in labels.items())
     return Table(entry.config, entry.split, labelled, entry.rule)
-
-
-def _test_set(entry: TestSetEntry) -> TestSet:
-    where = None if entry.column is None else (entry.column, entry.values or [])
-    return TestSet(entry.name, entry.shift, entry.config, entry.split, entry.qrels, entry.measures, where)
 
 
 def _read(release: Release, doing: str) -> Iterator[tuple[str, str]]:

@@ -65,26 +65,35 @@ class Table:
         )
 
 
-@dataclass(frozen=True)
-class TestSet:
-    """Queries to be scored together; ``where`` picks the rows by the labels of one column."""
+def new_test_set(
+    name: str,
+    shift: str,
+    config: str,
+    split: str,
+    qrels: str,
+    measures: Sequence[str],
+    where: tuple[str, Sequence[str]] | None = None,
+) -> TestSetEntry:
+    """Queries to be scored together, counted when the release is written; ``where``: only rows of a column's labels."""
+    column, values = where or (None, ())
+    return TestSetEntry(
+        name=name,
+        shift=shift,
+        config=config,
+        split=split,
+        qrels=qrels,
+        measures=list(measures),
+        column=column,
+        values=None if column is None else list(values),
+        queries=0,
+    )
 
-    __test__ = False
 
-    name: str
-    shift: str
-    config: str
-    split: str
-    qrels: str
-    measures: Sequence[str]
-    where: tuple[str, Sequence[str]] | None = None
-
-    def query_ids(self, frame: pl.DataFrame) -> pl.Series:
-        """Its query ids, each once, from its table."""
-        if self.where is not None:
-            column, labels = self.where
-            frame = frame.filter(pl.col(column).cast(pl.String).is_in(list(labels)))
-        return frame["query_id"].unique(maintain_order=True)
+def query_ids(test_set: TestSetEntry, frame: pl.DataFrame) -> pl.Series:
+    """The query ids of a test set, each once, from its table."""
+    if test_set.column is not None:
+        frame = frame.filter(pl.col(test_set.column).cast(pl.String).is_in(test_set.values or []))
+    return frame["query_id"].unique(maintain_order=True)
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Draft:
     collection: str | None
     seed: int | None
     tables: Sequence[Table]
-    test_sets: Sequence[TestSet]
+    test_sets: Sequence[TestSetEntry]
     variations: Sequence[Variation] = ()
     inputs: Sequence[Input] = ()
     missing: Sequence[Lack] = ()
@@ -243,7 +252,7 @@ def describe(draft: Draft) -> Manifest:
             code_version=__version__,
             seed=draft.seed,
             tables=[table.entry for table in draft.tables],
-            test_sets=[_test_set(test_set, frames[test_set.config, test_set.split]) for test_set in draft.test_sets],
+            test_sets=[replace(entry, queries=len(query_ids(entry, frames[entry.table]))) for entry in draft.test_sets],
             inputs=list(draft.inputs),
             missing=list(draft.missing),
             remarks=list(draft.remarks),
@@ -305,21 +314,6 @@ def _write_parquet(table: Table, path: Path) -> None:
     stored = [replace(column, type="string", labels=None) if column.labels else column for column in table.columns]
     names = table.frame.with_columns(pl.col(pl.Enum).cast(pl.String))
     pq.write_table(names.to_arrow().cast(features(stored).arrow_schema), path, compression="zstd")
-
-
-def _test_set(test_set: TestSet, frame: pl.DataFrame) -> TestSetEntry:
-    column, values = test_set.where or (None, None)
-    return TestSetEntry(
-        name=test_set.name,
-        shift=test_set.shift,
-        config=test_set.config,
-        split=test_set.split,
-        qrels=test_set.qrels,
-        measures=list(test_set.measures),
-        column=column,
-        values=None if values is None else list(values),
-        queries=len(test_set.query_ids(frame)),
-    )
 
 
 def _column(name: str, dtype: pl.DataType) -> Column:

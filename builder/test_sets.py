@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from builder.release import Table, TestSet
+from builder.release import Table, new_test_set
 from builder.shifts.crossed import models_in
+from eval_kit.documents import TestSetEntry
 from eval_kit.shift import main_split
 from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS
 
@@ -41,7 +42,7 @@ BY_SPLIT = {"dev": DEV_MEASURES, "dl19": DL_MEASURES, "dl20": DL_MEASURES}
 type Tables = Mapping[tuple[str, str], pl.DataFrame]
 
 
-def test_sets(tables: Iterable[Table]) -> list[TestSet]:
+def test_sets(tables: Iterable[Table]) -> list[TestSetEntry]:
     """The test sets whose queries and judgements are among ``tables``; none is empty.
 
     TREC DL's ReSTTest buckets hold 1 to 18 queries each; they are in the table, but are not separate test sets.
@@ -54,7 +55,7 @@ def in_order(tables: Iterable[Table]) -> list[Table]:
     return sorted(tables, key=lambda table: CONFIGS.index(table.config))
 
 
-def _test_sets(have: Tables) -> Iterator[TestSet]:
+def _test_sets(have: Tables) -> Iterator[TestSetEntry]:
     judged = [split for config, split in have if config == "qrels"]
     for shift in CLUSTERED:
         test_split = f"{shift}_test"
@@ -64,45 +65,45 @@ def _test_sets(have: Tables) -> Iterator[TestSet]:
                 ("nDCG@10", *SHIFT_MEASURES) if _is_graded(have["qrels", qrels]) else SHIFT_MEASURES
             )
             for name in _labels(have[shift, "test"]["cluster"]):
-                yield TestSet(f"{shift}.{name}", shift, shift, "test", qrels, measures, where=("cluster", [name]))
+                yield new_test_set(f"{shift}.{name}", shift, shift, "test", qrels, measures, where=("cluster", [name]))
     evaluation = [split for config, split in have if config == "resttest" and split != "train"]
     for split in evaluation:
         if ("qrels", split) in have:
             measures = _measures(split, have)
-            yield TestSet(split, split, "resttest", split, split, measures)
+            yield new_test_set(split, split, "resttest", split, split, measures)
     yield from _undivided_dl(have, evaluation)
     main = main_split(evaluation)
     if main and ("qrels", main) in have:
         for bucket in _labels(have["resttest", main]["bucket"]):
             where = ("bucket", [bucket])
             measures = _measures(main, have)
-            yield TestSet(f"resttest.{bucket}", "resttest", "resttest", main, main, measures, where)
+            yield new_test_set(f"resttest.{bucket}", "resttest", "resttest", main, main, measures, where)
     if {("crossed", "train"), ("qrels", "train")} <= have.keys():
         for model in models_in(have["crossed", "train"]):
             where = (model, list(ROLES[1:]))
-            yield TestSet(f"crossed.{model}", "crossed", "crossed", "train", "train", CROSSED_MEASURES, where)
+            yield new_test_set(f"crossed.{model}", "crossed", "crossed", "train", "train", CROSSED_MEASURES, where)
     for split in (split for config, split in have if config == "chameleons"):
         if ("qrels", split) in have:
             yield from _chameleons(split, have["chameleons", split])
     for name, measures in OWN_TEST_SETS.items():
         if {(name, "test"), ("qrels", name)} <= have.keys():
-            yield TestSet(name, name, name, "test", name, measures)
+            yield new_test_set(name, name, name, "test", name, measures)
 
 
-def _undivided_dl(have: Tables, elsewhere: Sequence[str]) -> Iterator[TestSet]:
+def _undivided_dl(have: Tables, elsewhere: Sequence[str]) -> Iterator[TestSetEntry]:
     """TREC DL's judged topics, in a release without ReSTTest."""
     for split in (split for config, split in have if config == "trec_dl" and split not in elsewhere):
         if ("qrels", split) in have:
-            yield TestSet(split, split, "trec_dl", split, split, DL_MEASURES, where=("judged", ["yes"]))
+            yield new_test_set(split, split, "trec_dl", split, split, DL_MEASURES, where=("judged", ["yes"]))
 
 
-def _chameleons(split: str, rows: pl.DataFrame) -> Iterator[TestSet]:
+def _chameleons(split: str, rows: pl.DataFrame) -> Iterator[TestSetEntry]:
     levels = [name for name in rows.columns if name.startswith("level_")]
     for name in CHAMELEON_SETS:
         for level in levels:
             at_least = OBSTINACY[OBSTINACY.index(name) :]
             if set(at_least) & set(_labels(rows[level])):
-                yield TestSet(
+                yield new_test_set(
                     f"chameleons.{name}.{level.removeprefix('level_')}",
                     "chameleons",
                     "chameleons",

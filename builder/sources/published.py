@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from builder import validation
-from builder.release import Draft, Table
+from builder.release import Draft, Table, query_ids
 from builder.shifts import length, wh
 from builder.sources import irds, variations
 from builder.sources.collection import input_record
@@ -303,7 +303,7 @@ class _Gathering:
         for part in available:
             self.tables += part.test_set(self.paths)
         frames = {(table.config, table.split): table.frame for table in self.tables}
-        bases = {base.name: base.query_ids(frames[base.config, base.split]) for base in test_sets(self.tables)}
+        bases = {base.name: query_ids(base, frames[base.table]) for base in test_sets(self.tables)}
         for part in available:
             for wordings in part.wordings(self.paths):
                 variation = wordings.variation

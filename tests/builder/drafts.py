@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from builder.release import Draft, Table, TestSet
+from builder.release import Draft, Table, new_test_set
 from builder.shifts import length
 from eval_kit.documents import Rule
 
@@ -48,7 +48,7 @@ def small_draft(
         seed=0,
         tables=[Table(*key, frame, RULES.get(key[0], BY_HAND)) for key, frame in frames.items()],
         test_sets=[
-            TestSet(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], where=("cluster", [name]))
+            new_test_set(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], where=("cluster", [name]))
             for name in names
         ],
         reports={"note.tsv": "a\tb\n"},

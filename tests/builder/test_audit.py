@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from builder.audit import audit, pairs, shared_passages
-from builder.release import Draft, Table, TestSet, write
+from builder.release import Draft, Table, new_test_set, write
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
@@ -57,7 +57,7 @@ def draft(train: bool = True) -> Draft:
             Table("qrels", "train", qrels(QRELS_TRAIN), BY_HAND),
         ]
     test_sets = [
-        TestSet(f"topic.{one}", "topic", "topic", "test", "topic_test", ["RR@10"], ("cluster", [one]))
+        new_test_set(f"topic.{one}", "topic", "topic", "test", "topic_test", ["RR@10"], ("cluster", [one]))
         for one in CLUSTERS.categories
     ]
     return Draft("mini", "1.0.0", "msmarco-passage", 0, tables, test_sets)

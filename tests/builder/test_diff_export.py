@@ -124,7 +124,7 @@ def test_tables_and_columns(write: Callable[[Draft], Release]) -> None:
 
 def test_test_sets_are_content(write: Callable[[Draft], Release], command: Run) -> None:
     draft = small_draft()
-    other = replace(draft.test_sets[1], measures=["R@1000"])
+    other = structs.replace(draft.test_sets[1], measures=["R@1000"])
     one, new = write(draft), write(replace(draft, test_sets=[draft.test_sets[0], other]))
     assert one.digest != new.digest
     assert diff(one, new) == [TableDiff("test_sets", "length.long", whole="changed its measures")]

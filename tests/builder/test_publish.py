@@ -151,6 +151,7 @@ LOAD = """
 import json, sys
 from datasets import get_dataset_config_names, load_dataset
 import polars as pl
+from eval_kit.documents import Column
 from eval_kit.files.digests import table_digest
 
 repository, revision, columns = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -166,7 +167,7 @@ def digest(config, split, rows, features):
             assert features[c["name"]].names == c["labels"]
             frame = frame.with_columns(pl.col(c["name"]).replace_strict(dict(enumerate(c["labels"])),
                                        return_dtype=pl.String, default=None))
-    return table_digest(frame, described)
+    return table_digest(frame, [Column(**c) for c in described])
 
 for config in get_dataset_config_names(repository, revision=revision):
     loaded = load_dataset(repository, config, revision=revision)
