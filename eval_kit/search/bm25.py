@@ -239,6 +239,9 @@ def search(
                 own = hits.get(str(number), [])
                 scores = np.array([hit["score"] for hit in own], np.float32).tolist()
                 yield query_id, [(hit["docid"], score) for hit, score in zip(own, scores, strict=True)]
+            del results, hits
+            if len(batch) == SEARCH_BATCH:  # Java would let its heap grow to gigabytes instead
+                autoclass("java.lang.System").gc()
 
 
 def _weights(fields: Mapping[str, float]) -> Any:
