@@ -29,8 +29,10 @@ PROGRAMS = {
     "python -m baselines": baselines.cli.app,
 }
 RESULTS = (
-    *("protocols.scores.Scores", "exchange.compare.Comparison"),
-    *("release.release.Release", "release.release.TestSet"),
+    "protocols.scores.Scores",
+    "exchange.compare.Comparison",
+    "release.release.Release",
+    "release.release.TestSet",
 )
 HELP_WIDTH = 100
 CLUSTERS = """\
@@ -162,7 +164,8 @@ def _docstring_of(shift: str) -> str:
 
 
 def _protocols() -> str:
-    names = sorted(module.name for module in pkgutil.iter_modules(protocols.__path__))
+    modules = {module.name for module in pkgutil.iter_modules(protocols.__path__)}
+    names = sorted(modules - {"scores"})  # whose class is on the page of Python
     return "\n\n".join(["# Protocols", *(f"::: eval_kit.protocols.{name}" for name in names)]) + "\n"
 
 

@@ -280,7 +280,7 @@ def schema(name: str) -> dict[str, Any]:
     kind = DOCUMENTS[name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"ms-marco-shift {name}",
+        "title": name.capitalize(),
         "description": inspect.getdoc(kind),
         **msgspec.json.schema(kind),
     }
