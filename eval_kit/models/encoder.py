@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
+from eval_kit.errors import UserError
 from eval_kit.models import devices, token_ids
 from eval_kit.search import checkpoint, shards
 from eval_kit.search.encoders import Batch, free_memory, precision_of, set_lengths, to_precision
@@ -41,6 +42,9 @@ class Pretrained:
         Raises:
             UserError: naming it.
         """
+        for name in ("encode_batch", "query_length", "passage_length", "pair_length"):
+            if (size := getattr(self, name, None)) is not None and size < 1:
+                raise UserError(f"{name} must be at least 1, not {size}")
         self._batch = Batch(self.encode_batch)
         self._opened: dict[Path, Any] = {}
 

@@ -60,8 +60,10 @@ class Own:
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest inner product for each query."""
-        vectors = self._encoded(self._queries, queries["text"].to_list())
-        ranked = dense.exact(vectors, shards.read(folder), depth)
+        vectors, encoded = self._encoded(self._queries, queries["text"].to_list()), shards.read(folder)
+        if vectors.shape[1] != (width := encoded.array("vectors").shape[1]):
+            raise UserError(f"{self.name}: gives queries {vectors.shape[1]} numbers, and passages {width}")
+        ranked = dense.exact(vectors, encoded, depth)
         yield from zip(queries["query_id"].to_list(), ranked, strict=True)
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
@@ -75,7 +77,7 @@ class Own:
             vectors = np.asarray(encode(list(texts)), np.float32)
         except Exception as error:
             raise UserError(f"{self.name}: {encode.__name__} failed: {type(error).__name__}: {error}") from error
-        if vectors.ndim != 2 or len(vectors) != len(texts):
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
             raise UserError(
                 f"{self.name}: {encode.__name__} gave {vectors.shape}, not a row for each of {len(texts)} texts"
             )

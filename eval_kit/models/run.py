@@ -103,6 +103,8 @@ def run(
             f"python -m builder lite {release.folder} --queries 100 --passages 20000"
         )
     called = name or Path(model.replace(":", ".")).resolve().name
+    if called == BM25 != model:
+        raise UserError(f"{BM25} is the name of what the model is compared with; give another --name")
     sources = {called: model} if pivots or model == BM25 else {BM25: BM25, called: model}
     queries = {"": only(release, test_sets)} | varied(release, variations, test_sets)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}

@@ -10,8 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import eval_kit
+from eval_kit.errors import UserError
 from eval_kit.models.dense import Dense
 from eval_kit.models.opening import opened
+from eval_kit.models.run import run as run_model
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from tests.conftest import Run
@@ -48,6 +50,12 @@ class Wrong:
     def encode(self, texts):
         return {answer}
 wrong = Wrong()
+class Uneven:
+    def encode_query(self, texts):
+        return numpy.ones((len(texts), 3))
+    def encode_document(self, texts):
+        return numpy.ones((len(texts), 4))
+uneven = Uneven()
 """
 
 
@@ -78,6 +86,7 @@ def test_a_model_of_ones_own_is_searched(
     assert values["mine.model"] > 0.05
     for name, sentence in (
         ("mine:wrong", "mine:wrong: encode gave (1, 1), not a row for each of"),
+        ("mine:uneven", "mine:uneven: gives queries 3 numbers, and passages 4"),
         ("mine:nothing", "mine:nothing: cannot be imported: AttributeError"),
         ("nowhere:model", "nowhere:model: cannot be imported: ModuleNotFoundError"),
     ):
@@ -119,6 +128,19 @@ def test_what_cannot_be_searched_is_one_sentence(
         assert done.returncode == 2
         assert sentence in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["encode_batch", "query_length", "passage_length"])
+def test_lengths_and_batches_are_at_least_1(name: str) -> None:
+    for size in (0, -3):
+        with pytest.raises(UserError, match=f"^{name} must be at least 1, not {size}$"):
+            opened(str(tiny("dense")), {name: size})
+
+
+def test_no_model_takes_the_name_of_its_pivot(trainable_release: Release, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^bm25 is the name of what the model is compared with"):
+        run_model(str(tiny("dense")), trainable_release, tmp_path / "runs", name="bm25")
+    assert not (tmp_path / "runs").exists()
 
 
 class Shell:
