@@ -125,16 +125,14 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus, squad, squad-crossed
 		$(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"; }
 	@test -n "$(PARTS_$(CONFIG))" -o -d "$(RELEASE)/data/negatives" || { $(GRID_RUN) --check && $(BIN)/python -m builder negatives "$(RELEASE)"; }
 	@$(GRID_RUN)
-	@$(BIN)/python -m baselines table --allow-missing --runs "$(GRID)/runs" --release "$(RELEASE)" --report "$(GRID)/report.html"
+	@$(BIN)/python -m eval_kit protocol "$(GRID)/runs" --paper all --allow-missing --release "$(RELEASE)" --page "$(GRID)/report.html"
 
 beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25-multifield tas-b" DATASETS="nfcorpus scifact"); resumes where it stopped
 	@$(BIN)/python -m builder beir $(or $(DATASETS),all) --out "$(BEIR)"
 	@$(BIN)/python -m baselines beir $(SYSTEMS) $(DATASETS:%=--dataset %) --folder "$(BEIR)" --out beir-runs --json beir-runs/suite.json $(FLAGS)
 
-reproduce: $(READY)  ## score the real runs in SHARED and compare with the expected figures; exit status 1 if one differs
-	@rm -rf build/reproduce && mkdir -p build
-	@$(BIN)/python -m builder build published --upstream "$(SHARED)/upstream" --allow-partial --unlicensed --out build/reproduce
-	@$(BIN)/python -m baselines reproduce --shared "$(SHARED)" --release build/reproduce
+reproduce: $(READY)  ## score the real runs in SHARED and compare with the figures known from other tools
+	@MS_MARCO_SHIFT_SHARED="$(abspath $(SHARED))" $(BIN)/python -m pytest tests/baselines/test_reproduce.py
 
 publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1.0.0 (FLAGS=--dry-run)
 	@test -n "$(REPO)" -a -n "$(TAG)" || { echo "make publish: say where and what: REPO=ORG/ms-marco-shift TAG=v1.0.0" >&2; exit 2; }

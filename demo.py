@@ -11,13 +11,13 @@ from baselines import config
 from baselines.grid import grid
 from baselines.grid.display import watched
 from baselines.runners import local
-from baselines.table import results
 from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
 from eval_kit.errors import UserError, reported
 from eval_kit.models.run import run
 from eval_kit.pages.report import write_report
+from eval_kit.papers.beside import results
 from eval_kit.release import open_release
 
 QUERIES = 2_500
@@ -67,7 +67,7 @@ def demo(
 
     console.rule("3. the papers' table (as ECIR 2023, Table 2)")
     trained = results(folder / "grid" / "runs", release)
-    trained.print(console)
+    trained.show(console)
 
     console.rule("4. a model that is trained already: its card beside BM25, and what a typo in each query costs")
     model = next(cell.model for cell in cells if cell.name.system == MODEL)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,9 +15,6 @@ from eval_kit.errors import UserError, reported
 from eval_kit.options import JsonFile
 from eval_kit.program import Program
 from eval_kit.shifts import SHIFTS, check_names
-
-if TYPE_CHECKING:
-    from baselines.table import Results
 
 app = typer.Typer(
     cls=Program,
@@ -138,86 +135,6 @@ def grid_status(
     console = screen()
     terminal.show(layout(standings), console)
     console.print(summary(standings), style="dim", highlight=False)
-
-
-@app.command()
-def table(
-    runs: Annotated[
-        Path | None, typer.Option(help="The folder of a grid's runs. Default: runs; with --paper, none.")
-    ] = None,
-    paper: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Print this published table, such as ecir2023-table2, with our figures in it."),
-    ] = None,
-    release: ReleaseOption = None,
-    json_file: JsonFile = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write eval_kit's report, an HTML file, about the grid.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the bootstrap.")] = 0,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Also score runs that lack many queries, or are cut short.")
-    ] = False,
-) -> None:
-    """Print In, Out and Rel Loss of every system of a grid, beside the papers' figures."""
-    from baselines.table import results
-    from eval_kit.console import screen, status, write_json
-    from eval_kit.pages.report import write_report
-    from eval_kit.release import open_release
-    from eval_kit.release.reference import ids
-
-    if paper is not None and paper not in ids():
-        raise UserError(f"--paper {paper}: there is no such table; there are {', '.join(ids())}")
-    ours = None
-    if paper is None or runs is not None:
-        folder = runs or Path("runs")
-        opened = open_release(release)
-        with status("reading runs"):
-            ours = results(folder, opened, seed, allow_missing)
-        if report is not None:
-            write_report(ours.protocols, opened, report)
-    if paper is not None:
-        _show_published(paper, ours, json_file)
-    elif ours is not None and not write_json(ours.as_json(), json_file):
-        ours.print(screen())
-
-
-def _show_published(id: str, ours: "Results | None", json_file: Path | None) -> None:
-    from baselines.published_tables import own_figures
-    from baselines.table import published_beside
-    from eval_kit.console import screen, write_json
-    from eval_kit.release.reference import load
-    from eval_kit.tables import terminal
-
-    comparisons = list(ours.compared(id).values()) if ours else []
-    document = {"published": load(id), "comparisons": [comparison.as_json() for comparison in comparisons]}
-    if not write_json(document, json_file):
-        terminal.show(published_beside(id, ours), screen())
-        if not comparisons:
-            typer.echo(own_figures(id))
-
-
-@app.command()
-def reproduce(
-    shared: Annotated[Path, typer.Option(help="The folder of real runs, with real-slice/ and upstream/.")],
-    release: ReleaseOption = None,
-    json_file: JsonFile = None,
-) -> None:
-    """Check every command whose figures are known from elsewhere. Exit status 1 if one differs."""
-    from baselines.reproduce import Verdict, reproduced, reproductions, table
-    from eval_kit.console import screen, status, write_json
-    from eval_kit.release import open_release
-    from eval_kit.tables import terminal
-
-    if not shared.is_dir():
-        raise UserError(f"--shared {shared}: there is no such folder")
-    opened = open_release(release)
-    with status("running commands"):
-        results = list(reproduced(reproductions(), shared, opened))
-    if not write_json([result.as_json() for result in results], json_file):
-        terminal.show(table(results, opened), screen())
-    if any(result.verdict is Verdict.FAIL for result in results):
-        raise typer.Exit(1)
 
 
 @app.command()

@@ -29,6 +29,7 @@ from eval_kit.options import (
     ModelScores,
     Near,
     PageVectors,
+    Paper,
     Parts,
     PerQuery,
     Pivot,
@@ -155,7 +156,8 @@ def run(
 @app.command()
 @emitting
 def protocol(
-    runs: GridRuns,
+    runs: GridRuns = None,
+    paper: Paper = None,
     system: Systems = None,
     shift: Shifts = None,
     held_out: HeldOuts = None,
@@ -175,6 +177,14 @@ def protocol(
     from eval_kit.release import open_release
     from eval_kit.runs.names import cell_of, named
 
+    if paper is not None:
+        from eval_kit.papers.beside import of_paper
+
+        opened = open_release(release, revision) if runs else None
+        with status("reading runs"):
+            return of_paper(paper, runs or [], opened, seed, allow_missing)
+    if not runs:
+        raise UserError("give the RUNs of a grid, or with --paper the ID of a published table")
     told = system or shift or held_out or not any(map(cell_of, runs))
     cells = named(runs, system or [], shift or [], held_out or []) if told else runs
     opened = open_release(release, revision)

@@ -79,11 +79,19 @@ RunPivots = Annotated[
     list[Path] | None, option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
 ]
 GridRuns = Annotated[
-    list[Path],
+    list[Path] | None,
     argument(
         "Runs <system>.<shift>.<held-out>.trec; other names need the next three options. Runs"
         " of variations may stand among them.",
         "RUN",
+    ),
+]
+Paper = Annotated[
+    str | None,
+    option(
+        "Print this published table, such as ecir2023-table2; below its figures those of the grid whose folder of runs "
+        "is RUN, if any. With all, every such figure, beside the grid's own tables.",
+        "ID|all",
     ),
 ]
 PageVectors = Annotated[

@@ -18,7 +18,7 @@ COMMANDS = {
     "report": ["eval_kit", "protocol", *RUNS, "--release", "release", "--page", "out/report.html"],
     "leaderboard": ["eval_kit", "leaderboard", "board", "--release", "release", "--page", "out/board.html"],
     "verify": ["builder", "verify", "release"],
-    "table": ["baselines", "table", "--runs", ".", "--release", "release"],
+    "papers": ["eval_kit", "protocol", ".", "--paper", "all", "--release", "release"],
 }
 HOMES = {
     "ascii": {"PYTHONIOENCODING": "ascii", "HOME": "/nonexistent", "COLUMNS": "20", "LANG": "C", "LC_ALL": "C"},

@@ -21,7 +21,7 @@ import zstandard
 from eval_kit.files.faults import Faults, RunError
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 4 << 20
 PACKED_BYTES = 128 << 10
 """Packed bytes to read at once."""
 UNPACKED_TOGETHER = 4 << 10

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from baselines.benchmarks import benchmarks, layout
+from eval_kit.papers.benchmarks import benchmarks, layout
 
 
 def rows(system: str, shift: str, held_out: str, values: list[float], test_set: str = "dev") -> pl.DataFrame:

@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from baselines.crossing import crossing, layout
 from eval_kit.documents import TestSetEntry
+from eval_kit.papers.crossing import crossing, layout
 from eval_kit.release import Release, Variation
 from tests import manifests
 

@@ -10,8 +10,8 @@ import typer
 import baselines.cli
 import builder.cli
 import eval_kit.cli
-from baselines.printed_table import table
-from baselines.published_tables import PublishedTable, markdown, published_tables
+from eval_kit.papers.commands import PublishedTable, markdown, published_tables
+from eval_kit.papers.printed_table import table
 from eval_kit.release.reference import ids, load, printed
 from eval_kit.tables.markdown import to_markdown
 
@@ -21,7 +21,7 @@ APPS = {"eval_kit": eval_kit.cli.app, "python -m builder": builder.cli.app, "pyt
 
 def test_the_list_for_people_is_current() -> None:
     listed = (ROOT / "docs" / "published-tables.md").read_text(encoding="utf-8")
-    assert listed == markdown(), "run: python -m baselines.published_tables > docs/published-tables.md"
+    assert listed == markdown(), "run: python -m eval_kit.papers.commands > docs/published-tables.md"
 
 
 def test_every_table_that_is_data_is_listed_once_and_the_others_say_why_not() -> None:

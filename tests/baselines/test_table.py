@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from baselines.table import CIKM_FIGURES, FIGURES, Comparison, results
 from eval_kit.errors import UserError
+from eval_kit.papers.beside import CIKM_FIGURES, FIGURES, Comparison, results
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import published
@@ -91,8 +91,8 @@ def few_runs(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command(command: Run, published_release: Release, runs: Path, tmp_path: Path):
-    arguments = ["--runs", runs, "--release", published_release.folder, "--json", tmp_path / "table.json"]
-    shown = command("baselines", "table", *arguments)
+    arguments = [runs, "--paper", "all", "--release", published_release.folder]
+    shown = command("eval_kit", "protocol", *arguments)
     assert shown.returncode == 0, shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["splade", "short", "RR@10", "0.349", "0.349", "+0.000", "✓", "0.335", "0.335", "+0.000", "✓"] in [
@@ -101,6 +101,9 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
     assert ["bm25", "short", "RR@10", "0.250", "0.190", "+0.060"] in lines
     assert "left out: the grid of splade on wh lacks a run" in shown.stdout
     assert "ECIR 2023, Table 3 (arXiv 2205.02870v2)" in shown.stdout
+    outputs = ["--json", tmp_path / "table.json", "--page", tmp_path / "report.html"]
+    assert command("eval_kit", "protocol", *arguments, *outputs).returncode == 0
+    assert "<h1>" in (tmp_path / "report.html").read_text()
     document = json.loads((tmp_path / "table.json").read_text())
     assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2 + 3 + 2  # of arXiv Table 5: length's models on dev
     assert {"protocols", "provenance", "incomplete", "comparable"} <= set(document)
@@ -146,7 +149,7 @@ def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_published_table_with_ours_in_it(command: Run, published_release: Release, runs: Path, few_runs: Path):
-    arguments = ["baselines", "table", "--release", published_release.folder, "--runs"]
+    arguments = ["eval_kit", "protocol", "--release", published_release.folder]
     shown = command(*arguments, few_runs, "--paper", "ecir2023-table3")
     assert shown.returncode == 0, shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
@@ -164,12 +167,16 @@ def test_a_published_table_with_ours_in_it(command: Run, published_release: Rele
 
 
 def test_a_published_table_without_runs(command: Run, tmp_path: Path):
-    shown = command("baselines", "table", "--paper", "beir2021-table2", cwd=tmp_path, PYTHONPATH=str(Path.cwd()))
+    shown = command("eval_kit", "protocol", "--paper", "beir2021-table2", cwd=tmp_path, PYTHONPATH=str(Path.cwd()))
     assert shown.returncode == 0, shown.stderr
     assert "your own figures: eval_kit score RUN... --dataset DIR" in shown.stdout
-    unknown = command("baselines", "table", "--paper", "ecir2023-table9")
-    said = "baselines: --paper ecir2023-table9: there is no such table; there are arxiv2022-table2, "
+    unknown = command("eval_kit", "protocol", "--paper", "ecir2023-table9")
+    said = "eval_kit: --paper ecir2023-table9: there is no such table; there are arxiv2022-table2, "
     assert (unknown.returncode, unknown.stderr[: len(said)], unknown.stderr.count("\n")) == (2, said, 1)
+    for nothing, said in (([], "give the RUNs of a grid, or"), (["--paper", "all"], "--paper all: give the folder of")):
+        refused = command("eval_kit", "protocol", *nothing)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert refused.stderr.startswith(f"eval_kit: {said}")
 
 
 @pytest.mark.slow
@@ -203,9 +210,9 @@ def test_models_of_a_shift_beside_the_one_trained_on_everything(
     [row] = found.benchmarks.filter(measure="RR@10", test_set="dev", training="length").to_dicts()
     assert (row["models"], row["queries"], row["rel_loss"]) == (2, 6980, pytest.approx(0.5, abs=1e-3))
     assert row["rel_loss_low"] < 0.5 < row["rel_loss_high"]
-    arguments = ["baselines", "table", "--runs", tmp_path / "runs", "--release", published_release.folder]
-    lines = [line.split() for line in command(*arguments).stdout.splitlines()]
+    arguments = ["eval_kit", "protocol", tmp_path / "runs", "--release", published_release.folder, "--paper"]
+    lines = [line.split() for line in command(*arguments, "all").stdout.splitlines()]
     assert ["splade", "length", "0.250", "50.0%"] in [line[:4] for line in lines]
     assert ["all", "0.500"] in [line[:2] for line in lines]
-    shown = command(*arguments, "--paper", "arxiv2022-table5").stdout
+    shown = command(*arguments, "arxiv2022-table5").stdout
     assert "ours 0.250" in " ".join(shown.split())

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 from huggingface_hub import DatasetCard
 
-from baselines.table import Results
 from builder import lite
 from builder.cli import app
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files.schemas import validate
 from eval_kit.models.dense import Dense
+from eval_kit.papers.beside import Results
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.scoring import score
 from eval_kit.release import NAME, Release, open_release
@@ -87,7 +87,7 @@ def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release
     assert scores.provenance["release"]["kind"] == "lite"
     nothing = pl.DataFrame()
     scored = Protocols(nothing, {}, {}, {}, {}, scores.provenance)
-    shown = Results(scored, nothing, nothing, None, made.manifest.kind, [])
+    shown = Results(scored, nothing, nothing, None, made, [])
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
 
 

@@ -9,9 +9,9 @@ import pytest
 from baselines import config
 from baselines.grid.grid import cells, run
 from baselines.grid.stages import run_cell
-from baselines.printed_table import Key, key
-from baselines.table import benchmark_figures, own_figures, results
 from eval_kit.pages.report import write_report
+from eval_kit.papers.beside import benchmark_figures, own_figures, results
+from eval_kit.papers.printed_table import Key, key
 from eval_kit.protocols.variations import variations
 from eval_kit.release.reference import load
 from eval_kit.shifts import SHIFTS, TRAINED_FOR

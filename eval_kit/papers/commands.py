@@ -1,6 +1,6 @@
 """The command for each published table and figure of the five papers, or why there is none.
 
-``python -m baselines.published_tables > docs/published-tables.md`` writes the list as Markdown.
+``python -m eval_kit.papers.commands > docs/published-tables.md`` writes the list as Markdown.
 """
 
 import json
@@ -9,15 +9,15 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-DATA = Path(__file__).parent / "published_tables.json"
+DATA = Path(__file__).parent / "commands.json"
 HEAD = """# Published tables, and the commands that give them
 
-The tables and figures of the five papers. `python -m baselines table --paper ID` prints the figures of each one that
-has an id, and below them those of a grid's own runs (`--runs`) where a grid gives them. The last column names
+The tables and figures of the five papers. `eval_kit protocol --paper ID` prints the figures of each one that has an
+id, and `eval_kit protocol GRID/runs --paper ID` below them those of a grid where it gives them. The last column names
 the command that computes the table from your own runs or release, or says what stands in the way: {without} of the
 {all} entries have none.
 
-This list is generated: `python -m baselines.published_tables > docs/published-tables.md`.
+This list is generated: `python -m eval_kit.papers.commands > docs/published-tables.md`.
 """
 
 

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
-from rich.console import Console
 
-from baselines import benchmarks, crossing, printed_table
-from baselines.systems import base, is_trained
+from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
+from eval_kit.pages.page import result_page
+from eval_kit.pages.report import Report
+from eval_kit.papers import benchmarks, commands, crossing, printed_table
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.variations import scored, variations_of
 from eval_kit.release import Release
-from eval_kit.release.reference import load, printed, published
+from eval_kit.release.reference import ids, load, printed, published
+from eval_kit.results import Result
 from eval_kit.runs.names import WordedRun, cell_of, control_of, grid, named, run_name, worded
 from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
-from eval_kit.tables import terminal
 from eval_kit.tables.table import Cell, Column, Table
 
 CIKM_SYSTEMS = {
@@ -53,6 +54,10 @@ ARXIV_TRAINING = {"topic": "topics"}
 """arXiv 2022's names of our shifts, where they differ (Table 5)."""
 ARXIV_MEASURES = {"R(rel=2)@1000": "R@1000"}
 """arXiv 2022's names of our measures."""
+ALL = "all"
+"""In place of a table's id: every table beside which a grid has figures."""
+UNTRAINED = "bm25"
+"""The one system of ours that learns from no training queries."""
 SPLADE_WEIGHTS = {"query": 24, "passage": 130}
 """ECIR 2023 §5.1: SPLADE's mean number of non-zero weights."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
@@ -114,25 +119,27 @@ class Comparison:
         return dataclasses.asdict(self) | {"difference": self.difference, "inside": self.inside}
 
 
-@dataclass(frozen=True)
-class Results:
-    """The figures of a folder of runs.
+@dataclass(frozen=True, repr=False)
+class Results(Result):
+    """The figures of a folder of runs: the papers' tables from our runs; where they are comparable, beside theirs.
 
     Attributes:
         protocols: of every complete grid of a system on a shift.
-        benchmarks: from :func:`baselines.benchmarks.benchmarks`.
+        benchmarks: from :func:`eval_kit.papers.benchmarks.benchmarks`.
         sparsity: ``system``, ``shift``, ``cells``, ``query`` and ``passage``: the mean number of non-zero weights, for
             systems with sparse vectors.
-        crossing: from :func:`baselines.crossing.crossing`; None where the grid searched no variations.
-        kind: of the release; only figures on the published one are comparable.
+        crossing: from :func:`eval_kit.papers.crossing.crossing`; None where the grid searched no variations.
+        release: that the runs were scored on; only figures on the published one are comparable.
         incomplete: for each grid that lacks a run, what it lacks.
     """
+
+    title = "What held-out parts cost, beside the papers"
 
     protocols: Protocols
     benchmarks: pl.DataFrame
     sparsity: pl.DataFrame
     crossing: pl.DataFrame | None
-    kind: str
+    release: Release
     incomplete: list[str]
 
     @property
@@ -144,18 +151,22 @@ class Results:
     @property
     def comparable(self) -> str:
         """One sentence on whether the figures can be compared with the papers', and which system is in none."""
-        systems = [base(system) for rows in self.protocols.results.values() for system in rows["system"].unique()]
+        systems = [_base(system) for rows in self.protocols.results.values() for system in rows["system"].unique()]
         ours = "; static is no paper's system" if "static" in systems else ""
-        if self.kind == "published":
+        if self.release.manifest.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
         what = {"mini": "synthetic", "lite": "lite, a part of the collection"}.get(
-            self.kind, "other queries than the papers'"
+            self.release.manifest.kind, "other queries than the papers'"
         )
         return f"{what}: not comparable with the published figures{ours}"
 
     def compared(self, id: str) -> dict[printed_table.Key, Comparison]:
         """Our figures that a published table also prints, in its order; none if they are not comparable."""
-        own = own_figures(self.protocols) | benchmark_figures(self.benchmarks) if self.kind == "published" else {}
+        own = (
+            own_figures(self.protocols) | benchmark_figures(self.benchmarks)
+            if self.release.manifest.kind == "published"
+            else {}
+        )
         comparisons = {}
         for cell in published(id):
             if (figure := own.get(printed_table.key(cell))) is not None:
@@ -165,6 +176,11 @@ class Results:
                 )
         return comparisons
 
+    @property
+    def provenance(self) -> dict[str, Any]:  # type: ignore[override]
+        """That of the scores."""
+        return self.protocols.provenance
+
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         rows = [row.as_json() for row in self.comparisons]
@@ -173,23 +189,114 @@ class Results:
         more["crossing"] = [] if self.crossing is None else self.crossing.to_dicts()
         return {"comparisons": rows} | rest | self.protocols.as_json() | more
 
-    def print(self, console: Console) -> None:
-        """The papers' tables from our runs; then, where they are comparable, ours beside theirs."""
-        self.protocols.show(console)
+    def to_polars(self) -> pl.DataFrame:
+        """The rows of ``protocols``."""
+        return self.protocols.to_polars()
+
+    def tables(self) -> list[Table]:
+        """The papers' tables, what our runs have beside them, and each comparison."""
+        tables = []
         if (self.benchmarks["training"] == CONTROL.name).any():
-            terminal.show(benchmarks.layout(self.benchmarks), console)
+            tables.append(benchmarks.layout(self.benchmarks))
         if self.crossing is not None:
-            terminal.show(crossing.layout(self.crossing), console)
+            tables.append(crossing.layout(self.crossing))
         if self.sparsity.height:
-            terminal.show(_sparsity_table(self.sparsity), console)
-        tables: dict[tuple[str, str], list[Comparison]] = {}
+            tables.append(_sparsity_table(self.sparsity))
+        by_source: dict[tuple[str, str], list[Comparison]] = {}
         for row in self.comparisons:
-            tables.setdefault((row.shift, row.source), []).append(row)
-        for rows in tables.values():
-            terminal.show(_beside(rows), console)
-        for line in self.incomplete:
-            console.print(f"left out: {line}", style="yellow", soft_wrap=True)
-        console.print(self.comparable, style="dim", soft_wrap=True)
+            by_source.setdefault((row.shift, row.source), []).append(row)
+        tables += map(_beside, by_source.values())
+        beside = [dataclasses.replace(table, section="beside the papers") for table in tables]
+        return self.protocols.tables() + beside
+
+    def notes(self) -> list[str]:
+        """Those of ``protocols``, what is left out, and whether the figures are comparable."""
+        return [*self.protocols.notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
+
+
+@result_page.register
+def _(ours: Results) -> str:
+    return result_page(Report(ours.protocols, None, ours.release))
+
+
+@dataclass(frozen=True, repr=False)
+class Published(Result):
+    """A published table as printed, with a grid's figures below those of the cells they match.
+
+    Attributes:
+        id: as :func:`eval_kit.release.reference.load` takes it.
+        ours: None for the table alone.
+    """
+
+    title = "A published table"
+
+    id: str
+    ours: Results | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an id that there is not.
+
+        Raises:
+            UserError: naming those that there are.
+        """
+        if self.id not in ids():
+            raise UserError(f"--paper {self.id}: there is no such table; there are {', '.join(ids())}")
+
+    @property
+    def provenance(self) -> dict[str, Any]:  # type: ignore[override]
+        """That of our scores, if there are any."""
+        return self.ours.provenance if self.ours else {"kit_version": __version__}
+
+    @property
+    def comparisons(self) -> dict[printed_table.Key, Comparison]:
+        """Our figures that the table also prints."""
+        return self.ours.compared(self.id) if self.ours else {}
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"published": load(self.id), "comparisons": [one.as_json() for one in self.comparisons.values()]}
+
+    def to_polars(self) -> pl.DataFrame:
+        """The cells of the published table."""
+        return pl.DataFrame(published(self.id), infer_schema_length=None)
+
+    def tables(self) -> list[Table]:
+        """The table."""
+        reference, own = load(self.id), {}
+        for cell in reference["cells"]:
+            comparison = self.comparisons.get(printed_table.key(cell))
+            if comparison is not None and comparison.ours is not None:
+                value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
+                rounded = round(value, cell["decimals"]) + 0.0  # no -0 %
+                own[printed_table.key(cell)] = f"ours {printed({**cell, 'value': rounded})}"
+        return [printed_table.table(reference, own)]
+
+    def notes(self) -> list[str]:
+        """How to compute the table's figures oneself, where ours are not beside them."""
+        return [] if self.comparisons else [commands.own_figures(self.id)]
+
+
+def of_paper(
+    paper: str, runs: Sequence[Path], release: Release | None, seed: int = 0, allow_missing: bool = False
+) -> Results | Published:
+    """A published table with a grid's figures in it, or for ``all`` the grid's figures beside every paper's.
+
+    Args:
+        paper: id of the table, or ``all``.
+        runs: the folder of the grid's runs; without runs and ``release``, the published table alone.
+        release: as for :func:`results`, like the rest.
+
+    Raises:
+        UserError: an unknown table, or not one folder; and as :func:`results` does.
+    """
+    if paper != ALL:
+        Published(paper)  # an unknown table is refused before anything is scored
+        if release is None:
+            return Published(paper)
+    if len(runs) != 1 or release is None:
+        raise UserError(f"--paper {paper}: give the folder of a grid's runs, not {len(runs)} RUNs")
+    ours = results(runs[0], release, seed, allow_missing)
+    return ours if paper == ALL else Published(paper, ours)
 
 
 def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> Results:
@@ -228,27 +335,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
         of_control = values_of(score(list(control), release, allow_missing), control)
     on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
     crossed = _crossing(chain.from_iterable(groups.values()), release, seed, allow_missing)
-    kind = release.manifest.kind
-    return Results(of_grids, on_benchmarks, _sparsity(folder.parent, of_grids), crossed, kind, incomplete)
-
-
-def published_beside(id: str, ours: Results | None) -> Table:
-    """A published table as printed, with the grid's figures below those of the cells they match.
-
-    Args:
-        id: as :func:`eval_kit.release.reference.load` takes it.
-        ours: None for the table alone.
-    """
-    reference = load(id)
-    comparisons = ours.compared(id) if ours else {}
-    own = {}
-    for cell in reference["cells"]:
-        comparison = comparisons.get(printed_table.key(cell))
-        if comparison is not None and comparison.ours is not None:
-            value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
-            rounded = round(value, cell["decimals"]) + 0.0  # no -0 %
-            own[printed_table.key(cell)] = f"ours {printed({**cell, 'value': rounded})}"
-    return printed_table.table(reference, own)
+    return Results(of_grids, on_benchmarks, _sparsity(folder.parent, of_grids), crossed, release, incomplete)
 
 
 def own_figures(protocols_found: Protocols) -> dict[printed_table.Key, OwnFigure]:
@@ -276,7 +363,7 @@ def own_figures(protocols_found: Protocols) -> dict[printed_table.Key, OwnFigure
 
 
 def benchmark_figures(results: pl.DataFrame) -> dict[printed_table.Key, OwnFigure]:
-    """Means from :func:`baselines.benchmarks.benchmarks` by the key that they have in arXiv 2022, Table 5."""
+    """Means from :func:`eval_kit.papers.benchmarks.benchmarks` by the key that they have in arXiv 2022, Table 5."""
     figures: dict[printed_table.Key, OwnFigure] = {}
     for row in results.iter_rows(named=True):
         training = ARXIV_TRAINING.get(row["training"], row["training"])
@@ -298,15 +385,24 @@ def _key(shift: str, part: str, system: str, measure: str, figure: str) -> print
     return printed_table.Key(CIKM_SYSTEMS.get(system, system), part, *names)
 
 
+def _base(system: str) -> str:
+    """The system that a variant is of: ``biencoder`` for ``biencoder-roberta``."""
+    return system.partition("-")[0]
+
+
+def _is_trained(system: str) -> bool:
+    return _base(system) != UNTRAINED
+
+
 def _protocols(
     groups: dict[tuple[str, str], list[Path]], release: Release, seed: int, allow_missing: bool
 ) -> Protocols:
     """The protocols; as in ECIR 2023, an untrained system (BM25) has its own row among trained ones."""
-    with_trained = {shift for shift, system in groups if is_trained(system)}
+    with_trained = {shift for shift, system in groups if _is_trained(system)}
     trained: list[Path] = []
     untrained: dict[Path, str] = {}
     for (shift, system), runs in groups.items():
-        if is_trained(system) or not SHIFTS[shift].clustered or shift not in with_trained:
+        if _is_trained(system) or not SHIFTS[shift].clustered or shift not in with_trained:
             trained += runs
         else:
             untrained[runs[0]] = system

@@ -1,0 +1,1 @@
+"""The papers' tables and figures beside our own, and the command for each."""
