@@ -1,7 +1,7 @@
-"""``python -m bench.cost [bench/results/gpu-<card>.json]``: the hours that a grid takes, part by part.
+"""``python -m bench.cost [bench/results/gpu-<card>.json]``: the hours that a grid takes, part by part, as 95 % ranges.
 
 Rates of a GPU come from a file of :mod:`bench.gpu_check`, or are ``ASSUMED``; processor time comes from the rehearsal.
-The projection assumes that both hold for the whole grid, and leaves out evaluations on the validation queries.
+A range holds 95 of 100 draws: each rate is drawn between its two ends, which 95 % of a log-normal distribution lie in.
 """
 
 import argparse
@@ -10,69 +10,125 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from baselines import config
 from baselines.systems import base
 from bench.rehearsal.sizes import PASSAGES
+from eval_kit.search.gpus import TOKENS
+from eval_kit.search.late import PLAID_SHARE
+from eval_kit.shifts import CONTROL
 
-REHEARSED = Path(__file__).parent / "results" / "rehearsal.json"
-CELLS = {"topic": 5, "wh": 3, "length": 2}
-TEST_QUERIES = {"topic": 31_244, "wh": 19_487, "length": 6_980}
-"""By shift of ECIR 2023: how many models there are, and how many queries each searches."""
+RESULTS = Path(__file__).parent / "results"
+REHEARSED = RESULTS / "rehearsal.json"
+ECIR = ("topic", "wh", "length")
+CELLS = {"topic": 5, "wh": 3, "length": 2, "resttest": 5, "restrain": 6, CONTROL.name: 1}
+TEST_QUERIES = {
+    "topic": 31_244, "wh": 19_487, "length": 6_980, "resttest": 7_077, "restrain": 7_077, CONTROL.name: 57_000,
+}  # fmt: skip
+"""By shift: how many models there are of a system, and how many queries each searches."""
+PAIRS = {"resttest": 426_000, "restrain": 90_000}
+"""Judged pairs that a model of CIKM 2022 trains on, in the mean."""
 TRAINING_QUERIES = 200_000
-"""Of ReSTrain's largest training set."""
+"""The same for the other shifts, in configs that train for epochs."""
+POOL = 1_600 * 101
+"""Passages of an evaluation: the validation queries' own and 100 negatives of each."""
 SEARCHES = {"biencoder": "dense search", "splade": "sparse search", "colbert": "plaid"}
+READS = {"monobert": ("re-rank", "pairs_per_second")}
 ASSUMED: dict[str, Any] = {
-    "card": "H100, assumed at 30 % of its peak",
-    "train biencoder": {"samples_per_second": 128 / 0.050},
-    "train splade": {"samples_per_second": 128 / 0.120},
-    "train colbert": {"samples_per_second": 32 / 0.017},
-    "train monobert": {"samples_per_second": 32 / 0.020},
-    **{f"encode {system}": {"passages_per_second": 16_000} for system in SEARCHES},
-    "dense search": {"queries_per_second": 100},
-    "sparse search": {"queries_per_second": 100},
-    "plaid": {"queries_per_second": 100, "build_s": 1_440, "passages": PASSAGES},
-    "re-rank": {"pairs_per_second": 25_000},
+    "card": "H100",
+    "tflops": (150, 300),  # of 989: a third of a step only reads and writes
+    "launch_us": (4, 9),
+    "waiting": (0.06, 1.0),  # share of the launches that the GPU waits for
+    "compiled": (0.5, 0.9),  # of a step's time without torch.compile
+    "encode biencoder": {"passages_per_second": (16_000, 57_000)},
+    "encode splade": {"passages_per_second": (10_000, 31_000)},
+    "encode colbert": {"passages_per_second": (16_000, 57_000)},
+    "dense search": {"queries_per_second": (50, 1_000)},
+    "sparse search": {"queries_per_second": (50, 500)},
+    "plaid": {"queries_per_second": (30, 300), "build_s": (900, 3_600), "passages": PASSAGES},
+    "re-rank": {"pairs_per_second": (16_000, 43_000)},
     "searched": PASSAGES,
 }
-"""GPU rates estimated from operation counts (for training, from the milliseconds of a step); never measured."""
+"""An H100's rates, between a careful estimate and what operations, memory traffic and launches allow; not measured."""
+ALWAYS_ASSUMED = {"steps": (0.42, 1.0), "disk_gb_per_second": (0.5, 3.0)}
+"""Share of the steps after which a training with early stopping ends (0.65 if the best comes where the paper's did)."""
+MEASURED_WITHIN = 1.1
+"""What a measured rate is taken to vary by on the whole grid, either way."""
 STAGES = ("texts", "bm25 index", "negatives", "candidates")
 """Stages that run once for a grid, on CPUs."""
+DRAWS = 10_000
+
+type Draws = NDArray[np.float64]
 
 
 def projected(
-    rates: Mapping[str, Any],
-    options: Mapping[str, Mapping[str, Any]],
-    passages: int,
-    training_queries: int = TRAINING_QUERIES,
-) -> dict[str, float]:
-    """The hours of each part of each neural system on ECIR 2023's three shifts, by rates of :mod:`bench.gpu_check`.
+    rates: Mapping[str, Any], name: str, passages: int, training_queries: int = TRAINING_QUERIES
+) -> dict[str, Draws]:
+    """Draws of the hours of each part of each neural system of a config, by rates of :mod:`bench.gpu_check`.
 
     Exact search is assumed to grow with the number of passages, PLAID's search not. Systems that train for epochs
-    see ``training_queries`` in each. BM25 and the static vectors need no GPU.
+    see ``training_queries`` in each, except on CIKM 2022's shifts. BM25 and the static vectors need no GPU.
     """
-    cells = sum(CELLS.values())
-    queries = sum(CELLS[shift] * TEST_QUERIES[shift] for shift in CELLS)
-    hours = {}
-    for name, system_options in options.items():
-        system = base(name)
-        if system not in (*SEARCHES, "monobert"):
+    plan = config.plan(name)
+    shifts = [shift for shift in plan.shifts or () if shift in CELLS] or list(ECIR)
+    shifts += [CONTROL.name] * plan.control
+    cells, queries = sum(CELLS[shift] for shift in shifts), sum(CELLS[shift] * TEST_QUERIES[shift] for shift in shifts)
+    pairs = sum(CELLS[shift] * PAIRS.get(shift, training_queries) for shift in shifts)
+    hours: dict[str, Draws] = {}
+
+    def rate(part: str, what: str) -> Draws:
+        return _draws(rates[part][what], part + what)
+
+    for system, options in config.load(name).items():
+        kind = base(system)
+        if kind not in (*SEARCHES, "monobert"):
             continue
-        if "steps" in system_options:
-            samples = system_options["steps"] * system_options["batch_size"]
+        batch, parts = options["batch_size"], {}
+        steps = options["steps"] * cells if "steps" in options else options["epochs"] * pairs / batch
+        reads = rate(*READS.get(kind, (f"encode {kind}", "passages_per_second")))
+        if "patience" in options:
+            steps = steps * np.minimum(1, _draws(ALWAYS_ASSUMED["steps"], "steps"))
+            parts["evaluations"] = steps / options["evaluate_every"] * POOL / reads
+        parts["train"] = steps * step_seconds(rates, name, system, options)
+        if kind == "monobert":
+            parts["search"] = queries * options["candidates"] / reads
         else:
-            samples = system_options["epochs"] * training_queries
-        train = cells * samples / rates[f"train {system}"]["samples_per_second"]
-        if system == "monobert":
-            encode, search = 0.0, queries * system_options["candidates"] / rates["re-rank"]["pairs_per_second"]
-        else:
-            encode = cells * passages / rates[f"encode {system}"]["passages_per_second"]
-            share = passages / rates["searched"] if system != "colbert" else 1
-            search = queries * share / rates[SEARCHES[system]]["queries_per_second"]
-        if system == "colbert":
-            encode += cells * rates["plaid"]["build_s"] * passages / rates["plaid"]["passages"]
-        for part, seconds in (("train", train), ("encode", encode), ("search", search)):
-            hours[f"{name}: {part}"] = seconds / 3_600
+            parts["encode"] = cells * passages / reads
+            share = passages / rates["searched"] if kind != "colbert" else 1
+            parts["search"] = queries * share / rate(SEARCHES[kind], "queries_per_second")
+        if kind == "colbert":
+            parts["build"] = cells * passages / rates["plaid"]["passages"] * rate("plaid", "build_s")
+            tokens = cells * passages * TOKENS * options["dimensions"] * 2 / 1e9
+            disk = _draws(ALWAYS_ASSUMED["disk_gb_per_second"], "disk")
+            parts["disk"] = tokens * (2 + PLAID_SHARE) / disk  # written, read by the build, which writes the index
+        hours |= {f"{system}: {part}": seconds / 3_600 for part, seconds in parts.items()}
     return hours
+
+
+def step_seconds(rates: Mapping[str, Any], name: str, system: str, options: Mapping[str, Any]) -> Draws:
+    """Draws of the seconds of a training step: measured, or from its operations and kernels (``bounds.json``).
+
+    The step of a config that is no paper's is taken for that of the config ``paper``, with its own batch.
+    """
+    bounds = json.loads((RESULTS / "bounds.json").read_text(encoding="utf-8"))
+    kind = base(system)
+    batch = config.load("paper")[kind]["batch_size"]
+    of_paper, own = bounds[f"paper/{kind}"], bounds.get(f"{name}/{system}")
+    size = own["tflop"] / of_paper["tflop"] if own else options["batch_size"] / batch
+    if measured := rates.get(f"train {kind}"):
+        return size * batch / _draws(measured["samples_per_second"], f"train {kind}")
+    waiting = _draws(rates["waiting"], "waiting") * _draws(rates["launch_us"], "launch") / 1e6
+    kernels = own["kernels"] if own else size * of_paper["kernels"]
+    seconds = size * of_paper["tflop"] / _draws(rates["tflops"], "tflops") + kernels * waiting
+    return seconds * _draws(rates["compiled"], "compiled") if options.get("compile", False) else seconds
+
+
+def span(draws: Draws) -> str:
+    """The range of 95 % of the draws."""
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return " to ".join(f"{end:,.0f}" if end >= 9.95 else f"{end:.1f}" for end in (low, high))
 
 
 def on_cpus(rehearsed: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
@@ -98,13 +154,21 @@ def main() -> None:
     given = parser.parse_args()
     rates = json.loads(given.rates.read_text(encoding="utf-8")) if given.rates else ASSUMED
     how = "projected from measured rates" if given.rates else "assumed"
-    gpu = projected(rates, config.load(given.config), given.passages, given.training_queries)
-    parts = {part: (hours, how) for part, hours in gpu.items()}
-    parts[f"all on the GPU ({rates['card']})"] = (sum(gpu.values()), how)
-    parts |= {f"{stage} (one core)": cost for stage, cost in on_cpus(json.loads(REHEARSED.read_text())).items()}
+    gpu = projected(rates, given.config, given.passages, given.training_queries)
+    parts = {part: (span(draws), how) for part, draws in gpu.items()}
+    parts[f"all on the GPU ({rates['card']})"] = (span(sum(gpu.values(), np.zeros(DRAWS))), how)
+    for stage, (hours, source) in on_cpus(json.loads(REHEARSED.read_text(encoding="utf-8"))).items():
+        parts[f"{stage} (one core)"] = (f"{hours:.1f}", source)
     print("| part | hours | |\n|---|---:|---|")
     for part, (hours, source) in parts.items():
-        print(f"| {part} | {hours:,.1f} | {source} |")
+        print(f"| {part} | {hours} | {source} |")
+
+
+def _draws(rate: Any, name: str) -> Draws:
+    """Draws of a rate, the same for the same name: between the ends given, or about the one number measured."""
+    low, high = rate if isinstance(rate, (list, tuple)) else (rate / MEASURED_WITHIN, rate * MEASURED_WITHIN)
+    middle, width = (np.log(low) + np.log(high)) / 2, (np.log(high) - np.log(low)) / (2 * 1.96)
+    return np.exp(np.random.default_rng(list(name.encode())).normal(middle, width, DRAWS))
 
 
 if __name__ == "__main__":

@@ -96,8 +96,8 @@ def verdict(document: Mapping[str, Any], memory: float) -> str:
     failed = [name for name, part in document.items() if isinstance(part, dict) and "error" in part]
     if failed:
         return f"{document['card']}, {memory:.0f} GB: {fits}; no hours, as these parts failed: {', '.join(failed)}"
-    hours = sum(cost.projected(document, config.load("paper"), PASSAGES).values())
-    return f"{document['card']}, {memory:.0f} GB: {fits}; the paper's grid would take {hours:,.0f} hours"
+    hours = cost.span(sum(cost.projected(document, "paper", PASSAGES).values(), np.zeros(cost.DRAWS)))
+    return f"{document['card']}, {memory:.0f} GB: {fits}; the paper's grid would take {hours} hours"
 
 
 def measured(folder: Path, scope: Scope) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from baselines.grid.cell import Cell
 from baselines.grid.journal import Report
 from baselines.training import early_stopping
+from baselines.training.compiling import compile_layers
 from baselines.training.distillation import teacher
 from baselines.training.mining import miner
 from baselines.training.queries import Lookup, dataset, examples_a_step, passage_texts, steps, training
@@ -66,6 +67,7 @@ class Session:
             arguments: see ``trainer``.
             callbacks: the system's own.
         """
+        compile_layers(model, self.cell.options)
         return Parts(
             trainer=trainer,
             arguments=arguments,

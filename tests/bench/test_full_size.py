@@ -1,7 +1,9 @@
 """The rehearsal, the check of a GPU and the projection, at sizes that a CPU takes seconds for."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,8 @@ from bench.rehearsal import __main__ as rehearsal
 from bench.rehearsal import collection, sizes
 from eval_kit.search import cache
 
+
+BOUNDS = json.loads((cost.RESULTS / "bounds.json").read_text(encoding="utf-8"))
 
 def test_passages_are_as_long_as_ms_marcos_and_the_same_each_time():
     (passages, queries), *_ = collection.blocks(2_000, 100)
@@ -24,19 +28,59 @@ def test_passages_are_as_long_as_ms_marcos_and_the_same_each_time():
     assert again[0].equals(passages) and again[1].equals(queries)
 
 
-def test_hours_are_work_divided_by_rates():
-    rates = {"searched": 1_000_000, "re-rank": {"pairs_per_second": 1_000}}
-    for system in cost.SEARCHES:
-        rates |= {f"train {system}": {"samples_per_second": 100}, f"encode {system}": {"passages_per_second": 500}}
-    rates |= {"train monobert": {"samples_per_second": 10}}
-    rates |= {name: {"queries_per_second": 50} for name in ("dense search", "sparse search")}
-    rates |= {"plaid": {"queries_per_second": 20, "build_s": 60, "passages": 1_000_000}}
-    hours = cost.projected(rates, config.load("paper"), 2_000_000)
-    assert hours["biencoder: train"] == pytest.approx(10 * 100_000 * 128 / 100 / 3_600)
-    assert hours["biencoder: encode"] == pytest.approx(10 * 2_000_000 / 500 / 3_600)
-    assert hours["biencoder: search"] == pytest.approx(228_641 * 2 / 50 / 3_600)
-    assert hours["colbert: encode"] - hours["biencoder: encode"] == pytest.approx(10 * 2 * 60 / 3_600)
-    assert hours["monobert: search"] == pytest.approx(228_641 * 1_000 / 1_000 / 3_600)
+RATES = {
+    "card": "test",
+    "searched": 1_000_000,
+    "re-rank": {"pairs_per_second": 1_000},
+    **{f"train {system}": {"samples_per_second": 100} for system in (*cost.SEARCHES, "monobert")},
+    **{f"encode {system}": {"passages_per_second": 500} for system in cost.SEARCHES},
+    **{name: {"queries_per_second": 50} for name in ("dense search", "sparse search")},
+    "plaid": {"queries_per_second": 20, "build_s": 60, "passages": 1_000_000},
+}
+QUERIES = 228_641 + 57_000
+"""Of the ten models and the control."""
+
+
+def test_hours_are_work_divided_by_rates(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cost, "MEASURED_WITHIN", 1)
+    monkeypatch.setattr(cost, "ALWAYS_ASSUMED", {"steps": 0.5, "disk_gb_per_second": 2})
+    draws = cost.projected(RATES, "paper", 2_000_000)
+    assert all(part.min() == part.max() for part in draws.values())
+    seconds = {name: part[0] * 3_600 for name, part in draws.items()}
+    assert seconds["biencoder: train"] == pytest.approx(11 * 50_000 * 128 / 100)
+    assert seconds["biencoder: evaluations"] == pytest.approx(11 * 10 * 1_600 * 101 / 500)
+    assert seconds["biencoder: encode"] == pytest.approx(11 * 2_000_000 / 500)
+    assert seconds["biencoder: search"] == pytest.approx(QUERIES * 2 / 50)
+    assert seconds["colbert: train"] == pytest.approx(11 * 150_000 * 32 / 100)  # to its last step
+    assert seconds["colbert: build"] == pytest.approx(11 * 2 * 60)
+    assert seconds["colbert: disk"] == pytest.approx(11 * 2e6 * 70 * 128 * 2 * 2.6 / 2e9)
+    assert seconds["monobert: search"] == pytest.approx(QUERIES * 1_000 / 1_000)
+    assert not {"colbert: evaluations", "monobert: encode", "biencoder: disk"} & {*seconds}
+    of_cikm = cost.projected(RATES, "paper-cikm2022", 2_000_000)["colbert: train"][0] * 3_600
+    longer = BOUNDS["paper-cikm2022/colbert"]["tflop"] / BOUNDS["paper/colbert"]["tflop"]
+    assert of_cikm == pytest.approx(50 * (5 * 426_000 + 6 * 90_000) / 100 * longer)
+
+
+def test_an_assumed_step_counts_operations_launches_and_compiling(monkeypatch: pytest.MonkeyPatch):
+    rates = {"tflops": 100, "launch_us": 5, "waiting": 0.5, "compiled": 0.8}
+    monkeypatch.setattr(cost, "MEASURED_WITHIN", 1)
+    step = BOUNDS["paper/splade"]
+    expected = step["tflop"] / 100 + step["kernels"] * 2.5e-6
+    plain = {"batch_size": 128}
+    assert cost.step_seconds(rates, "paper", "splade", plain)[0] == pytest.approx(expected)
+    assert cost.step_seconds(rates, "paper", "splade", plain | {"compile": True})[0] == pytest.approx(0.8 * expected)
+    half = cost.step_seconds(rates, "day", "splade", {"batch_size": 64})[0]  # of a config without figures of its own
+    assert half == pytest.approx(expected / 2)
+
+
+def test_a_range_holds_95_of_100_draws_and_the_sum_is_narrower_than_the_sum_of_the_ends():
+    hours = cost.projected(cost.ASSUMED, "paper", 1_000_000)
+    total = sum(hours.values())
+    low, high = map(float, cost.span(total).split(" to "))
+    assert 0.93 < ((total > low) & (total < high)).mean() < 0.97
+    ends = [tuple(map(float, cost.span(part).split(" to "))) for part in hours.values()]
+    assert sum(end for end, _ in ends) < low < high < sum(end for _, end in ends)
+    assert hours["biencoder: train"] is not hours["splade: train"]
 
 
 def test_the_largest_rehearsal_says_what_the_cpus_take():
@@ -73,19 +117,22 @@ def test_a_rehearsal_measures_each_stage_and_does_none_twice(tmp_path: Path, mon
 
 
 def test_one_line_says_what_a_card_is_good_for():
-    large = gpu_check.verdict(cost.ASSUMED | {"card": "H100"}, 80)
-    assert large == "H100, 80 GB: all batches of the paper fit; the paper's grid would take 76 hours"
-    small = cost.ASSUMED | {"card": "old", "plaid": {"error": "out of memory"}}
+    large = gpu_check.verdict(RATES | {"card": "H100"}, 80)
+    expected = r"H100, 80 GB: all batches of the paper fit; the paper's grid would take [\d,]+ to [\d,]+ hours"
+    assert re.fullmatch(expected, large), large
+    small = RATES | {"card": "old", "plaid": {"error": "out of memory"}}
     assert gpu_check.verdict(small, 8) == (
         "old, 8 GB: all batches of the paper fit but those of biencoder, splade; no hours, as these parts failed: plaid"
     )
 
 
 @pytest.mark.parametrize("name", config.names())
-def test_every_config_is_projected(name: str):
-    """Each of its systems that needs a GPU has its training, encoding and search."""
-    options = config.load(name)
-    hours = cost.projected(cost.ASSUMED, options, 1_000_000)
-    neural = [system for system in options if system.partition("-")[0] not in ("bm25", "static")]
-    assert list(hours) == [f"{system}: {part}" for system in neural for part in ("train", "encode", "search")]
-    assert all(hours[f"{system}: train"] > 0 and hours[f"{system}: search"] > 0 for system in neural)
+@pytest.mark.parametrize("rates", [cost.ASSUMED, RATES], ids=["assumed", "measured"])
+def test_every_config_is_projected(name: str, rates: dict[str, Any]):
+    """Each of its systems that needs a GPU has its training and search, and its encoding unless it re-ranks."""
+    hours = cost.projected(rates, name, 1_000_000)
+    neural = [system for system in config.load(name) if system.partition("-")[0] not in ("bm25", "static")]
+    for system in neural:
+        parts = ("train", "search") if system.startswith("monobert") else ("train", "encode", "search")
+        assert all((hours[f"{system}: {part}"] > 0).all() for part in parts)
+    assert {name.partition(":")[0] for name in hours} == {*neural}

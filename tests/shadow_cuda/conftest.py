@@ -20,17 +20,21 @@ type Scenario = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The device, compiled once for all workers."""
+    """The device, compiled once for all workers; ``SHADOW_CUDA`` may name another's module."""
+    if (name := os.environ.get("SHADOW_CUDA", "tests.shadow_cuda.device")) == "none":
+        return tmp_path_factory.mktemp("gpu")
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler: NOTHING of the CUDA paths is tested here")
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shadow-cuda"
     with FileLock(f"{folder}.lock"):
-        if not (folder / "shadow_cuda.so").exists():
+        if not (folder / "built").exists():
             code = (
-                "import pathlib, sys; from tests.shadow_cuda import device; device.compiled(pathlib.Path(sys.argv[1]))"
+                f"import pathlib, sys; import {name} as device; "
+                "getattr(device, 'compiled', pathlib.Path.mkdir)(pathlib.Path(sys.argv[1]))"
             )
             subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True)
+            (folder / "built").touch()
     return folder
 
 

@@ -1,6 +1,12 @@
 """Put the shadow device in the place of CUDA: what ``torch.cuda`` answers, for this whole process.
 
 A process that has installed it cannot go back; run what needs it in a process of its own.
+
+The tests run on another device if ``SHADOW_CUDA`` names an importable module with an :func:`install` like this one, and
+:func:`compiled` if something has to be built. They ask that tensors have the device ``cuda:N``; that CUDA's autocast
+and dispatch hold; that devices do not mix; and that ``torch.cuda`` answers as here, its memory (``memory_allocated``,
+``max_memory_allocated``, ``reset_peak_memory_stats``, ``set_per_process_memory_fraction``), random states and
+capability above all. ``test_the_device_keeps_its_promises`` asks for these first.
 """
 
 import os
@@ -19,7 +25,7 @@ def compiled(folder: Path) -> ModuleType:
     return load("shadow_cuda", [str(SOURCE)], extra_cflags=["-O1", "-w"], build_directory=str(folder), with_cuda=False)
 
 
-def install(folder: Path, devices: int = 1, capability: tuple[int, int] = (9, 0), memory: int = 1 << 40) -> ModuleType:
+def install(folder: Path, devices: int = 1, capability: tuple[int, int] = (9, 0), memory: int = 1 << 40) -> None:
     """Take the place of CUDA.
 
     Args:
@@ -75,6 +81,9 @@ def install(folder: Path, devices: int = 1, capability: tuple[int, int] = (9, 0)
         "memory_reserved": lambda chosen=None: device.memory_used(index(chosen)),
         "max_memory_allocated": lambda chosen=None: device.memory_peak(index(chosen)),
         "max_memory_reserved": lambda chosen=None: device.memory_peak(index(chosen)),
+        "set_per_process_memory_fraction": lambda share, chosen=None: device.limit_memory(
+            index(chosen), round(share * memory)
+        ),
         "reset_peak_memory_stats": lambda chosen=None: device.reset_peak(index(chosen)),
         "manual_seed": lambda seed: device.seed(index(), seed % 2**63),
         "manual_seed_all": lambda seed: [device.seed(number, seed % 2**63) for number in range(devices)],
@@ -102,7 +111,6 @@ def install(folder: Path, devices: int = 1, capability: tuple[int, int] = (9, 0)
     torch.storage._to = torch._utils._to = _storage_to
     torch.Tensor.pin_memory = lambda self, *_: self
     torch.Tensor.is_pinned = lambda self, *_: False
-    return device
 
 
 def _exchanged(device: ModuleType, chosen: int) -> int:

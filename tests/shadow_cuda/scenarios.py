@@ -1,27 +1,32 @@
 """What the tests do on the shadow device, each in a process of its own: ``python -m tests.shadow_cuda.scenarios``.
 
-Arguments: the folder of the compiled device, the scenario, and its arguments as JSON. Prints JSON.
+Arguments: the folder of the compiled device, the scenario, and its arguments as JSON. Prints JSON. Scenarios ask only
+``torch.cuda``, so any make-believe device will do: ``SHADOW_CUDA`` names the module of another (see
+:mod:`tests.shadow_cuda.device`), or is ``none`` to take the GPU that is there.
 """
 
+import importlib
 import json
+import math
 import os
 import signal
 import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from tests.shadow_cuda import device as shadow
+import torch
 
 
-def train(device: ModuleType, release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -> Any:
+def train(
+    release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, backend: str = "inductor"
+) -> Any:
     """Train cells one after the other: (system, root, options) of each."""
     import sentence_transformers.util
-    import torch
     from accelerate import Accelerator
 
     from baselines import systems
+    from baselines.training import compiling
     from eval_kit.release import open_release
     from tests.baselines.tiny_cells import tiny_cell
 
@@ -38,6 +43,7 @@ def train(device: ModuleType, release: str, jobs: list[Any], kill: int = 0, dist
         return maxsim(*sides, **options)
 
     Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim = clipped, watched
+    compiling.BACKEND = backend
 
     def progress(report: dict[str, Any]) -> None:
         if report["step"] == kill:
@@ -48,16 +54,42 @@ def train(device: ModuleType, release: str, jobs: list[Any], kill: int = 0, dist
         torch.manual_seed(999)
     opened, facts = open_release(release), []
     for system, root, options in jobs:
-        device.reset_peak(0)
+        torch.cuda.reset_peak_memory_stats(0)
         norms.clear()
         scored.clear()
         facts.append(systems.system(system).train(tiny_cell(system, opened, Path(root), **options), progress))
-        facts[-1] |= {"peak": device.memory_peak(0), "norms": [*norms], "teacher": sorted({*scored})}
+        facts[-1] |= {"peak": torch.cuda.max_memory_allocated(0), "norms": [*norms], "teacher": sorted({*scored})}
+        facts[-1] |= {"compiled": torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)}
     return facts
 
 
-def search(device: ModuleType, models: list[Any], passages: list[Any], queries: list[Any], folder: str) -> Any:
-    """The ranking of each model, (architecture, folder), on the device: what ran there, and the hits."""
+def waits(release: str, jobs: list[Any], control: bool = False) -> Any:
+    """Where each training's steps, and the making of their batches, wait for the device: (file, operator) → times."""
+    from transformers import Trainer
+
+    from baselines import systems
+    from baselines.training import grouping
+    from eval_kit.release import open_release
+    from tests.baselines.tiny_cells import tiny_cell
+    from tests.shadow_cuda.waiting import Waits
+
+    if control:
+        grouping.KEY = "unknown"  # then the lengths are read from the device
+    opened, places = open_release(release), []
+    for system, root, options in jobs:
+        seen = Waits()
+        originals = {name: getattr(Trainer, name) for name in ("training_step", "get_batch_samples")}
+        for name, original in originals.items():
+            setattr(Trainer, name, seen.during(original))
+        systems.system(system).train(tiny_cell(system, opened, Path(root), **options))
+        for name, original in originals.items():
+            setattr(Trainer, name, original)
+        places.append({"steps": seen.steps, "waits": dict(seen.places)})
+    return places
+
+
+def search(models: list[Any], passages: list[Any], queries: list[Any], folder: str) -> Any:
+    """The ranking of each model, (architecture, folder): the memory that it took on the device, and the hits."""
     import polars as pl
 
     from eval_kit.models import retriever as retriever_of
@@ -65,16 +97,17 @@ def search(device: ModuleType, models: list[Any], passages: list[Any], queries: 
     frame = pl.DataFrame(queries, {"query_id": pl.String, "text": pl.String}, orient="row")
     rankings = {}
     for architecture, model in models:
-        before = device.launched()
+        torch.cuda.reset_peak_memory_stats(0)
+        before = torch.cuda.memory_allocated(0)
         retriever = retriever_of(architecture, model, {})
         index = Path(folder) / architecture
         retriever.index(passages, index)
         hits = {query: list(hits) for query, hits in retriever.search(frame, index, 10)}
-        rankings[architecture] = {"launched": device.launched() - before, "hits": hits}
+        rankings[architecture] = {"taken": torch.cuda.max_memory_allocated(0) - before, "hits": hits}
     return rankings
 
 
-def limits(device: ModuleType, release: str, system: str, folder: str, shares: list[float]) -> Any:
+def limits(release: str, system: str, folder: str, shares: list[float]) -> Any:
     """Train with memory for a share of what a step takes beyond what the model and its optimiser keep."""
     import gc
 
@@ -86,30 +119,29 @@ def limits(device: ModuleType, release: str, system: str, folder: str, shares: l
     opened, rows = open_release(release), []
     options = {"steps": 2, "batch_size": 16, "precision": "bfloat16"}
 
-    def attempt(name: str, limit: int) -> dict[str, Any]:
+    def attempt(name: str, limit: float) -> dict[str, Any]:
         gc.collect()
-        start = device.memory_used(0)
-        device.reset_peak(0)
-        device.limit_memory(0, start + limit)
+        start = torch.cuda.memory_allocated(0)
+        torch.cuda.reset_peak_memory_stats(0)
+        _limit(start + limit)
         cell = tiny_cell(system, opened, Path(folder) / name, **options)
         try:
             facts = systems.system(system).train(cell)
         except UserError as error:
             facts = {"sentence": str(error)}
-        facts |= {"peak": device.memory_peak(0) - start}
-        device.limit_memory(0, 1 << 40)
+        facts |= {"peak": torch.cuda.max_memory_allocated(0) - start}
+        _limit(math.inf)
         gc.collect()
-        return facts | {"left": device.memory_used(0) - start}
+        return facts | {"left": torch.cuda.memory_allocated(0) - start}
 
-    whole = attempt("whole", 1 << 40)
+    whole = attempt("whole", math.inf)
     for share in shares:
-        rows.append({"share": share} | attempt(str(share), int(share * whole["peak"])))
+        rows.append({"share": share} | attempt(str(share), share * whole["peak"]))
     return {"whole": whole, "limited": rows}
 
 
-def replay(device: ModuleType, release: str, system: str, root: str, backbone: str, control: bool) -> Any:
+def replay(release: str, system: str, root: str, backbone: str, control: bool) -> Any:
     """Greatest difference between the two embeddings of GradCache's passes, with dropout."""
-    import torch
     from sentence_transformers.base.losses import gradcache
 
     from baselines import systems
@@ -138,16 +170,15 @@ def replay(device: ModuleType, release: str, system: str, root: str, backbone: s
     return {"passes": len(passes), "difference": max(differences)}
 
 
-def full_size(device: ModuleType, steps: list[Any], folder: str) -> Any:
+def full_size(steps: list[Any], folder: str) -> Any:
     """What the first step of each (config, system) takes at the paper's size."""
     from tests.shadow_cuda import bounds
 
     return [bounds.step(config, system, Path(folder)) for config, system in steps]
 
 
-def device_itself(device: ModuleType) -> Any:
+def device_itself() -> Any:
     """What the shadow promises, asked of it directly."""
-    import torch
 
     def refusal(call: Any) -> str:
         try:
@@ -166,11 +197,11 @@ def device_itself(device: ModuleType) -> Any:
     draws = [torch.nn.functional.dropout(text, 0.5)]
     torch.cuda.set_rng_state(state)
     draws.append(torch.nn.functional.dropout(text, 0.5))
-    used = device.memory_used(0)
-    device.limit_memory(0, used + 1_000)
+    used = torch.cuda.memory_allocated(0)
+    _limit(used + 1_000)
     full = refusal(lambda: torch.zeros(1_000, device="cuda"))
-    left = device.memory_used(0) - used
-    device.limit_memory(0, 1 << 40)
+    left = torch.cuda.memory_allocated(0) - used
+    _limit(math.inf)
     sparse = torch.eye(4).to_sparse_csr().cuda()
     product = sparse @ text.T
     return {
@@ -184,6 +215,12 @@ def device_itself(device: ModuleType) -> Any:
         "left": left,
         "sparse": bool((product == text.T).all()) and str(product.device),
     }
+
+
+def _limit(size: float) -> None:
+    """Let the device have no more memory than so many bytes."""
+    whole = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, size / whole), 0)
 
 
 @contextmanager
@@ -201,5 +238,6 @@ if __name__ == "__main__":
     build, scenario, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     installed = arguments.pop("install", {})
     with quiet() if "loud" not in arguments else nullcontext():
-        made = shadow.install(Path(build), **installed)
-        print(json.dumps(globals()[scenario](made, **arguments)))
+        if (name := os.environ.get("SHADOW_CUDA", "tests.shadow_cuda.device")) != "none":
+            importlib.import_module(name).install(Path(build), **installed)
+        print(json.dumps(globals()[scenario](**arguments)))

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from baselines import config
 from bench.gpu_check import BESIDE
 from tests.conftest import ROOT
+from tests.shadow_cuda.bounds import CONFIGS, step_of
 from tests.shadow_cuda.conftest import Scenario
 
 CARDS = (16, 24, 40, 80)
@@ -18,20 +21,43 @@ def kept() -> dict[str, dict[str, float]]:
     return figures
 
 
+def steps() -> list[tuple[dict[str, Any], list[str]]]:
+    """What decides each step of the papers' configs, and the systems that take it, as ``config/system``."""
+    alike: list[tuple[dict[str, Any], list[str]]] = []
+    for name in CONFIGS:
+        for system, options in config.load(name).items():
+            if "backbone" not in options:
+                continue
+            step = step_of(options) | {"system": system.partition("-")[0]}
+            known = next((names for other, names in alike if other == step), None)
+            if known is None:
+                alike.append((step, known := []))
+            known.append(f"{name}/{system}")
+    return alike
+
+
+def test_every_system_of_the_papers_has_the_figures_of_its_step() -> None:
+    figures = kept()
+    assert sorted(figures) == sorted(name for _, names in steps() for name in names)
+    for _, names in steps():
+        assert all(figures[name] == figures[names[0]] for name in names)
+
+
 @pytest.mark.slow
 def test_a_step_takes_what_the_kept_figures_say(scenario: Scenario, tmp_path: Path) -> None:
-    expected = kept()
-    seen = scenario("full_size", steps=[name.split("/") for name in expected], folder=str(tmp_path))
-    assert len(seen) == 4
-    for (name, figures), computed in zip(expected.items(), seen, strict=True):
-        assert computed == pytest.approx(figures, rel=0.05, abs=0.1), name
+    names = [names[0] for _, names in steps()]
+    assert len(names) == 9
+    seen = scenario("full_size", steps=[name.split("/") for name in names], folder=str(tmp_path))
+    for name, computed in zip(names, seen, strict=True):
+        assert computed == pytest.approx(kept()[name], rel=0.05, abs=0.1), name
 
 
 def test_the_page_names_the_smallest_card_of_each_system() -> None:
     page = (ROOT / "docs" / "full-size.md").read_text(encoding="utf-8")
-    for name, figures in kept().items():
-        config, system = name.split("/")
+    for _, names in steps():
+        name, system = names[0].split("/")
+        figures = kept()[names[0]]
         card = next(size for size in CARDS if figures["peak_gb"] + BESIDE <= size)
         taken = f"{figures['tflop']} | {figures['kernels']:,} | {figures['peak_gb']} GB"
-        row = f"| `{config}` | {system} | {taken} | {card} GB |"
+        row = f"| `{name}` | {system} | {taken} | {card} GB |"
         assert row in page, row

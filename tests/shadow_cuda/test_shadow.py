@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from eval_kit.release import Release
+from tests.conftest import ROOT
 from tests.shadow_cuda.conftest import Scenario
 from tests.tiny_checkpoints import passages, tiny
 
@@ -44,6 +45,23 @@ def test_all_systems_train_in_bfloat16_and_stop_early(
         assert (facts["steps"], facts["device"], facts["mini_batch_size"]) == (4, "Shadow", None)
         assert 0 < facts["last_loss"] < 10
         assert facts["peak"] > 1_000_000
+
+
+def test_compiled_layers_train_the_same_model_and_plain_ones_where_nothing_can_be_compiled(
+    scenario: Scenario, trainable_release: Release, tmp_path: Path
+) -> None:
+    options = {"precision": "bfloat16", "steps": 2}
+    plain = [(system, str(tmp_path / system), options) for system in SYSTEMS]
+    compiled = [(system, str(tmp_path / f"{system}-compiled"), options | {"compile": True}) for system in SYSTEMS]
+    release = str(trainable_release.folder)
+    facts = scenario("train", release=release, jobs=[*plain, *compiled], backend="aot_eager")
+    without, within = facts[:4], facts[4:]
+    assert without[-1]["compiled"] == 0 < within[0]["compiled"]
+    assert [one["losses"] for one in within] == [one["losses"] for one in without]
+    assert [one["norms"] for one in within] == [one["norms"] for one in without]
+    options |= {"compile": True}  # the make-believe device has no compiler
+    [facts] = scenario("train", release=release, jobs=[("splade", str(tmp_path / "failing"), options)])
+    assert facts["losses"] == without[1]["losses"]
 
 
 def test_students_learn_from_teachers_on_the_device(
@@ -127,6 +145,21 @@ def test_mini_batches_draw_the_same_dropout_twice(
     assert control["difference"] > 0.01
 
 
+def test_no_step_waits_for_the_device_in_the_projects_own_code(
+    scenario: Scenario, trainable_release: Release, tmp_path: Path
+) -> None:
+    options = {"precision": "bfloat16", "steps": 6, "batch_size": 40}  # more texts than are embedded at once
+    jobs = [(system, str(tmp_path / system), options) for system in SYSTEMS]
+    release = str(trainable_release.folder)
+    for (system, _, _), seen in zip(jobs, scenario("waits", release=release, jobs=jobs), strict=True):
+        assert seen["steps"] >= 6
+        assert not [place for place in seen["waits"] if str(ROOT) in place and ".venv" not in place], system
+        print(system, seen)
+    jobs = [("biencoder", str(tmp_path / "control"), options)]
+    [control] = scenario("waits", release=release, jobs=jobs, control=True)
+    assert any("grouping.py" in place for place in control["waits"])
+
+
 ARCHITECTURES = ("dense", "sparse", "multivector", "cross")
 
 
@@ -143,7 +176,7 @@ def test_models_search_in_float16_as_on_the_cpu(scenario: Scenario, tmp_path: Pa
         retriever = retriever_of(architecture, model, {})
         retriever.index(collection, tmp_path / "cpu" / architecture)
         on_cpu = dict(retriever.search(frame, tmp_path / "cpu" / architecture, 10))
-        assert seen[architecture]["launched"] > 100
+        assert seen[architecture]["taken"] > 10_000
         shared = [
             len({passage for passage, _ in hits} & {passage for passage, _ in seen[architecture]["hits"][query]})
             for query, hits in on_cpu.items()

@@ -71,6 +71,41 @@ try:
 except UserError as error:
     Path(sys.argv[2], "said").write_text(str(error))
 """
+SEEN = """
+import json, os, pickle, sys, time
+from pathlib import Path
+from baselines.grid.grid import cells
+from baselines.grid.stages import Outcome
+from baselines.runners import ray, ray_encoding
+from eval_kit.release import open_release
+
+folder = Path(sys.argv[2])
+
+def noting(step):
+    def note(cell, *_):
+        Path(folder, f"{cell.name.system} {step}").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+        return Outcome(cell.name, "done")
+    return note
+
+class Actor:
+    def __init__(self, *_):
+        pass
+
+    def __call__(self, block):
+        import pyarrow as pa
+
+        time.sleep(0.5)
+        return pa.table({"result": [pickle.dumps(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))]})
+
+for step in ("train_cell", "encode_cell", "run_cell"):
+    setattr(ray, step, noting(step))
+grid = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), folder, shifts=["length"])
+assert {outcome.state for outcome in ray.run(grid, threads=1, many_passages=1)} == {"done"}
+ray_encoding._Actor = Actor
+for gpus in (0, 1):
+    seen = list(ray_encoding._by_actors((None, None), gpus, 1, print, [(number,) for number in range(4)]))
+    (folder / f"actors {gpus}").write_text(" ".join(seen))
+"""
 SEARCH = """
 from eval_kit.models.dense import Dense
 from baselines.cli import main
@@ -152,6 +187,29 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
     before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy"))
     retriever.index(kept, tmp_path / "ray")
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ray").rglob("*.npy")) == before
+
+
+def test_each_task_and_actor_sees_as_many_gpus_as_it_asks_for(
+    release: Release, options: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Of two that Ray believes in, on one machine. It would show all of them to a task that asks for none."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    monkeypatch.delenv("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", raising=False)
+    head = {"num_cpus": 2, "num_gpus": 2, "object_store_memory": MEMORY, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        assert driver(made, SEEN, release.folder, tmp_path, json.dumps(options)).wait() == 0
+    finally:
+        made.shutdown()
+    seen = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
+    assert seen.pop("bm25 run_cell") == seen.pop("biencoder encode_cell") == ""
+    assert seen.pop("actors 0").strip() == ""
+    of_actors = seen.pop("actors 1").split(" ")
+    assert len(of_actors) == 4 and {*of_actors} <= {"0", "1"}
+    assert sorted(seen) == ["biencoder run_cell", "biencoder train_cell"] and {*seen.values()} <= {"0", "1"}
 
 
 def test_a_gpu_that_torch_does_not_see_is_one_sentence(nodes: Any, tmp_path: Path):

@@ -119,6 +119,39 @@ def test_all_go_on_in_mini_batches_when_one_runs_out_of_memory(
     assert (facts["batch_size"], facts["mini_batch_size"], facts["processes"], facts["steps"]) == (4, 1, 2, 4)
 
 
+def train_with_a_small_gpu_for_evaluations(cell: Cell, connection: Connection) -> dict[str, Any]:
+    """In a trainer's process: an evaluation may encode eight texts at once on the rank that ``SHORT`` names."""
+    from sentence_transformers import SentenceTransformer
+
+    inference = SentenceTransformer._inference
+
+    def limited(model: Any, inputs: Any, **options: Any) -> Any:
+        with (cell.folder / f"sizes-{rank()}").open("a") as sizes:
+            sizes.write(f"{options['batch_size']}\n")
+        if rank() == int(os.environ["SHORT"]) and options["batch_size"] > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return inference(model, inputs, **options)
+
+    SentenceTransformer._inference = limited  # type: ignore[method-assign]
+    return torchrun.in_this_process(cell, connection)
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_an_evaluation_goes_on_with_less_at_once_when_either_runs_out_of_memory(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+):
+    monkeypatch.setattr(torchrun, "in_this_process", train_with_a_small_gpu_for_evaluations)
+    monkeypatch.setenv("SHORT", str(short))
+    options = {"steps": 4, "evaluate_every": 2, "patience": 3, "encode_batch": 32}
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, **options)
+    facts = torchrun.train(cell, 2, lambda at: None)
+    assert (facts["steps"], facts["mini_batch_size"], facts["processes"]) == (4, None, 2)
+    assert facts["best_step"] in (2, 4) and facts["best"] >= 0
+    for process in (0, 1):
+        sizes = list(map(int, (cell.folder / f"sizes-{process}").read_text().split()))
+        assert sizes[:3] == [32, 16, 8] and set(sizes[3:]) == {8}
+
+
 @pytest.mark.parametrize("mini_batch", [None, 2])
 @pytest.mark.parametrize("system", ["splade", "colbert"])
 def test_three_processes_have_the_losses_of_one(

@@ -1,0 +1,86 @@
+"""Layers compiled for a GPU, here for the CPU: the same outputs and gradients, from one code for all layers and sizes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from baselines.training import compiling
+
+SHAPES = ((32, 20), (32, 31), (7, 40))
+"""Texts and tokens of batches."""
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A GPU for whoever asks whether there is one, and no code compiled before."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch._dynamo.config, "suppress_errors", False)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def bert(layers: int = 9) -> Any:
+    from transformers import BertConfig, BertForMaskedLM, set_seed
+
+    set_seed(13)
+    sizes = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 64}
+    return BertForMaskedLM(BertConfig(**sizes, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+
+
+def distilbert() -> Any:
+    from transformers import DistilBertConfig, DistilBertForMaskedLM, set_seed
+
+    set_seed(13)
+    sizes = {"vocab_size": 100, "dim": 32, "n_layers": 6, "n_heads": 2, "hidden_dim": 64}
+    return DistilBertForMaskedLM(DistilBertConfig(**sizes, dropout=0.0, attention_dropout=0.0))
+
+
+def stepped(model: Any) -> list[list[torch.Tensor]]:
+    """For each shape the logits in bfloat16's autocast, and the gradient of every weight."""
+    steps = []
+    torch.manual_seed(5)
+    for texts, tokens in SHAPES:
+        ids = torch.randint(5, 100, (texts, tokens))
+        mask = torch.ones_like(ids)
+        mask[0, tokens // 2 :] = 0
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = model(input_ids=ids, attention_mask=mask).logits.float()
+        logits.logsumexp(-1).mean().backward()
+        steps.append([logits.detach(), *(weights.grad.clone() for weights in model.parameters())])
+    return steps
+
+
+@pytest.mark.parametrize("made", [bert, distilbert])
+def test_one_code_serves_all_layers_and_sizes_with_the_same_gradients(
+    gpu: None, monkeypatch: pytest.MonkeyPatch, made: Callable[[], Any]
+) -> None:
+    plain, model = made(), made()
+    counter = CompileCounterWithBackend("aot_eager")  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(compiling, "BACKEND", counter)
+    compiling.compile_layers(model, {"compile": True})
+    for expected, computed in zip(stepped(plain), stepped(model), strict=True):
+        assert all(map(torch.equal, expected, computed))
+    assert 0 < counter.frame_count <= 3  # the first size, any size, any number of texts
+    assert list(model.state_dict()) == list(plain.state_dict())
+
+
+@pytest.mark.slow
+def test_compiled_code_gives_the_gradients_of_plain_layers(gpu: None) -> None:
+    plain, model = bert(2), bert(2)
+    compiling.compile_layers(model, {"compile": True})
+    for expected, computed in zip(stepped(plain), stepped(model), strict=True):
+        for one, other in zip(expected, computed, strict=True):
+            torch.testing.assert_close(other, one, atol=0.02 * float(one.abs().max()) + 1e-6, rtol=0)  # bfloat16's digits
+
+
+def test_nothing_is_compiled_on_a_cpu_or_without_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = bert(1)
+    compiling.compile_layers(model, {"compile": True})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    compiling.compile_layers(model, {})
+    assert all(module._compiled_call_impl is None for module in model.modules())
