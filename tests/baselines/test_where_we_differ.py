@@ -21,7 +21,8 @@ def rows(section: str) -> list[list[str]]:
 
 RECIPES = rows("Training recipes")
 OPERATION = {
-    "compile", "loader_processes", "checkpoint_every", "evaluate_every", "encode_precision", "depth", "index", "engine", "store",
+    "compile", "loader_processes", "checkpoint_every", "evaluate_every", "encode_precision", "depth", "index", "engine",
+    "store",
 }  # fmt: skip
 """Options that say how a grid is run; monoBERT's ``k1``, ``b`` and ``tune`` are BM25's, whose passages it reads."""
 

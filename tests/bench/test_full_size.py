@@ -13,8 +13,8 @@ from bench.rehearsal import __main__ as rehearsal
 from bench.rehearsal import collection, sizes
 from eval_kit.search import cache
 
-
 BOUNDS = json.loads((cost.RESULTS / "bounds.json").read_text(encoding="utf-8"))
+
 
 def test_passages_are_as_long_as_ms_marcos_and_the_same_each_time():
     (passages, queries), *_ = collection.blocks(2_000, 100)

@@ -22,7 +22,9 @@ from eval_kit.runs import names
 from tests.tiny_checkpoints import tiny
 
 CONFIGS = ("paper", "paper-cikm2022", "cikm2022-tables8-9")
-LEFT_OUT = ("evaluate_every", "patience", "loader_processes", "tune", "epochs", "mine_every", "random_weights", "compile")
+LEFT_OUT = (
+    "evaluate_every", "patience", "loader_processes", "tune", "epochs", "mine_every", "random_weights", "compile",
+)  # fmt: skip
 """Options that do not change a step, or (``compile``) need a GPU for it."""
 
 

@@ -18,9 +18,7 @@ from typing import Any
 import torch
 
 
-def train(
-    release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, backend: str = "inductor"
-) -> Any:
+def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, backend: str = "inductor") -> Any:
     """Train cells one after the other: (system, root, options) of each."""
     import sentence_transformers.util
     from accelerate import Accelerator
