@@ -57,8 +57,9 @@ def test_compiled_layers_train_the_same_model_and_plain_ones_where_nothing_can_b
     facts = scenario("train", release=release, jobs=[*plain, *compiled], backend="aot_eager")
     without, within = facts[:4], facts[4:]
     assert without[-1]["compiled"] == 0 < within[0]["compiled"]
-    assert [one["losses"] for one in within] == [one["losses"] for one in without]
-    assert [one["norms"] for one in within] == [one["norms"] for one in without]
+    for plainly, compiled_facts in zip(without, within, strict=True):
+        for what in ("losses", "norms"):  # as close as bfloat16's digits, in which other kernels round
+            assert compiled_facts[what] == pytest.approx(plainly[what], rel=0.01)
     options |= {"compile": True}  # the make-believe device has no compiler
     [facts] = scenario("train", release=release, jobs=[("splade", str(tmp_path / "failing"), options)])
     assert facts["losses"] == without[1]["losses"]
