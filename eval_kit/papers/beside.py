@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -15,6 +16,7 @@ from eval_kit.files import schemas
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.papers import benchmarks, commands, crossing, printed_table
+from eval_kit.papers.figures import CIKM_VARIANT_SYSTEMS, Comparison, benchmark_figures, own_figures
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.variations import scored, variations_of
@@ -25,98 +27,12 @@ from eval_kit.runs.names import WordedRun, cell_of, control_of, grid, named, run
 from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
 from eval_kit.tables.table import Cell, Column, Table
 
-CIKM_SYSTEMS = {
-    "bm25": "bm25",
-    "biencoder": "dr-base",
-    "splade": "splade",
-    "colbert": "colbert",
-    "monobert": "reranker",
-}
-"""CIKM 2022's names of our systems; ECIR 2023's are ours."""
-CIKM_VARIANTS = {
-    "biencoder-rand": ("cikm2022-table9", "rand"),
-    "biencoder-roberta": ("cikm2022-table9", "roberta"),
-    "biencoder-ernie2": ("cikm2022-table9", "ernie2.0"),
-    "biencoder-condenser": ("cikm2022-table9", "condenser"),
-    "biencoder-cocondenser-wiki": ("cikm2022-table9", "cocon-wiki"),
-    "biencoder-cocondenser-marco": ("cikm2022-table8", "cocon-marco+randneg"),
-    "biencoder-star": ("cikm2022-table8", "bert+hardneg"),
-    "biencoder-tct": ("cikm2022-table8", "bert+distill"),
-}
-"""CIKM 2022's table and training of its other dense retrieval models: the variants of config cikm2022-tables8-9."""
-CIKM_VARIANT_PARTS = {"dl19+dl20": "45k", "dev": ""}
-"""The contents of these tables: ReSTrain of one size on TREC DL, and ReSTTest."""
-CIKM_VARIANT_SYSTEMS = {"cikm2022-table8": "dr-advance", "cikm2022-table9": "dr-base"}
-"""These tables' names of the models of :data:`CIKM_VARIANTS`."""
-CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
-"""CIKM 2022's names of our measures, where they differ."""
-ARXIV_TRAINING = {"topic": "topics"}
-"""arXiv 2022's names of our shifts, where they differ (Table 5)."""
-ARXIV_MEASURES = {"R(rel=2)@1000": "R@1000"}
-"""arXiv 2022's names of our measures."""
 ALL = "all"
 """In place of a table's id: every table beside which a grid has figures."""
 UNTRAINED = "bm25"
 """The one system of ours that learns from no training queries."""
 SPLADE_WEIGHTS = {"query": 24, "passage": 130}
 """ECIR 2023 §5.1: SPLADE's mean number of non-zero weights."""
-FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
-CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
-
-
-class OwnFigure(NamedTuple):
-    """One of our figures, under our names.
-
-    Attributes:
-        shift: of the grid.
-        part: the cluster, or ReSTrain's size; empty for ReSTTest.
-        system: that made the runs.
-        measure: of the release's test sets.
-        figure: ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with the opposite
-            sign); ``value`` for one model, or for BM25, on topic, wh and length.
-        value: None where it is undefined.
-        low: lower end of the 95 % interval.
-        high: upper end.
-    """
-
-    shift: str
-    part: str
-    system: str
-    measure: str
-    figure: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One of our figures (see :class:`OwnFigure`) and the paper's, as printed, with its paper and table."""
-
-    shift: str
-    part: str
-    system: str
-    measure: str
-    figure: str
-    ours: float | None
-    low: float | None
-    high: float | None
-    paper: float
-    source: str
-
-    @property
-    def difference(self) -> float | None:
-        """Ours less the paper's."""
-        return None if self.ours is None else self.ours - self.paper
-
-    @property
-    def inside(self) -> bool | None:
-        """Whether the paper's figure lies inside our interval; None where there is no interval."""
-        return None if self.low is None or self.high is None else self.low <= self.paper <= self.high
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return dataclasses.asdict(self) | {"difference": self.difference, "inside": self.inside}
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,7 +61,7 @@ class Results(Result):
     @property
     def comparisons(self) -> list[Comparison]:
         """With the latest table of each shift and those of variants; empty if the release is not the papers'."""
-        ids = dict.fromkeys([*(shift.published_table for shift in TRAINED_FOR.values()), *CIKM_VARIANT_SYSTEMS])
+        ids = dict.fromkeys([*map(attrgetter("published_table"), TRAINED_FOR.values()), *CIKM_VARIANT_SYSTEMS])
         return [comparison for id in ids for comparison in self.compared(id).values()]
 
     @property
@@ -183,11 +99,14 @@ class Results(Result):
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        rows = [row.as_json() for row in self.comparisons]
-        rest = {"comparable": self.comparable, "incomplete": self.incomplete}
+        rest = {
+            "comparisons": list(map(Comparison.as_json, self.comparisons)),
+            "comparable": self.comparable,
+            "incomplete": self.incomplete,
+        }
         more = {"benchmarks": self.benchmarks.to_dicts(), "sparsity": self.sparsity.to_dicts()}
         more["crossing"] = [] if self.crossing is None else self.crossing.to_dicts()
-        return {"comparisons": rows} | rest | self.protocols.as_json() | more
+        return rest | self.protocols.as_json() | more
 
     def to_polars(self) -> pl.DataFrame:
         """The rows of ``protocols``."""
@@ -254,7 +173,7 @@ class Published(Result):
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"published": load(self.id), "comparisons": [one.as_json() for one in self.comparisons.values()]}
+        return {"published": load(self.id), "comparisons": list(map(Comparison.as_json, self.comparisons.values()))}
 
     def to_polars(self) -> pl.DataFrame:
         """The cells of the published table."""
@@ -313,7 +232,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     Raises:
         UserError: there are no runs, no grid is complete, or a run cannot be used.
     """
-    runs = sorted(run for run in folder.glob("*.trec*") if cell_of(run))
+    runs = sorted(filter(cell_of, folder.glob("*.trec*")))
     if not runs:
         raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Path]] = {}
@@ -336,53 +255,6 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
     crossed = _crossing(chain.from_iterable(groups.values()), release, seed, allow_missing)
     return Results(of_grids, on_benchmarks, _sparsity(folder.parent, of_grids), crossed, release, incomplete)
-
-
-def own_figures(protocols_found: Protocols) -> dict[printed_table.Key, OwnFigure]:
-    """Every figure of a grid by the key that it has in a published table."""
-    figures: dict[printed_table.Key, OwnFigure] = {}
-    for shift, frame in protocols_found.results.items():
-        for row in frame.iter_rows(named=True):
-            part = row.get("cluster") or row.get("size") or ""
-            for figure, column in FIGURES.items():
-                interval = (row[name] for name in (column, f"{column}_low", f"{column}_high"))
-                at = _key(shift, part, row["system"], row["measure"], figure)
-                figures[at] = OwnFigure(shift, part, row["system"], row["measure"], figure, *interval)
-    for shift, matrix in protocols_found.matrices.items():
-        for row in matrix.iter_rows(named=True):
-            at = printed_table.Key(row["system"], f"not-{row['held_out']}", row["test_set"], row["measure"], "value")
-            part = row["test_set"].partition(".")[2]
-            figures[at] = OwnFigure(shift, part, row["system"], row["measure"], "value", row["value"])
-    for system, sets in protocols_found.untrained.items():
-        for test_set, values in sets.items():
-            shift, _, part = test_set.partition(".")
-            for measure, value in values.items():
-                at = printed_table.Key(system, "", test_set, measure, "value")
-                figures[at] = OwnFigure(shift, part, system, measure, "value", value)
-    return figures
-
-
-def benchmark_figures(results: pl.DataFrame) -> dict[printed_table.Key, OwnFigure]:
-    """Means from :func:`eval_kit.papers.benchmarks.benchmarks` by the key that they have in arXiv 2022, Table 5."""
-    figures: dict[printed_table.Key, OwnFigure] = {}
-    for row in results.iter_rows(named=True):
-        training = ARXIV_TRAINING.get(row["training"], row["training"])
-        measure = ARXIV_MEASURES.get(row["measure"], row["measure"])
-        at = printed_table.Key(row["system"], training, row["test_set"], measure, "value")
-        figures[at] = OwnFigure(row["training"], row["test_set"], row["system"], measure, "value", row["value"])
-    return figures
-
-
-def _key(shift: str, part: str, system: str, measure: str, figure: str) -> printed_table.Key:
-    """ECIR 2023 has our names; CIKM 2022 has its own, and takes the two TREC DL years together."""
-    if SHIFTS[shift].clustered:
-        return printed_table.Key(system, "", f"{shift}.{part}", measure, figure)
-    test_set = "dl19+dl20" if part else "dev"
-    names = (test_set, CIKM_MEASURES.get(measure, measure), CIKM_FIGURES[figure])
-    if system in CIKM_VARIANTS and CIKM_VARIANT_PARTS[test_set] == part:
-        table, training = CIKM_VARIANTS[system]
-        return printed_table.Key(CIKM_VARIANT_SYSTEMS[table], training, *names)
-    return printed_table.Key(CIKM_SYSTEMS.get(system, system), part, *names)
 
 
 def _base(system: str) -> str:
@@ -430,7 +302,7 @@ def _crossing(runs: Iterable[Path], release: Release, seed: int, allow_missing: 
 
 def _sparsity(grid_folder: Path, scored: Protocols) -> pl.DataFrame:
     """Of cells whose runs were scored: ``system``, ``shift``, ``cells``, mean weights of ``query`` and ``passage``."""
-    runs = {run["sha256"] for run in scored.provenance["runs"]}
+    runs = set(map(itemgetter("sha256"), scored.provenance["runs"]))
     rows = []
     for path in sorted(grid_folder.glob("*/done.json")):
         record = schemas.read("cell", path)
@@ -446,18 +318,17 @@ def _sparsity(grid_folder: Path, scored: Protocols) -> pl.DataFrame:
 def _sparsity_table(sparsity: pl.DataFrame) -> Table:
     """ECIR 2023 §5.1 in a table: SPLADE's mean over its models, and the paper's figures."""
     columns = [Column("system", "heading"), Column("shift")]
-    columns += [Column(name, "number") for name in ("cells", "a query", "a passage")]
+    columns += [Column("cells", "number"), Column("a query", "number"), Column("a passage", "number")]
     lines: list[list[str]] = []
     for row in sparsity.iter_rows(named=True):
         lines.append([row["system"], row["shift"], str(row["cells"]), f"{row['query']:.0f}", f"{row['passage']:.0f}"])
-    paper = [f"{SPLADE_WEIGHTS[name]}" for name in ("query", "passage")]
-    lines.append(["splade", "ECIR 2023 §5.1", "", *paper])
+    lines.append(["splade", "ECIR 2023 §5.1", "", *map(str, SPLADE_WEIGHTS.values())])
     return Table(columns, [lines], "weights that are not zero")
 
 
 def _beside(rows: Sequence[Comparison]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
-    kinds = {row.figure for row in rows}
+    kinds = set(map(attrgetter("figure"), rows))
     figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
     reference = load(TRAINED_FOR[rows[0].shift].published_table)["paper"]
     columns = [Column(name, wrap="never") for name in ("system", "part", "measure")]

@@ -63,9 +63,9 @@ def markdown() -> str:
     """The list as Markdown."""
     tables = published_tables()
     lines = [HEAD.format(without=list(map(attrgetter("own"), tables)).count(""), all=len(tables))]
-    for paper in dict.fromkeys(table.paper for table in published_tables()):
+    for paper in dict.fromkeys(map(attrgetter("paper"), tables)):
         lines += [f"## {paper}", "", "| | shows | id | your own figures |", "| --- | --- | --- | --- |"]
-        for table in published_tables():
+        for table in tables:
             if table.paper == paper:
                 id = f"`{table.id}`" if table.id else ""
                 own = "; ".join(filter(None, (f"`{table.command}`" if table.own else "", table.why)))

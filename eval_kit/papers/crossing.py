@@ -59,8 +59,8 @@ def layout(results: pl.DataFrame) -> Table:
         results: from :func:`crossing`.
     """
     columns = [Column(name, "heading" if name == "shift" else "text") for name in ("shift", "system", "variation", "")]
-    columns += [Column(name, "number", group="In") for name in ("clean", "loss")]
-    columns += [Column(name, "number", group="Out") for name in ("clean", "loss")]
+    for side in ("In", "Out"):
+        columns += [Column("clean", "number", group=side), Column("loss", "number", group=side)]
     columns += [Column("Out drops more by", "number"), Column("n", "number")]
     lines = []
     for (shift, *_), of_shift in results.group_by("shift", maintain_order=True):

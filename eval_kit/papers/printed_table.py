@@ -1,6 +1,7 @@
 """A published table as printed, with your own figures, where there are any, below those of its cells."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from eval_kit.release.reference import printed
@@ -41,8 +42,7 @@ def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
     if len({_named(at, across) for at in cells}) > MOST_COLUMNS:
         down, across = across, down
     by_position = {(_named(at, down), _named(at, across)): at for at in cells}
-    rows = list(dict.fromkeys(row for row, _ in by_position))
-    columns = list(dict.fromkeys(column for _, column in by_position))
+    rows, columns = map(dict.fromkeys, zip(*by_position, strict=True))
     headings = [Column(name.replace("_", " "), "heading", wrap="never") for name in down]
     for name in columns:
         *group, last = name or ("published",)
@@ -60,4 +60,4 @@ def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
 
 
 def _named(at: Key, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(getattr(at, name) for name in names)
+    return tuple(map(partial(getattr, at), names))

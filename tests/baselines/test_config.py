@@ -10,7 +10,7 @@ from baselines import config
 from baselines.grid import grid
 from baselines.systems import SYSTEMS, base
 from eval_kit.errors import UserError
-from eval_kit.papers.beside import CIKM_VARIANTS
+from eval_kit.papers.figures import CIKM_VARIANTS
 from eval_kit.release import Release
 from tests.conftest import Run
 

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.papers.beside import CIKM_FIGURES, FIGURES, Comparison, results
+from eval_kit.papers.beside import results
+from eval_kit.papers.figures import CIKM_FIGURES, FIGURES, Comparison
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release
 from eval_kit.release.reference import published

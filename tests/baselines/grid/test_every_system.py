@@ -10,7 +10,8 @@ from baselines import config
 from baselines.grid.grid import cells, run
 from baselines.grid.stages import run_cell
 from eval_kit.pages.report import write_report
-from eval_kit.papers.beside import benchmark_figures, own_figures, results
+from eval_kit.papers.beside import results
+from eval_kit.papers.figures import benchmark_figures, own_figures
 from eval_kit.papers.printed_table import Key, key
 from eval_kit.protocols.variations import variations
 from eval_kit.release.reference import load
