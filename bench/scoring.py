@@ -59,9 +59,8 @@ def _commands(run: Path, judged: pl.DataFrame, release: Path, peers: bool) -> di
     commands = {"eval_kit score": score}
     if peers:
         qrels = run.with_suffix(".qrels")
-        qrels.write_text(
-            "".join(f"{query} 0 {passage} {grade}\n" for query, passage, grade in judged.drop_nulls().iter_rows())
-        )
+        columns = judged.drop_nulls().select("query_id", pl.lit(0), "passage_id", "relevance")
+        columns.write_csv(qrels, include_header=False, separator=" ")
         if trec_eval := shutil.which("trec_eval"):
             names = ["recip_rank", "recall.1000", "map", "ndcg"]
             flags = [flag for name in names for flag in ("-m", name)]

@@ -52,10 +52,12 @@ def main() -> None:
 def keep(out: Path, scale: str, figures: Path) -> None:
     """Replace the figures of one scale in ``out``, and print the table that docs/full-size.md shows."""
     document = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
-    finished = [name for name in STAGES if (figures / f"{name}.json").exists()]
-    stages = {name: json.loads((figures / f"{name}.json").read_text(encoding="utf-8")) for name in finished}
+    stages = {}
+    for name in STAGES:
+        if (file := figures / f"{name}.json").exists():
+            stages[name] = json.loads(file.read_text(encoding="utf-8"))
     document[scale] = {"machine": machine(), "stages": stages}
-    ordered = {name: document[name] for name in sorted(document, key=float)}
+    ordered = dict(sorted(document.items(), key=lambda entry: float(entry[0])))
     out.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     print(f"| {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (len(COLUMNS) - 1)}", sep="\n")
     for name, stage in stages.items():
