@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from drafts import small_draft
+from msgspec import structs
 
 from builder import release as releases
 from builder.permission import publishable
@@ -32,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
         kind="rebuilt",
         built_from="own",
         tables=[*draft.tables, table],
-        test_sets=[short, replace(long, name="wh.long", shift="wh", config="wh")],
+        test_sets=[short, structs.replace(long, name="wh.long", shift="wh", config="wh")],
         inputs=[record(f"{LONG}/long.tsv", "none stated"), record("licensed/judgements.tsv", "MIT")],
     )
     releases.write(draft, tmp_path / "own-shift")

@@ -78,7 +78,7 @@ def small_draft():
         seed=0,
         tables=[releases.Table(*key, frame, rule) for key, frame in frames.items()],
         test_sets=[
-            releases.TestSet(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], where=("cluster", [name]))
+            releases.new_test_set(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], ("cluster", [name]))
             for name in ("short", "long")
         ],
     )

@@ -134,7 +134,7 @@ def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
     root = tmp_path / "not" / "yet"
     cells = [cell(mini_release, root, backbone={"width": 10})] * 3
     passages, queries = mini_release.table("passages", "passages").height, cells[0].test_queries().height
-    need = 3 * queries * 1000 * 45 + 2 * passages * 40 + passages * 1_100
+    need = 3 * queries * 1000 * 45 + 2 * passages * 40 + passages * 930
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need))
     checks.refuse_small_disk(cells, workers=2)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 1))
