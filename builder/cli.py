@@ -6,15 +6,15 @@ import warnings
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from builder import build_cli
-from builder.options import RELEASE, Cache, Folder, Json, Out, Seed
+from builder import build_cli, lite_cli
+from builder.options import RELEASE, Cache, Folder, Json, Seed, print_result
 from eval_kit import output
-from eval_kit.errors import UserError, printable, reported
+from eval_kit.errors import UserError, reported
 from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 from eval_kit.program import Program
 from eval_kit.search.processes import cores
@@ -42,11 +42,6 @@ class Format(StrEnum):
     flag_embedding = "flag-embedding"
     colbert = "colbert"
     tevatron_train = "tevatron-train"
-
-
-def _print(document: Any, lines: list[str], as_json: bool) -> None:
-    """Print a command's result: as JSON, or as lines of text."""
-    typer.echo(json.dumps(document, ensure_ascii=False) if as_json else "\n".join(map(printable, lines)))
 
 
 @app.command()
@@ -87,55 +82,6 @@ def beir(
 
 
 @app.command()
-def fidelity(
-    release: Annotated[str, argument("A rebuilt release, or one with the judgements of --pool's runs.")],
-    against: Annotated[str | None, option("The published release: folder or Hub id.")] = None,
-    pool: Annotated[
-        list[Path] | None, option("A run over all passages whose best are in a pool. Repeatable.", "RUN")
-    ] = None,
-    run: Annotated[
-        list[Path] | None, option("A run over all passages of a system that is not in the pool. Repeatable.", "RUN")
-    ] = None,
-    depth: Annotated[int, option("How many of each run's best the pool holds.", min=1)] = 100,
-    out: Annotated[Path | None, option("Write the page (Markdown) to this file.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Compare a rebuilt release with the published one, or systems on a pool with the same on all passages."""
-    from builder.fidelity import compare
-    from builder.pool import measure_fidelity, read_systems
-    from eval_kit.console import screen
-    from eval_kit.files import atomic
-    from eval_kit.release import open_release
-
-    if (against is None) == (not pool):
-        raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
-    opened = open_release(release)
-    if pool:
-        contributors, others = read_systems(pool, opened), read_systems(run or [], opened)
-        if both := sorted(contributors.keys() & others.keys()):
-            raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
-        systems = contributors | others
-        measured = measure_fidelity(systems, opened, list(contributors), depth)
-        if out is not None:
-            atomic.write_text(out, measured.to_markdown())
-        if as_json:
-            typer.echo(json.dumps(measured.as_json()))
-        else:
-            measured.show(screen())
-        return
-    with Console(stderr=True).status("comparing the releases"):
-        report = compare(opened, open_release(against))
-    if out is not None:
-        atomic.write_text(out, report.as_markdown())
-    if as_json:
-        typer.echo(json.dumps(report.as_json()))
-    elif out is None:
-        typer.echo(report.as_markdown())
-    else:
-        typer.echo(f"{out}: {len(report.agreements)} divisions compared")
-
-
-@app.command()
 def verify(
     release: Annotated[str, argument("A release folder; with --against, or Hub id.", "RELEASE")] = str(RELEASE),
     against: Annotated[
@@ -152,13 +98,13 @@ def verify(
     if against is not None:
         changes = comparison.diff(open_release(against), open_release(release))
         lines = [line for change in changes for line in ([change.headline] if summary else change.lines())]
-        _print([asdict(change) for change in changes], lines or ["the releases have the same content"], as_json)
+        print_result([asdict(change) for change in changes], lines or ["the releases have the same content"], as_json)
         raise typer.Exit(bool(changes))
     checks = verification.verify(Path(release))
     faults = sum(bool(check.fault) for check in checks)
     rows = [{"check": check.what, "fault": check.fault or None} for check in checks]
     lines = [f"WRONG {check.what}: {check.fault}" if check.fault else f"ok    {check.what}" for check in checks]
-    _print(
+    print_result(
         {"folder": release, "faults": faults, "checks": rows},
         [*lines, f"{release}: {len(checks)} checks, {faults} faults"],
         as_json,
@@ -211,7 +157,7 @@ def export(
             )
             rows.append({"file": str(file), **asdict(result)})
             lines.append(f"{file}: {result.examples:,} examples of {name}, sha256 {result.sha256}")
-        _print(rows, lines, as_json)
+        print_result(rows, lines, as_json)
         return
     with_passages = format.value in exporting.WITH_PASSAGES
     if passages is not None and not with_passages:
@@ -223,7 +169,7 @@ def export(
             f"  no corpus.jsonl, which its loader needs: the passages are ir_datasets "
             f"{opened.manifest.collection}; --passages collection.tsv writes them"
         )
-    _print([{"folder": str(folder)} for folder in folders], lines, as_json)
+    print_result([{"folder": str(folder)} for folder in folders], lines, as_json)
 
 
 @app.command()
@@ -299,60 +245,7 @@ def publish(
             left_out=without or (),
             timeout=timeout,
         )
-    _print(asdict(publication), publication.lines(dry_run), as_json)
-
-
-@app.command()
-def lite(
-    folder: Folder = RELEASE,
-    out: Out = Path("ms-marco-shift-lite"),
-    passages: Annotated[int, option("How many passages it will hold.", min=1)] = 1_000_000,
-    depth: Annotated[int, option("How many of each ranker's best to keep for a test query.", min=1)] = 100,
-    pool: Annotated[
-        list[Path] | None, option("Keep the best of this run over all passages too, beside BM25's. Repeatable.", "RUN")
-    ] = None,
-    dense: Annotated[
-        str | None,
-        option(
-            "Encode all passages with this model and keep its best too; none for BM25 alone.",
-            "MODEL",
-            show_default="sentence-transformers/all-MiniLM-L6-v2, where no --pool is given",
-        ),
-    ] = None,
-    seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = 13,
-    queries: Annotated[
-        int | None, option("Queries to keep of each test set, without training data.", min=1, show_default="all")
-    ] = None,
-    collection: Annotated[
-        Path | None, option("Keep the test sets that can be searched in these passages, whole.", "DIR|TSV")
-    ] = None,
-    shift: Annotated[list[str] | None, option("Only test sets of this shift. Repeatable.")] = None,
-    cache: Cache = None,
-    as_json: Json = False,
-) -> None:
-    """Write a release with part of the passages. Judged ones, rankers' best for the test queries, a random sample."""
-    from builder.lite import ENCODER, make, of_passages
-    from builder.release import summary
-    from eval_kit.release import open_release
-
-    source, shifts, rankers = open_release(str(folder)), shift or (), pool or ()
-    if collection is not None:
-        manifest = of_passages(source, collection, out, shifts)
-    else:
-        encoder = dense or ("none" if rankers else ENCODER)
-        manifest = make(
-            source,
-            out,
-            passages,
-            depth,
-            seed,
-            cache,
-            queries=queries,
-            shifts=shifts,
-            rankers=rankers,
-            dense=None if encoder == "none" else encoder,
-        )
-    _print(manifest.as_json(), summary(out, manifest), as_json)
+    print_result(asdict(publication), publication.lines(dry_run), as_json)
 
 
 @app.command()
@@ -378,7 +271,7 @@ def negatives(
         f"{folder}: {count:,} negatives of {len(sizes):,} queries ({fewer:,} with fewer than {sample}); "
         f"the release's digest is now {release.digest[:16]}"
     )
-    _print(report | {"digest": release.digest}, [line], as_json)
+    print_result(report | {"digest": release.digest}, [line], as_json)
 
 
 @app.command()
@@ -465,6 +358,10 @@ def audit(
     else:
         terminal.show(auditing.table(report), screen())
         typer.echo(f"{report['headline']}\n{path}")
+
+
+for command in (lite_cli.lite, lite_cli.fidelity):
+    app.command()(command)
 
 
 def main() -> None:

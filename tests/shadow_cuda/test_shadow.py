@@ -155,7 +155,6 @@ def test_no_step_waits_for_the_device_in_the_projects_own_code(
     for (system, _, _), seen in zip(jobs, scenario("waits", release=release, jobs=jobs), strict=True):
         assert seen["steps"] >= 6
         assert not [place for place in seen["waits"] if str(ROOT) in place and ".venv" not in place], system
-        print(system, seen)
     jobs = [("biencoder", str(tmp_path / "control"), options)]
     [control] = scenario("waits", release=release, jobs=jobs, control=True)
     assert any("grouping.py" in place for place in control["waits"])

@@ -1,0 +1,112 @@
+"""``python -m builder lite`` and ``fidelity``: small releases, and how far they can be trusted."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from builder.options import RELEASE, Cache, Folder, Json, Out, print_result
+from eval_kit.errors import UserError
+from eval_kit.options import argument, option
+
+
+def fidelity(
+    release: Annotated[str, argument("A rebuilt release, or one with the judgements of --pool's runs.")],
+    against: Annotated[str | None, option("The published release: folder or Hub id.")] = None,
+    pool: Annotated[
+        list[Path] | None, option("A run over all passages whose best are in a pool. Repeatable.", "RUN")
+    ] = None,
+    run: Annotated[
+        list[Path] | None, option("A run over all passages of a system that is not in the pool. Repeatable.", "RUN")
+    ] = None,
+    depth: Annotated[int, option("How many of each run's best the pool holds.", min=1)] = 100,
+    out: Annotated[Path | None, option("Write the page (Markdown) to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a rebuilt release with the published one, or systems on a pool with the same on all passages."""
+    from builder.fidelity import compare
+    from builder.pool import measure_fidelity, read_systems
+    from eval_kit.console import screen
+    from eval_kit.files import atomic
+    from eval_kit.release import open_release
+
+    if (against is None) == (not pool):
+        raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
+    opened = open_release(release)
+    if pool:
+        contributors, others = read_systems(pool, opened), read_systems(run or [], opened)
+        if both := sorted(contributors.keys() & others.keys()):
+            raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
+        systems = contributors | others
+        measured = measure_fidelity(systems, opened, list(contributors), depth)
+        if out is not None:
+            atomic.write_text(out, measured.to_markdown())
+        if as_json:
+            typer.echo(json.dumps(measured.as_json()))
+        else:
+            measured.show(screen())
+        return
+    with Console(stderr=True).status("comparing the releases"):
+        report = compare(opened, open_release(against))
+    if out is not None:
+        atomic.write_text(out, report.as_markdown())
+    if as_json:
+        typer.echo(json.dumps(report.as_json()))
+    elif out is None:
+        typer.echo(report.as_markdown())
+    else:
+        typer.echo(f"{out}: {len(report.agreements)} divisions compared")
+
+
+def lite(
+    folder: Folder = RELEASE,
+    out: Out = Path("ms-marco-shift-lite"),
+    passages: Annotated[int, option("How many passages it will hold.", min=1)] = 1_000_000,
+    depth: Annotated[int, option("How many of each ranker's best to keep for a test query.", min=1)] = 100,
+    pool: Annotated[
+        list[Path] | None, option("Keep the best of this run over all passages too, beside BM25's. Repeatable.", "RUN")
+    ] = None,
+    dense: Annotated[
+        str | None,
+        option(
+            "Encode all passages with this model and keep its best too; none for BM25 alone.",
+            "MODEL",
+            show_default="sentence-transformers/all-MiniLM-L6-v2, where no --pool is given",
+        ),
+    ] = None,
+    seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = 13,
+    queries: Annotated[
+        int | None, option("Queries to keep of each test set, without training data.", min=1, show_default="all")
+    ] = None,
+    collection: Annotated[
+        Path | None, option("Keep the test sets that can be searched in these passages, whole.", "DIR|TSV")
+    ] = None,
+    shift: Annotated[list[str] | None, option("Only test sets of this shift. Repeatable.")] = None,
+    cache: Cache = None,
+    as_json: Json = False,
+) -> None:
+    """Write a release with part of the passages. Judged ones, rankers' best for the test queries, a random sample."""
+    from builder.lite import ENCODER, make, of_passages
+    from builder.release import summary
+    from eval_kit.release import open_release
+
+    source, shifts, rankers = open_release(str(folder)), shift or (), pool or ()
+    if collection is not None:
+        manifest = of_passages(source, collection, out, shifts)
+    else:
+        encoder = dense or ("none" if rankers else ENCODER)
+        manifest = make(
+            source,
+            out,
+            passages,
+            depth,
+            seed,
+            cache,
+            queries=queries,
+            shifts=shifts,
+            rankers=rankers,
+            dense=None if encoder == "none" else encoder,
+        )
+    print_result(manifest.as_json(), summary(out, manifest), as_json)
