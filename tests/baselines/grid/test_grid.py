@@ -282,7 +282,7 @@ def test_three_runners_on_one_grid_share_the_work(
     assert [row["shift"] for row in rows] == ["topic"] * 5 + ["wh"] * 3 + ["length"] * 2 + ["resttest"] * 5 + [
         "restrain"
     ] * 6
-    again = command("baselines", "table", "--runs", tmp_path / "grid" / "runs", "--release", release.folder)
+    again = command("eval_kit", "protocol", tmp_path / "grid" / "runs", "--paper", "all", "--release", release.folder)
     assert "synthetic: not comparable" in again.stdout
 
 
