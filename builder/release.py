@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ class Table:
         """The manifest's description of the columns."""
         return [_column(name, dtype) for name, dtype in self.frame.schema.items()]
 
-    @property
+    @cached_property
     def entry(self) -> TableEntry:
         """The manifest's description of the table; its file has no digest before it is written."""
         return TableEntry(
