@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from eval_kit.release import Release, open_release
 
-LONGEST = ("test_shadow.py", "test_pages.py", "test_publish.py")
+LONGEST = ("test_shadow.py", "test_shadow_mini_batches.py", "test_pages.py", "test_publish.py")
 NEURAL = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
 READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
 ROOT = Path(__file__).parent.parent

@@ -17,6 +17,8 @@ from tests.conftest import ROOT
 
 type Scenario = Callable[..., Any]
 
+SYSTEMS = ("biencoder", "splade", "colbert", "monobert")
+
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:

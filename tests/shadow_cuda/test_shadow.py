@@ -9,16 +9,10 @@ from safetensors.numpy import load_file
 
 from eval_kit.release import Release
 from tests.conftest import ROOT
-from tests.shadow_cuda.conftest import Scenario
+from tests.shadow_cuda.conftest import SYSTEMS, Scenario
 from tests.tiny_checkpoints import passages, tiny
 
 pytestmark = pytest.mark.slow
-
-SYSTEMS = ("biencoder", "splade", "colbert", "monobert")
-
-
-def weights(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))}
 
 
 def test_the_device_keeps_its_promises(scenario: Scenario) -> None:
@@ -96,54 +90,6 @@ def test_float16_is_scaled_on_a_card_without_bfloat16(
         files = [*Path(root).rglob("*.safetensors")]
         tensors = [tensor for file in files for tensor in load_file(file).values()]
         assert tensors and all(np.isfinite(tensor).all() for tensor in tensors), system
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_killed_training_ends_with_the_same_weights(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path, system: str
-) -> None:
-    backbone = str(tiny("masked"))  # with dropout, so that the random state of the device matters
-    options = {"precision": "bfloat16", "steps": 6, "checkpoint_every": 2, "backbone": backbone}
-    release = str(trainable_release.folder)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    scenario("train", release=release, jobs=[(system, str(whole), options)])
-    scenario("train", killed=True, release=release, jobs=[(system, str(killed), options)], kill=3)
-    scenario("train", release=release, jobs=[(system, str(killed), options)], disturb=True)
-    expected = {name: data for name, data in weights(whole).items() if "checkpoint" not in name}
-    resumed = {name: data for name, data in weights(killed).items() if "checkpoint" not in name}
-    assert resumed == expected != {}
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_too_little_memory_takes_mini_batches_or_ends_in_one_sentence(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path, system: str
-) -> None:
-    shares = [0.4, 0.7, 0.9, 1.1]
-    facts = scenario(
-        "limits", release=str(trainable_release.folder), system=system, folder=str(tmp_path), shares=shares
-    )
-    *limited, enough = facts["limited"]
-    assert enough["mini_batch_size"] is None
-    for row in limited:
-        if "sentence" in row:
-            assert "memory cannot hold" in row["sentence"]
-        else:
-            assert row["mini_batch_size"] < row["batch_size"] == 16
-            assert row["peak"] <= row["share"] * facts["whole"]["peak"]
-        assert row["left"] == 0
-    assert any("sentence" not in row for row in limited)
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_mini_batches_draw_the_same_dropout_twice(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path, system: str
-) -> None:
-    arguments = {"release": str(trainable_release.folder), "system": system, "backbone": str(tiny("masked"))}
-    real = scenario("replay", **arguments, root=str(tmp_path / "real"), control=False)
-    control = scenario("replay", **arguments, root=str(tmp_path / "control"), control=True)
-    assert real["passes"] > 2
-    assert real["difference"] == 0.0
-    assert control["difference"] > 0.01
 
 
 def test_no_step_waits_for_the_device_in_the_projects_own_code(
