@@ -28,7 +28,7 @@ T ?=
 MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),$(if $(PARTS_$(CONFIG)),$(CONFIG)),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BESIDE := pytest pytest-xdist hypothesis editables hatchling lz4 markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11
-BENCH ?= scoring search training
+BENCH ?= scoring training
 GRID ?= grid-$(CONFIG)
 GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 SCALE ?= 0.01
@@ -142,7 +142,7 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 		{ echo "make publish: CHANGELOG.md has no section '### Data $(patsubst v%,%,$(TAG))'" >&2; exit 2; }
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
-bench: $(READY)  ## time the kit beside its peers: BENCH="scoring search training"
+bench: $(READY)  ## time the kit beside its peers: BENCH="scoring training"
 	@for name in $(BENCH); do $(BIN)/python -m "bench.$$name" || exit; done
 
 rehearsal: $(READY)  ## every stage at SCALE of MS MARCO's size, on synthetic passages (SCALE=0.01; WORK=DIR for its files)

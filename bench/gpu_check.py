@@ -25,7 +25,6 @@ from bench import cost
 from bench.rehearsal import backbone
 from bench.rehearsal import release as made_up
 from bench.rehearsal.sizes import PASSAGES, Sizes
-from bench.search import drawn
 from bench.training import NEURAL, ours
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names
@@ -180,8 +179,13 @@ def rerank(release: Release, root: Path, scope: Scope) -> dict[str, Any]:
 
 def dense_search(folder: Path, scope: Scope) -> dict[str, Any]:
     """The speed of exact search over drawn float16 vectors."""
-    stored = drawn(folder, scope.searched, DIMENSIONS, np.float16)
-    queries = np.random.default_rng(1).standard_normal((scope.queries, DIMENSIONS), dtype=np.float32)
+    rng = np.random.default_rng(13)
+
+    def encoded(texts: list[str]) -> shards.Arrays:
+        return {"vectors": rng.standard_normal((len(texts), DIMENSIONS), dtype=np.float32).astype(np.float16)}
+
+    stored = shards.write(_numbered(scope.searched), folder, encoded, "drawn")
+    queries = rng.standard_normal((scope.queries, DIMENSIONS), dtype=np.float32)
     return _speeds(lambda some: dense.exact(some, stored, DEPTH), queries)
 
 

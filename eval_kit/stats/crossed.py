@@ -8,8 +8,8 @@ of Business & Economic Statistics 29): what the clusters' sums vary by, plus wha
 vary by, less what their cells vary by alone; each is of the linearised ratio. Intervals are by
 Student's t, whose quantile is the mean of the clusters' and the trainings' quantiles, weighted by
 their variances (Cochran 1964, Biometrics 20). The variance of M trainings counts M / 2 degrees of
-freedom, not M − 1, as chance is subtracted from it: ``bench/crossed.py`` shows that the intervals
-then hold the truth as often as they should.
+freedom, not M − 1, as chance is subtracted from it: simulations (docs/results.md) show that the
+intervals then hold the truth as often as they should.
 """
 
 from collections.abc import Mapping
