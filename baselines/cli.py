@@ -12,21 +12,12 @@ from baselines import search_cli
 from baselines.runners import Runner
 from baselines.search_cli import ReleaseOption
 from eval_kit.errors import UserError, reported
-from eval_kit.options import JsonFile
-from eval_kit.program import Program
+from eval_kit.options import JsonFile, argument, option
+from eval_kit.program import commands
 from eval_kit.shifts import SHIFTS, check_names
 
-app = typer.Typer(
-    cls=Program,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Train, search and score the reference systems.",
-)
-grid_app = typer.Typer(
-    cls=Program, no_args_is_help=True, rich_markup_mode=None, help="Train, search and score a grid of cells."
-)
+app = commands("Train, search and score the reference systems.")
+grid_app = commands("Train, search and score a grid of cells.")
 app.add_typer(grid_app, name="grid")
 app.command()(search_cli.search)
 
@@ -35,39 +26,38 @@ app.command()(search_cli.search)
 def run_grid(
     configs: Annotated[
         list[str],
-        typer.Option(
+        option(
+            "paper, day, mini, nfcorpus or another name in baselines/configs; or a JSON file. Repeatable.",
+            None,
             "--config",
-            help="paper, day, mini, nfcorpus or another name in baselines/configs; or a JSON file. Repeatable.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The grid's folder; an existing grid resumes.")],
+    out: Annotated[Path, option("The grid's folder; an existing grid resumes.")],
     release: ReleaseOption = None,
-    system: Annotated[list[str] | None, typer.Option(help="Only this system. Repeatable.")] = None,
+    system: Annotated[list[str] | None, option("Only this system. Repeatable.")] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="Hub id or folder that trained systems start from, instead of the config's.")
+        str | None, option("Hub id or folder that trained systems start from, instead of the config's.")
     ] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="Of training on a GPU. Default: the config's; without bfloat16 on the card, float16."),
+        option("Of training on a GPU. Default: the config's; without bfloat16 on the card, float16."),
     ] = None,
-    shift: Annotated[list[str] | None, typer.Option(help=f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
-    seed: Annotated[
-        list[int] | None, typer.Option(min=0, max=2**32 - 1, help="Training seed. Repeatable. Default: 0.")
-    ] = None,
-    runner: Annotated[Runner, typer.Option(help="Local processes, or a Ray cluster.")] = Runner.local,
+    shift: Annotated[list[str] | None, option(f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
+    seed: Annotated[list[int] | None, option("Training seed. Repeatable. Default: 0.", min=0, max=2**32 - 1)] = None,
+    runner: Annotated[Runner, option("Local processes, or a Ray cluster.")] = Runner.local,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="Cells at once (local). Default: as many as the GPUs, or CPUs, allow."),
+        option("Cells at once (local). Default: as many as the GPUs, or CPUs, allow.", min=1, max=1024),
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, max=1024, help="Processes per cell (torchrun), one GPU each; they split the batch.")
+        int, option("Processes per cell (torchrun), one GPU each; they split the batch.", min=1, max=1024)
     ] = 1,
     threads: Annotated[
         int,
-        typer.Option(min=1, max=1024, help="Threads per process. Changing it may change the last digits of scores."),
+        option("Threads per process. Changing it may change the last digits of scores.", min=1, max=1024),
     ] = 1,
     check: Annotated[
-        bool, typer.Option("--check", help="Check models, GPUs and disk, and exit; negatives need not be drawn yet.")
+        bool, option("Check models, GPUs and disk, and exit; negatives need not be drawn yet.", None, "--check")
     ] = False,
 ) -> None:
     """Run every cell that is not finished. Exit status 1 if one fails."""
@@ -120,8 +110,8 @@ def run_grid(
 
 @grid_app.command("status")
 def grid_status(
-    folder: Annotated[Path, typer.Argument(help="The grid's folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    folder: Annotated[Path, argument("The grid's folder.")],
+    as_json: Annotated[bool, option("Print JSON for programs.", None, "--json")] = False,
 ) -> None:
     """Show each cell's state, seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
@@ -141,27 +131,20 @@ def grid_status(
 def beir(
     systems: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SYSTEM...",
-            help="bm25, bm25-multifield, published checkpoints, or any name with all its runs in --out.",
-        ),
+        argument("bm25, bm25-multifield, published checkpoints, or any name with all its runs in --out.", "SYSTEM..."),
     ],
     datasets: Annotated[
         list[str] | None,
-        typer.Option("--dataset", metavar="NAME", help="Only this folder of --folder. Repeatable. Default: BEIR's."),
+        option("Only this folder of --folder. Repeatable. Default: BEIR's.", "NAME", "--dataset"),
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Folder of datasets in BEIR's format.")] = Path("beir"),
-    depth: Annotated[int, typer.Option(min=101, help="Number of passages per query.")] = 1000,
-    out: Annotated[Path, typer.Option(help="Folder for the runs; existing runs are not searched again.")] = Path(
-        "beir-runs"
-    ),
+    folder: Annotated[Path, option("Folder of datasets in BEIR's format.")] = Path("beir"),
+    depth: Annotated[int, option("Number of passages per query.", min=101)] = 1000,
+    out: Annotated[Path, option("Folder for the runs; existing runs are not searched again.")] = Path("beir-runs"),
     runner: search_cli.RunnerOption = Runner.local,
     latency: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="PASSAGES",
-            help="Measure latency and index size on the first PASSAGES instead, as in BEIR's Table 3.",
+        option(
+            "Measure latency and index size on the first PASSAGES instead, as in BEIR's Table 3.", "PASSAGES", min=1
         ),
     ] = None,
     json_file: JsonFile = None,
@@ -190,13 +173,11 @@ def beir(
 
 @app.command()
 def generate(
-    beir: Annotated[Path, typer.Argument(metavar="FOLDER", help="A dataset, as a folder in BEIR's format.")],
-    out: Annotated[Path, typer.Option(help="The folder to write, in BEIR's format.")],
-    config: Annotated[
-        str, typer.Option(help="genq, doct5query, or a JSON file that configures a generation.")
-    ] = "genq",
-    model: Annotated[str | None, typer.Option(help="Hub id or folder of the model, instead of the config's.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the draws.")] = 0,
+    beir: Annotated[Path, argument("A dataset, as a folder in BEIR's format.", "FOLDER")],
+    out: Annotated[Path, option("The folder to write, in BEIR's format.")],
+    config: Annotated[str, option("genq, doct5query, or a JSON file that configures a generation.")] = "genq",
+    model: Annotated[str | None, option("Hub id or folder of the model, instead of the config's.")] = None,
+    seed: Annotated[int, option("Seed of the draws.", min=0, max=2**32 - 1)] = 0,
 ) -> None:
     """Write queries for passages with a T5, as in BEIR's GenQ or docT5query. An interrupted generation resumes."""
     from baselines.config import recipe

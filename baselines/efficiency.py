@@ -20,7 +20,7 @@ from eval_kit.release.beir_suite import dataset_name, split_of
 from eval_kit.release.reference import printed, published
 from eval_kit.search import shards
 from eval_kit.search.gpus import refuse_unusable_gpus
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 DEPTH = 10
 """Passages per query, as in BEIR's benchmark."""
@@ -40,7 +40,7 @@ class Efficiency:
         cells = {(cell["system"], cell["measure"]): printed(cell) for cell in published("beir2021-table3")}
         columns = [Column("system", "heading"), Column("passages", "number", wrap="never")]
         for group in (*(f"latency {where.upper()}, ms" for where in _WHERE), "index, GB"):
-            columns += [Column(name, "number", group=group, wrap="never") for name in ("ours", "BEIR")]
+            columns += number_columns("ours", "BEIR", group=group, wrap="never")
         rows = []
         for system, figures in self.measured.items():
             name = names.get(system, system)

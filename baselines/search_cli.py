@@ -14,10 +14,11 @@ import typer
 
 from baselines.runners import Runner
 from eval_kit.errors import UserError
+from eval_kit.options import argument, option
 
-ReleaseOption = Annotated[str | None, typer.Option(help="Release folder or Hub id. Default: as for eval_kit.")]
+ReleaseOption = Annotated[str | None, option("Release folder or Hub id. Default: as for eval_kit.")]
 
-RunnerOption = Annotated[Runner, typer.Option(help="Encode passages on this machine's GPUs, or on a Ray cluster's.")]
+RunnerOption = Annotated[Runner, option("Encode passages on this machine's GPUs, or on a Ray cluster's.")]
 
 
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -46,17 +47,17 @@ class Model:
 
     system: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="As for eval_kit run: a Hub id or folder, a published checkpoint, a Lucene index, or bm25; "
+        argument(
+            "As for eval_kit run: a Hub id or folder, a published checkpoint, a Lucene index, or bm25; "
             "bm25-multifield with --beir.",
+            "MODEL",
         ),
     ] = None
-    option: Annotated[
+    options: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Option of the model, such as pooling=cls or engine=exact. Repeatable."),
+        option("Option of the model, such as pooling=cls or engine=exact. Repeatable.", "KEY=VALUE", "--option"),
     ] = None
-    show_list: Annotated[bool, typer.Option("--list", help="List the published checkpoints and exit.")] = False
+    show_list: Annotated[bool, option("List the published checkpoints and exit.", None, "--list")] = False
 
 
 @dataclass
@@ -64,37 +65,33 @@ class Texts:
     """The passages and queries: of a release, or from files."""
 
     release: ReleaseOption = None
-    test_set: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Search only the queries of this test set. Repeatable.")
-    ] = None
+    test_set: Annotated[list[str] | None, option("Search only the queries of this test set. Repeatable.", "NAME")] = (
+        None
+    )
     variation: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Also search this wording of them: dl19.typo.3, dl19.typo, all. Repeatable."),
+        option("Also search this wording of them: dl19.typo.3, dl19.typo, all. Repeatable.", "NAME"),
     ] = None
-    passages: Annotated[
-        Path | None, typer.Option(metavar="TSV", help="Search these passages (id, tab, text) instead.")
-    ] = None
-    queries: Annotated[
-        Path | None, typer.Option(metavar="TSV", help="Search these queries (id, tab, text) instead.")
-    ] = None
+    passages: Annotated[Path | None, option("Search these passages (id, tab, text) instead.", "TSV")] = None
+    queries: Annotated[Path | None, option("Search these queries (id, tab, text) instead.", "TSV")] = None
     beir: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Search the passages and queries of a folder in BEIR's format instead."),
+        option("Search the passages and queries of a folder in BEIR's format instead.", "FOLDER"),
     ] = None
-    split: Annotated[str, typer.Option(help="Split of --beir whose judged queries are searched.")] = "test"
+    split: Annotated[str, option("Split of --beir whose judged queries are searched.")] = "test"
 
 
 @dataclass
 class Output:
     """The run."""
 
-    depth: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of passages per query.")] = 1000
-    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None
-    out: Annotated[Path, typer.Option(help="Folder for the run and its index.")] = Path("runs")
+    depth: Annotated[int, option("Number of passages per query.", min=1, max=1_000_000)] = 1000
+    name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None
+    out: Annotated[Path, option("Folder for the run and its index.")] = Path("runs")
     runner: RunnerOption = Runner.local
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write what was measured as JSON to this file; '-' prints it."),
+        option("Write what was measured as JSON to this file; '-' prints it.", "FILE", "--json"),
     ] = None
 
 
@@ -126,7 +123,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
     if output.runner is Runner.ray:
         ray.connect()
-    retriever, training_data = _opened(model.system, parsed(model.option or []), texts.beir)
+    retriever, training_data = _opened(model.system, parsed(model.options or []), texts.beir)
     name = output.name or Path(model.system).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
@@ -184,12 +181,12 @@ def _show_checkpoints(json_file: Path | None) -> None:
     from eval_kit.console import screen, write_json
     from eval_kit.models import checkpoints
     from eval_kit.tables import terminal
-    from eval_kit.tables.table import Column, Table
+    from eval_kit.tables.table import Table, text_columns
 
     entries = checkpoints.load().values()
     if write_json([dataclasses.asdict(entry) for entry in entries], json_file):
         return
-    columns = [Column(name) for name in ("name", "what", "architecture", "model", "published figures")]
+    columns = text_columns("name", "what", "architecture", "model", "published figures")
     rows = []
     for entry in entries:
         tables = ", ".join(dict.fromkeys(row["table"] for row in entry.rows)) or "–"

@@ -26,7 +26,7 @@ from eval_kit.release.reference import published
 from eval_kit.shift import TREC_DL
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import leaks
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 EXAMPLES = 5
 GRADES = (3, 2, 1)
@@ -95,7 +95,7 @@ def table(document: dict[str, Any]) -> Table:
     kinds += [("passages", level) for level in levels]
     titles = [kind if level is None else f"passages ≥ {level}" for kind, level in kinds]
     columns = [Column("test queries that leak into training", wrap="never")]
-    columns += [Column(title, "number") for title in ("train", "test", *titles)]
+    columns += number_columns("train", "test", *titles)
     lines = []
     for pair in document["pairs"]:
         leaks = {(leak["kind"], leak.get("at_least")): leak for leak in pair["leaks"]}
@@ -194,7 +194,7 @@ def shared_table(document: dict[str, Any]) -> Table:
         "Test queries that share a relevant passage with training queries (CIKM 2022, Table 3): "
         f"{document['training_queries']:,} training queries, in the paper 502,939"
     )
-    return Table([Column("test set"), *(Column(name, "number") for name in names)], [lines], title)
+    return Table([Column("test set"), *number_columns(*names)], [lines], title)
 
 
 def _held_out(release: Release, shift: str) -> Iterator[Pair]:

@@ -16,17 +16,10 @@ from builder.options import RELEASE, Cache, Folder, Json, Seed, print_result
 from eval_kit import output
 from eval_kit.errors import UserError, reported
 from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
-from eval_kit.program import Program
+from eval_kit.program import commands
 from eval_kit.search.processes import cores
 
-app = typer.Typer(
-    cls=Program,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Build, verify, describe, export and publish releases.",
-)
+app = commands("Build, verify, describe, export and publish releases.")
 app.add_typer(build_cli.app, name="build")
 
 

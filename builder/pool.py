@@ -24,7 +24,7 @@ from eval_kit.release import Release, TestSet
 from eval_kit.results import Result
 from eval_kit.runs.names import run_name
 from eval_kit.runs.reader import read_pieces
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 DEPTH = 100
 """Best passages of each contributor that a pool holds for a query."""
@@ -84,7 +84,7 @@ class Fidelity(Result):
             figures = [f"{row[name]:.4f}" for name in ("whole", "pooled")]
             shift = [f"{row['shift']:+.4f}", _interval(row, "shift", "+.4f")]
             levels.append([row["labels"], row["left_out"] or "-", row["system"], *figures, *shift])
-        numbers = [Column(name, "number") for name in ("all passages", "pool", "shift", "95 % interval")]
+        numbers = number_columns("all passages", "pool", "shift", "95 % interval")
         return [
             Table([*map(Column, named), Column("tau", "number"), Column("95 % interval", "number")], [orders]),
             Table([*map(Column, [*named, "system"]), *numbers], [levels]),

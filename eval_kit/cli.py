@@ -6,66 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eval_kit import __version__
+from eval_kit import __version__, options
 from eval_kit.errors import UserError, reported
-from eval_kit.options import (
-    AllowMissing,
-    AnyRuns,
-    Baseline,
-    Bm25Runs,
-    By,
-    Check,
-    CleanFile,
-    Collections,
-    ComparedSystems,
-    Datasets,
-    DistanceVectors,
-    Far,
-    GridRuns,
-    HeldOuts,
-    Measures,
-    Model,
-    ModelOptions,
-    ModelScores,
-    Near,
-    PageVectors,
-    Paper,
-    Parts,
-    PerQuery,
-    Pivot,
-    Pivots,
-    Rankers,
-    Release,
-    Revision,
-    RunPivots,
-    Seed,
-    SharedPassages,
-    Shifts,
-    SimilarityRuns,
-    Systems,
-    TestSetPart,
-    TestSets,
-    Train,
-    TrainedOn,
-    Untrained,
-    Variations,
-    Vectors,
-    WordedRuns,
-    emitting,
-)
-from eval_kit.program import Program
+from eval_kit.options import argument, emitting, option
+from eval_kit.program import commands
 
 if TYPE_CHECKING:
     from eval_kit.results import Result
 
-app = typer.Typer(
-    cls=Program,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Score runs on ms-marco-shift releases.",
-)
+app = commands("Score runs on ms-marco-shift releases.")
 
 
 def _show_version(requested: bool) -> None:
@@ -77,7 +26,7 @@ def _show_version(requested: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, option("Show the version and exit.", None, "--version", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
@@ -86,16 +35,16 @@ def _options(
 @app.command()
 @emitting
 def score(
-    runs: AnyRuns,
-    release: Release = None,
-    revision: Revision = None,
-    measure: Measures = None,
-    test_set: TestSets = None,
-    clean: CleanFile = None,
-    per_query: PerQuery = None,
-    allow_missing: AllowMissing = False,
-    dataset: Datasets = None,
-    bm25: Bm25Runs = None,
+    runs: options.AnyRuns,
+    release: options.Release = None,
+    revision: options.Revision = None,
+    measure: options.Measures = None,
+    test_set: options.TestSets = None,
+    clean: options.CleanFile = None,
+    per_query: options.PerQuery = None,
+    allow_missing: options.AllowMissing = False,
+    dataset: options.Datasets = None,
+    bm25: options.Bm25Runs = None,
 ) -> "Result":
     """Score runs on every test set they cover, or on BEIR's datasets."""
     from eval_kit.console import status
@@ -129,16 +78,16 @@ def score(
 @app.command()
 @emitting
 def run(
-    model: Model,
-    release: Release = None,
-    revision: Revision = None,
-    option: ModelOptions = None,
-    test_set: TestSets = None,
-    variation: Variations = None,
-    pivot: RunPivots = None,
-    out: Annotated[Path, typer.Option(help="Folder for the runs and the index.")] = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the model's name.")] = None,
-    seed: Seed = 0,
+    model: options.Model,
+    release: options.Release = None,
+    revision: options.Revision = None,
+    option: options.ModelOptions = None,
+    test_set: options.TestSets = None,
+    variation: options.Variations = None,
+    pivot: options.RunPivots = None,
+    out: Annotated[Path, option("Folder for the runs and the index.")] = Path("runs"),
+    name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
+    seed: options.Seed = 0,
     *,
     context: typer.Context,
 ) -> "Result":
@@ -156,17 +105,17 @@ def run(
 @app.command()
 @emitting
 def protocol(
-    runs: GridRuns = None,
-    paper: Paper = None,
-    system: Systems = None,
-    shift: Shifts = None,
-    held_out: HeldOuts = None,
-    untrained: Untrained = None,
-    release: Release = None,
-    revision: Revision = None,
-    vectors: PageVectors = None,
-    seed: Seed = 0,
-    allow_missing: AllowMissing = False,
+    runs: options.GridRuns = None,
+    paper: options.Paper = None,
+    system: options.Systems = None,
+    shift: options.Shifts = None,
+    held_out: options.HeldOuts = None,
+    untrained: options.Untrained = None,
+    release: options.Release = None,
+    revision: options.Revision = None,
+    vectors: options.PageVectors = None,
+    seed: options.Seed = 0,
+    allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta.
 
@@ -195,11 +144,11 @@ def protocol(
 @app.command()
 @emitting
 def similarity(
-    runs: SimilarityRuns = None,
-    release: Release = None,
-    vectors: Vectors = None,
-    collection: Collections = None,
-    allow_missing: AllowMissing = False,
+    runs: options.SimilarityRuns = None,
+    release: options.Release = None,
+    vectors: options.Vectors = None,
+    collection: options.Collections = None,
+    allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
     from eval_kit.protocols.overlap import overlap
@@ -214,16 +163,16 @@ def similarity(
 @app.command()
 @emitting
 def generalise(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of trained systems over the test set.")],
-    pivot: Pivots,
-    trained_on: TrainedOn = None,
-    test_set: Annotated[str, typer.Option(metavar="NAME", help="The test set whose queries are divided.")] = "dev",
-    parts: Parts = None,
-    far: Far = None,
-    vectors: DistanceVectors = None,
-    release: Release = None,
-    seed: Seed = 0,
-    allow_missing: AllowMissing = False,
+    runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
+    pivot: options.Pivots,
+    trained_on: options.TrainedOn = None,
+    test_set: Annotated[str, option("The test set whose queries are divided.", "NAME")] = "dev",
+    parts: options.Parts = None,
+    far: options.Far = None,
+    vectors: options.DistanceVectors = None,
+    release: options.Release = None,
+    seed: options.Seed = 0,
+    allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
     from eval_kit.console import status
@@ -242,11 +191,11 @@ def generalise(
 @app.command()
 @emitting
 def clean(
-    train: Train,
-    release: Release = None,
-    test_set: TestSets = None,
-    near: Near = None,
-    passages: SharedPassages = False,
+    train: options.Train,
+    release: options.Release = None,
+    test_set: options.TestSets = None,
+    near: options.Near = None,
+    passages: options.SharedPassages = False,
 ) -> "Result":
     """Find the test queries that training gives away. Of the JSON, score --clean makes leaked and clean test sets."""
     from eval_kit.protocols.clean import clean as find_leaks
@@ -261,10 +210,10 @@ def clean(
 @app.command()
 @emitting
 def slices(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs of dev-small, or of DL-HARD.")],
-    by: By = None,
-    release: Release = None,
-    allow_missing: AllowMissing = False,
+    runs: Annotated[list[Path], argument("Runs of dev-small, or of DL-HARD.", "RUN")],
+    by: options.By = None,
+    release: options.Release = None,
+    allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Slice dev-small and DL-HARD by query property. Several --by give a cross-table."""
     from eval_kit.console import status
@@ -281,14 +230,14 @@ def slices(
 @app.command()
 @emitting
 def variations(
-    runs: WordedRuns,
-    test_set: TestSetPart = None,
-    pivot: Pivot = None,
-    ranker: Rankers = None,
-    release: Release = None,
-    revision: Revision = None,
-    seed: Seed = 0,
-    allow_missing: AllowMissing = False,
+    runs: options.WordedRuns,
+    test_set: options.TestSetPart = None,
+    pivot: options.Pivot = None,
+    ranker: options.Rankers = None,
+    release: options.Release = None,
+    revision: options.Revision = None,
+    seed: options.Seed = 0,
+    allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Measure what other wordings of the queries cost. Each query is paired with its original wording."""
     from eval_kit.console import status
@@ -306,13 +255,13 @@ def variations(
 @app.command()
 @emitting
 def compare(
-    systems: ComparedSystems,
-    baseline: Baseline = None,
-    release: Release = None,
-    measure: Measures = None,
-    check: Check = False,
-    seed: Seed = 0,
-    allow_missing: AllowMissing = False,
+    systems: options.ComparedSystems,
+    baseline: options.Baseline = None,
+    release: options.Release = None,
+    measure: options.Measures = None,
+    check: options.Check = False,
+    seed: options.Seed = 0,
+    allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Compare systems on the same test sets, with paired tests. Scores on different releases are refused."""
     from eval_kit.console import status
@@ -330,10 +279,10 @@ def compare(
 
 @app.command()
 def leaderboard(
-    submissions: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of submissions.")],
-    page: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")] = Path("leaderboard.html"),
-    release: Release = None,
-    allow_missing: AllowMissing = False,
+    submissions: Annotated[Path, argument("A folder of submissions.", "DIR")],
+    page: Annotated[Path, option("The HTML file to write.", "FILE")] = Path("leaderboard.html"),
+    release: options.Release = None,
+    allow_missing: options.AllowMissing = False,
 ) -> None:
     """Write a static page of many submissions. For a published release, it also shows the papers' own figures."""
     from eval_kit.console import status
@@ -350,14 +299,12 @@ def leaderboard(
 
 @app.command(name="publish-result")
 def publish_result(
-    results: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What --json of protocol, score, run or compare wrote.")
-    ],
-    repo_id: Annotated[str, typer.Option("--repo-id", metavar="ORG/MODEL", help="The model repository on the Hub.")],
-    dataset: Annotated[str, typer.Option(metavar="ORG/NAME", help="The release's dataset on the Hub.")],
-    system: Annotated[str | None, typer.Option(metavar="NAME", help="The system, if there are several.")] = None,
-    source: Annotated[str | None, typer.Option(metavar="URL", help="A page about the results.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the file.")] = False,
+    results: Annotated[Path, argument("What --json of protocol, score, run or compare wrote.", "FILE")],
+    repo_id: Annotated[str, option("The model repository on the Hub.", "ORG/MODEL", "--repo-id")],
+    dataset: Annotated[str, option("The release's dataset on the Hub.", "ORG/NAME")],
+    system: Annotated[str | None, option("The system, if there are several.", "NAME")] = None,
+    source: Annotated[str | None, option("A page about the results.", "URL")] = None,
+    dry_run: Annotated[bool, option("Change nothing; print the file.", None, "--dry-run")] = False,
 ) -> None:
     """Put results into a model repository on the Hub. Its page and the dataset's leaderboard show them."""
     from eval_kit.exchange import hub_results
@@ -376,8 +323,8 @@ def publish_result(
 @app.command()
 @emitting
 def align(
-    scores: ModelScores = None,
-    seed: Seed = 0,
+    scores: options.ModelScores = None,
+    seed: options.Seed = 0,
 ) -> "Result":
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
     from eval_kit.protocols.align import align_files

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from eval_kit.errors import UserError
@@ -25,6 +26,18 @@ class Program(TyperGroup):
         if isinstance(command, TyperCommand):
             command.invoke = partial(_invoke, command)  # type: ignore[method-assign]
         return command
+
+
+def commands(help: str) -> typer.Typer:
+    """A new command line, whose commands are such a group."""
+    return typer.Typer(
+        cls=Program,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help=help,
+    )
 
 
 def check_outputs(parameters: Mapping[str, Any]) -> None:

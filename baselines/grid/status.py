@@ -11,7 +11,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs import names
 from eval_kit.shifts import TRAINED_FOR
-from eval_kit.tables.table import Cell, Column, Row, Table
+from eval_kit.tables.table import Cell, Column, Row, Table, number_columns, text_columns
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
@@ -94,8 +94,8 @@ def of_grid(root: Path) -> list[Standing]:
 
 def layout(standings: Iterable[Standing]) -> Table:
     """One row per cell."""
-    columns = [Column(name, wrap="never") for name in ("shift", "held out", "system", "seed", "state")]
-    columns += [Column(name, "number", wrap="never") for name in ("seconds", "loss")]
+    columns = text_columns("shift", "held out", "system", "seed", "state", wrap="never")
+    columns += number_columns("seconds", "loss", wrap="never")
     columns.append(Column("", wrap="anywhere"))
     lines: list[Row] = []
     for standing in standings:

@@ -18,7 +18,7 @@ from eval_kit.protocols.scoring import mean, warn_of_copies
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means
-from eval_kit.tables.table import Cell, Column, Table, significance
+from eval_kit.tables.table import Cell, Column, Table, number_columns, significance, text_columns
 
 ROWS = {
     "test_set": pl.String(),
@@ -72,8 +72,8 @@ class Comparison(Result):
     def tables(self) -> list[Table]:
         """A row per test set and measure: n, the baseline's value, and value and difference of every other system."""
         base, *compared = self.systems
-        columns = [Column(name, wrap="never") for name in ("test set", "measure")]
-        columns += [Column(name, "number", wrap="anywhere") for name in ("n", base)]
+        columns = text_columns("test set", "measure", wrap="never")
+        columns += number_columns("n", base, wrap="anywhere")
         for system in compared:
             columns.append(Column(system, "number", wrap="anywhere"))
             columns.append(Column("Δ [95 % interval]", "number", wrap="anywhere", beside_last=True))

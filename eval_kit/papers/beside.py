@@ -25,7 +25,7 @@ from eval_kit.release.reference import ids, load, printed, published
 from eval_kit.results import Result
 from eval_kit.runs.names import WordedRun, cell_of, control_of, grid, named, run_name, worded
 from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Cell, Column, Table, number_columns, text_columns
 
 ALL = "all"
 """In place of a table's id: every table beside which a grid has figures."""
@@ -331,9 +331,9 @@ def _beside(rows: Sequence[Comparison]) -> Table:
     kinds = set(map(attrgetter("figure"), rows))
     figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
     reference = load(TRAINED_FOR[rows[0].shift].published_table)["paper"]
-    columns = [Column(name, wrap="never") for name in ("system", "part", "measure")]
+    columns = text_columns("system", "part", "measure", wrap="never")
     for figure in figures:
-        columns += [Column(name, "number", wrap="never") for name in (figure, "paper", "difference", "")]
+        columns += number_columns(figure, "paper", "difference", "", wrap="never")
     by_row: dict[tuple[str, str, str], dict[str, Comparison]] = {}
     for row in rows:
         figure = "in" if row.figure == "value" else row.figure

@@ -27,7 +27,7 @@ from eval_kit.release.beir_suite import datasets
 from eval_kit.results import Figure, Result
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.svg import Point
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Cell, Column, Table, number_columns
 
 TRAININGS = ("interpolation", "extrapolation")
 KINDS = ("spearman", "kendall")
@@ -146,7 +146,7 @@ def layout(table: pl.DataFrame) -> Table:
     """
     columns = [Column("Datasets", wrap="anywhere"), Column("Domain"), Column("n", "number")]
     for kind in ("Spearman", "Kendall"):
-        columns += [Column(name, "number", group=kind, wrap="never") for name in ("Inter.", "Extra.")]
+        columns += number_columns("Inter.", "Extra.", group=kind, wrap="never")
     lines = []
     for dataset in table["dataset"].unique(maintain_order=True):
         rows = {

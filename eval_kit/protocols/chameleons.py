@@ -16,7 +16,7 @@ from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import printed, published
 from eval_kit.results import Figure, Result
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Cell, Column, Table, number_columns, text_columns
 
 SETS = ("lesser", "pygmy", "veiled")
 MEASURES = ("AP", "nDCG", "RR@10")
@@ -307,9 +307,9 @@ def _performance_table(results: Chameleons) -> Table:
     runs = frame["run"].unique(maintain_order=True).to_list()
     paper = _published(REFERENCE) if results.published else {}
     rankers = _rankers(paper)
-    columns = [Column(name, wrap="never") for name in ("", "set", "level")]
+    columns = text_columns("", "set", "level", wrap="never")
     columns.append(Column("queries", "number", wrap="never"))
-    columns += [Column(name, "number", wrap="anywhere") for name in runs]
+    columns += number_columns(*runs, wrap="anywhere")
     columns += [Column("(published)", "number", group=name, style="dim") for name in rankers]
     rows = {(row["run"], row["set"], row["level"], row["measure"]): row for row in frame.iter_rows(named=True)}
     lines = []
@@ -329,7 +329,7 @@ def _performance_table(results: Chameleons) -> Table:
 def _sets_table(results: Chameleons) -> Table:
     """Tables 3, 5 and 6: queries, relevant passages per query and words per query of each set."""
     columns = [Column("set"), Column("queries", "number")]
-    columns += [Column(name, "number") for name in ("relevant", "words")]
+    columns += number_columns("relevant", "words")
     papers = [_published(id) for id in (RELEVANT, WORDS)] if results.published else []
     columns += [Column("(published)", "number", group=name, style="dim") for name in ("relevant", "words") if papers]
     lines = []

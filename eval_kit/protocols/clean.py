@@ -25,7 +25,7 @@ from eval_kit.results import Result, origin
 from eval_kit.runs.training import Training
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 KINDS = ("equal", "normalised", "near", "passages")
 LEAKED, CLEAN = "leaked", "clean"
@@ -61,7 +61,7 @@ class Clean(Result):
 
     def tables(self) -> list[Table]:
         """The counts, with shares."""
-        columns = [Column("test set"), *(Column(name, "number") for name in ("queries", *KINDS, LEAKED, CLEAN))]
+        columns = [Column("test set"), *number_columns("queries", *KINDS, LEAKED, CLEAN)]
         lines = []
         for row in self.counts().iter_rows(named=True):
             counts = [row[name] for name in (*KINDS, LEAKED, CLEAN)]

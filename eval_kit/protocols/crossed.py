@@ -13,7 +13,7 @@ from eval_kit.results import Figure
 from eval_kit.stats import crossed
 from eval_kit.stats.losses import Correlation, correlations, holm_corrected
 from eval_kit.stats.similarity import jaccard_of_counts, word_counts
-from eval_kit.tables.table import Cell, Column, Table, interval, loss, significance
+from eval_kit.tables.table import Cell, Column, Table, interval, loss, number_columns, significance
 
 NAME = "crossed"
 KINDS = ("spearman",)
@@ -126,7 +126,7 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
             )
         numbers = ("In", "Out", "Rel Loss", "95 % interval", "SE queries", "SE trainings", "SD clusters")
         names = (*numbers, "ρ with Jaccard", "clusters × models", "n")
-        yield Table([Column("Models", "heading"), *(Column(name, "number") for name in names)], [lines], str(measure))
+        yield Table([Column("Models", "heading"), *number_columns(*names)], [lines], str(measure))
     main = whole["measure"][0]
     yield _by_cluster(parts.filter(pl.col("measure") == main), f"{main} Rel Loss by cluster")
 
@@ -140,7 +140,7 @@ def _by_cluster(parts: pl.DataFrame, title: str) -> Table:
         cells = [_of_cluster(by_key[cluster, system]) for system in systems]
         lines.append([cluster, *cells, f"{jaccard:.3f}", f"{queries:,}"])
     names = (*systems, "Jaccard", "n")
-    return Table([Column("Cluster", "heading"), *(Column(name, "number") for name in names)], [lines], title)
+    return Table([Column("Cluster", "heading"), *number_columns(*names)], [lines], title)
 
 
 def _of_cluster(row: dict[str, Any]) -> Cell:

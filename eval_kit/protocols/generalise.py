@@ -29,7 +29,7 @@ from eval_kit.search.passages import has_passages, passages
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats import distance, parts
 from eval_kit.stats.losses import MARGIN, holm
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Cell, Column, Table, number_columns
 
 DEGRADES, DOES_NOT, CANNOT_TELL = "degrades", "does not", "cannot tell"
 DISTANCE = "distance"
@@ -72,7 +72,7 @@ class Generalisation(Result):
         """One row for each shift and system: levels beside the pivot's, the adjusted difference, the verdict."""
         columns = [Column("shift"), Column("system", wrap="anywhere"), Column("measure", wrap="never")]
         for group in ("system", "pivot"):
-            columns += [Column(side, "number", group=group) for side in ("near", "far")]
+            columns += number_columns("near", "far", group=group)
         columns += [Column("adjusted difference", "number"), Column("95 % interval", "number", beside_last=True)]
         columns += [Column("p", "number"), Column("parts", "number"), Column("would find", "number")]
         columns.append(Column("verdict", wrap="never"))

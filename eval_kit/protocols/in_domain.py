@@ -20,7 +20,7 @@ from eval_kit.protocols.align_results import beir_scores
 from eval_kit.release.beir_suite import ANNOTATED, MS_MARCO, published_values
 from eval_kit.results import Result
 from eval_kit.stats.losses import RESAMPLES, correlations
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 PUBLISHED = {
     "BEIR, Table 2": (),
@@ -49,7 +49,7 @@ class InDomain(Result):
 
     def tables(self) -> list[Table]:
         """A line for each group."""
-        columns = [Column("systems"), *(Column(name, "number") for name in ("n", "datasets", "Spearman", "95 %", "p"))]
+        columns = [Column("systems"), *number_columns("n", "datasets", "Spearman", "95 %", "p")]
         lines = []
         for name, n, datasets, value, low, high, p in self.rows.iter_rows():
             interval = "" if low is None else f"{low:.2f} to {high:.2f}"

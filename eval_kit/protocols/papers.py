@@ -8,7 +8,7 @@ import polars as pl
 
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.runs import contamination
-from eval_kit.tables.table import Cell, Column, LossBar, Row, Table, interval, loss, significance
+from eval_kit.tables.table import Cell, Column, LossBar, Row, Table, interval, loss, number_columns, significance
 
 
 def ms_shift(
@@ -43,7 +43,7 @@ def ms_shift(
                 [None, "Rel Loss", *(_rel_loss(cell, shown, best) for cell in cells)],
             ]
         )
-    columns = [Column("Models", "heading"), Column("", "label"), *(Column(cluster, "number") for cluster in clusters)]
+    columns = [Column("Models", "heading"), Column("", "label"), *number_columns(*clusters)]
     return Table(columns, groups, title=measure)
 
 
@@ -93,7 +93,7 @@ def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
     words = ("shift", "part", "system", "measure")
     numbers = ("Rel Loss", "low", "high", "In", "Out", "p (Holm)", "d", "n")
     lines = [_statistics(shift, row) for shift, frame in results.items() for row in frame.iter_rows(named=True)]
-    columns = [*map(Column, words), *(Column(name, "number") for name in numbers)]
+    columns = [*map(Column, words), *number_columns(*numbers)]
     return Table(columns, [lines], title="Every loss", sorted_by="Rel Loss")
 
 

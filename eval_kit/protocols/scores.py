@@ -10,7 +10,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
-from eval_kit.tables.table import Cell, Column, Row, Table
+from eval_kit.tables.table import Cell, Column, Row, Table, number_columns
 
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
 _COLUMNS = {
@@ -86,7 +86,7 @@ class Scores(Result):
         tables = []
         for measures, rows in groups.items():
             columns = [Column("test set", wrap="never"), Column("run", wrap="anywhere", min_width=8)]
-            columns += [Column(name, "number", wrap="anywhere", min_width=7) for name in ("queries", *measures)]
+            columns += number_columns("queries", *measures, wrap="anywhere", min_width=7)
             tables.append(Table(columns, [rows]))
         return tables
 

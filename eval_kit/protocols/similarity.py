@@ -19,7 +19,7 @@ from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import KINDS, Correlation, Estimate, correlations
 from eval_kit.stats.similarity import by_cluster, cluster_splits, to_training
 from eval_kit.stats.vectors import Vectors, read
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Figure3:
         for system, kinds in self.correlations.items():
             estimates = [kinds[kind].estimate for kind in KINDS]
             rows.append([system, *map(_interval, estimates), str(estimates[0].n)])
-        columns = [Column("System"), *(Column(name, "number") for name in (*map(str.capitalize, KINDS), "n"))]
+        columns = [Column("System"), *number_columns(*map(str.capitalize, KINDS), "n")]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         title = (
             f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}, "

@@ -17,7 +17,7 @@ from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.results import Result
 from eval_kit.shift import main_split
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 
 class Label(NamedTuple):
@@ -62,7 +62,7 @@ class Slices(Result):
     def tables(self) -> list[Table]:
         """One row for each run and combination of labels, one column per measure."""
         measures = self.means["measure"].unique(maintain_order=True).to_list()
-        columns = [*map(Column, ("run", *self.by)), *(Column(name, "number") for name in ("queries", *measures))]
+        columns = [*map(Column, ("run", *self.by)), *number_columns("queries", *measures)]
         keys = ["run", *self.by, "queries"]
         wide = self.means.pivot("measure", index=keys, values="value", maintain_order=True)
         lines = []

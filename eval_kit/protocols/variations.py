@@ -25,7 +25,7 @@ from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Figure, Result
 from eval_kit.runs.names import WordedRun, original_of, run_name, worded
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Table, loss, significance
+from eval_kit.tables.table import Cell, Column, Table, loss, number_columns, significance
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -339,7 +339,7 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
     numbers += ["ER", "ΔRI"] if pivot else []
     numbers += ["valid n", "valid Rel Loss"] if by_key else []
     columns = [Column("variation", "heading", wrap="anywhere"), Column("system", wrap="anywhere")]
-    columns += [Column(name, "number") for name in numbers]
+    columns += number_columns(*numbers)
     groups = []
     for _, rows in results.filter(pl.col("queries_are") == "all").group_by("method", maintain_order=True):
         lines = []

@@ -75,6 +75,16 @@ class Column:
         return f"{self.group} {self.name}" if self.group else self.name
 
 
+def text_columns(*names: str, **settings: Any) -> list[Column]:
+    """Columns of text; ``settings`` are those of :class:`Column` that they share."""
+    return [Column(name, **settings) for name in names]
+
+
+def number_columns(*names: str, **settings: Any) -> list[Column]:
+    """Columns of numbers, likewise."""
+    return text_columns(*names, kind="number", **settings)
+
+
 type Row = Sequence[Cell | str | None]
 
 
