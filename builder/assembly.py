@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 
 from builder import validation
+from builder.collection import Collection
 from builder.encoders import Encoder, embed, public_name
 from builder.release import Table
-from builder.sources.collection import Collection
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id

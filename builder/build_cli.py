@@ -14,8 +14,8 @@ from eval_kit.options import option
 from eval_kit.program import Program
 
 if TYPE_CHECKING:
+    from builder.collection import Collection
     from builder.release import Draft
-    from builder.sources.collection import Collection
 
 MINI = "mini"
 MS_MARCO = "msmarco"

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from builder import benchmarks, croissant, reports
-from builder.release import features
+from builder.features import features
 from eval_kit.documents import Manifest, TableEntry
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic

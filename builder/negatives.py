@@ -17,7 +17,8 @@ import polars as pl
 from filelock import FileLock
 from msgspec.structs import replace
 
-from builder.release import Table, add_table, features
+from builder.features import features
+from builder.release import Table, add_table
 from eval_kit.console import counting
 from eval_kit.documents import Rule, TableEntry
 from eval_kit.errors import UserError, disk_errors

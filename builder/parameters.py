@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_hints
 
 from builder.assembly import TESTED, Build, ShiftResult, lacks_train
+from builder.collection import SPLIT
 from builder.mini import RESTRAIN_SHARES
 from builder.shifts import chameleons, crossed, given, length, restrain, resttest, topic, wh
 from builder.shifts.chameleons import ChameleonParameters
@@ -16,7 +17,6 @@ from builder.shifts.restrain import RestrainParameters
 from builder.shifts.resttest import ResttestParameters
 from builder.shifts.topic import TopicParameters
 from builder.shifts.wh import WhLanguage, WhParameters
-from builder.sources.collection import SPLIT
 from builder.sources.mini.planted import TOPIC_SHARES
 from eval_kit.errors import UserError
 

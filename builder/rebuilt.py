@@ -13,13 +13,13 @@ from typing import cast
 import polars as pl
 
 from builder.assembly import DL, TESTED, Build
+from builder.collection import Collection
 from builder.encoders import Encoder, learnt_from
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
 from builder.release import Draft
 from builder.shifts import restrain
 from builder.shifts.length import even_cut
 from builder.shifts.wh import WhLanguage
-from builder.sources.collection import Collection
 from builder.test_sets import in_order, test_sets
 from eval_kit import languages
 from eval_kit.errors import UserError

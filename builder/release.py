@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from msgspec.structs import replace
 
-from builder import benchmarks
+from builder import benchmarks, card
 from builder.croissant import CROISSANT
+from builder.features import features
 from eval_kit import __version__
 from eval_kit.documents import Column, Input, Lack, Manifest, Rule, TableEntry, TestSetEntry, Variation
 from eval_kit.errors import UserError
@@ -289,11 +289,9 @@ def _fill(folder: Path, draft: Draft) -> Manifest:
 
 
 def _describe_itself(folder: Path, manifest: Manifest) -> None:
-    from builder.card import texts
-
     validate("release", manifest.as_json())
     benchmarks.write(folder, manifest)
-    for name, text in texts(folder, manifest).items():
+    for name, text in card.texts(folder, manifest).items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / MANIFEST).write_text(
         json.dumps(manifest.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -321,16 +319,6 @@ def _column(name: str, dtype: pl.DataType) -> Column:
     if isinstance(dtype, pl.Enum):
         return Column(name=name, type="label", labels=dtype.categories.to_list())
     return Column(name=name, type=COLUMN_TYPES[dtype])
-
-
-def features(columns: Sequence[Column]) -> Any:
-    """The ``datasets.Features`` of the manifest's columns: ClassLabel for labels, so that they keep their names."""
-    from datasets import ClassLabel, Features, List, Value
-
-    kinds = {"string": Value("string"), "int64": Value("int64"), "list<string>": List(Value("string"))}
-    return Features(
-        {column.name: ClassLabel(names=column.labels) if column.labels else kinds[column.type] for column in columns}
-    )
 
 
 def _kind(out: Path) -> str | None:

@@ -1,11 +1,11 @@
 """The test sets of a release, with their names and official measures."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
 from builder.release import Table, new_test_set
-from builder.shifts.crossed import models_in
 from eval_kit.documents import TestSetEntry
 from eval_kit.shift import main_split
 from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS
@@ -53,6 +53,11 @@ def test_sets(tables: Iterable[Table]) -> list[TestSetEntry]:
 def in_order(tables: Iterable[Table]) -> list[Table]:
     """The tables, their configs in the order in which a release lists them."""
     return sorted(tables, key=lambda table: CONFIGS.index(table.config))
+
+
+def models_in(table: pl.DataFrame) -> list[str]:
+    """The columns of a crossed table that hold the roles of a model: m1, m2, ..."""
+    return [name for name in table.columns if re.fullmatch(r"m\d+", name)]
 
 
 def _test_sets(have: Tables) -> Iterator[TestSetEntry]:

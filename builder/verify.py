@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from builder import benchmarks, negatives
 from builder.card import check_version
-from builder.shifts import crossed, length, wh
-from builder.test_sets import OBSTINACY
+from builder.shifts import length, wh
+from builder.test_sets import OBSTINACY, models_in
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
 from eval_kit.release import Release, Variation, read_manifest, read_table
@@ -97,7 +97,7 @@ def _length_rule(frame: pl.DataFrame) -> str:
 
 
 def _crossed_rule(frame: pl.DataFrame) -> str:
-    roles = frame.select(crossed.models_in(frame))
+    roles = frame.select(models_in(frame))
     times = {role: pl.sum_horizontal(pl.all() == role) for role in ROLES}
     fits = roles.select((times["in"] == 1) & (times["out"] == roles.width // 2)).to_series()
     return _count(frame, ~fits)

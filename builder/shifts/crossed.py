@@ -5,7 +5,6 @@ models, and every model leaves out half of the clusters. Within a cluster, the q
 that train on it; each leaves out those dealt to it, so that every query is tested unseen by one of them.
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ from builder.assembly import TESTED, Build, ShiftResult, interval_remark, lacks_
 from builder.shifts import length, wh
 from builder.shifts.given import merged, without_part
 from builder.shifts.kmeans import kmeans
+from builder.test_sets import models_in
 from eval_kit.errors import UserError
 from eval_kit.shifts import ROLES
 
@@ -106,11 +106,6 @@ def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
         word = pl.when(wh.member(texts, cluster)).then(pl.lit(cluster)).otherwise(word)
     size = length.cluster(texts, length.even_cut(texts)).cast(pl.String)
     return parts.with_columns(part=pl.concat_str("part", word, pl.lit(size), separator=" "))
-
-
-def models_in(table: pl.DataFrame) -> list[str]:
-    """The columns of a crossed table that hold the roles of a model: m1, m2, ..."""
-    return [name for name in table.columns if re.fullmatch(r"m\d+", name)]
 
 
 def lacking(build: Build) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.sources.collection import Collection, input_record, split_name
+from builder.collection import Collection, input_record, split_name
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus, read_qrels, read_queries

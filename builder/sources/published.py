@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 
 from builder import validation
+from builder.collection import input_record
 from builder.release import Draft, Table, query_ids
 from builder.shifts import length, wh
 from builder.sources import irds, variations
-from builder.sources.collection import input_record
 from builder.sources.fetch import SourceFile, UnavailableError, declared, obtain
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.sources.collection import Collection, input_record
+from builder.collection import Collection, input_record
 from eval_kit.errors import UserError
 from eval_kit.release import MANIFEST, PartialRelease, open_release
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import polars as pl
@@ -59,12 +59,19 @@ def figures(
         shift: pairs[shift].join(r.filter(pl.col("shift") == shift), on=["part", "query_id"], maintain_order="left")
         for shift in shifts
     }
+    measures = {shift: _measures(grid.results[shift]) for shift in shifts}
     return replace(
         first,
         distributions=_figure_4(grid, shifts, r),
-        by_nearness=_figure_5(grid, near, systems),
-        spreads=_figure_6(grid, near, systems),
+        by_nearness=_figure_5(measures, near, systems, grid.provenance["seed"]),
+        spreads=_figure_6(measures, near, systems),
     )
+
+
+def _measures(results: pl.DataFrame) -> list[str]:
+    """The main measure of a shift, and its first one of which lower is better."""
+    lower = filter(lambda name: parse(name).lower_is_better, results["measure"].unique(maintain_order=True))
+    return [main_measure(results), *islice(lower, 1)]
 
 
 def _figure_4(grid: Protocols, shifts: Sequence[str], r: pl.DataFrame) -> dict[str, Markup]:
@@ -78,31 +85,29 @@ def _figure_4(grid: Protocols, shifts: Sequence[str], r: pl.DataFrame) -> dict[s
     return panels
 
 
-def _figure_5(grid: Protocols, near: Mapping[str, pl.DataFrame], systems: Sequence[str]) -> dict[str, Markup]:
+def _figure_5(
+    measures: Mapping[str, list[str]], near: Mapping[str, pl.DataFrame], systems: Sequence[str], seed: int
+) -> dict[str, Markup]:
     panels = {}
     for shift, pairs in near.items():
-        measure = main_measure(grid.results[shift])
+        measure, *_ = measures[shift]
         cuts = edges(pairs["r"])
         tables = {}
         for (system,), group in pairs.filter(pl.col("measure") == measure).group_by("system", maintain_order=True):
             ordered = group.sort("seed", "part", "query_id")
             r = ordered["r"].head(ordered.height // ordered["seed"].n_unique())
-            tables[str(system)] = loss_by_interval(r, *in_and_out(group), cuts, seed=grid.provenance["seed"])
+            tables[str(system)] = loss_by_interval(r, *in_and_out(group), cuts, seed=seed)
         panels[SHIFTS[shift].title] = plots.loss_by_interval(tables, systems, measure)
     return panels
 
 
 def _figure_6(
-    grid: Protocols, near: Mapping[str, pl.DataFrame], systems: Sequence[str]
+    measures: Mapping[str, list[str]], near: Mapping[str, pl.DataFrame], systems: Sequence[str]
 ) -> dict[str, dict[str, Markup]]:
-    """By system: the main measure of each shift, and its first measure of which lower is better."""
+    """By system: all ``measures`` of each shift."""
     spreads: dict[str, dict[str, Markup]] = {system: {} for system in systems}
     for shift, pairs in near.items():
-        results = grid.results[shift]
-        lower = [
-            measure for measure in results["measure"].unique(maintain_order=True) if parse(measure).lower_is_better
-        ]
-        for measure, system in product([main_measure(results), *lower[:1]], systems):
+        for measure, system in product(measures[shift], systems):
             losses = pairs.filter(pl.col("measure") == measure, pl.col("system") == system)
             if losses.height:
                 picture = plots.boxes(_spread(losses, edges(pairs["r"])), measure, system)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.sources.collection import Collection
+from builder.collection import Collection
 
 
 def beir(collection: Collection, folder: Path) -> Path:

@@ -14,12 +14,12 @@ import pytest
 
 from builder import rebuilt
 from builder import release as releases
+from builder.collection import Collection, split_name
 from builder.encoders import Lsa
 from builder.parameters import ShiftParameters
 from builder.shifts.restrain import RestrainParameters
 from builder.shifts.topic import TopicParameters
 from builder.sources import beir, irds, mini, released
-from builder.sources.collection import Collection, split_name
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256

@@ -19,13 +19,13 @@ from sklearn.metrics import adjusted_rand_score
 from builder import rebuilt
 from builder import release as releases
 from builder.assembly import described
+from builder.collection import Collection
 from builder.encoders import Compute, Lsa, Model, public_name
 from builder.parameters import MS_MARCO_TRAINING, ShiftParameters, for_collection, for_mini, settings
 from builder.shifts import wh
 from builder.shifts.restrain import RestrainParameters
 from builder.shifts.topic import TopicParameters
 from builder.sources import mini
-from builder.sources.collection import Collection
 from builder.verify import verify
 from eval_kit.documents import Manifest
 from eval_kit.errors import UserError

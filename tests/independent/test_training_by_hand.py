@@ -8,9 +8,9 @@ import pytest
 
 from builder import rebuilt
 from builder import release as releases
+from builder.collection import Collection
 from builder.parameters import ShiftParameters
 from builder.shifts.wh import WhParameters
-from builder.sources.collection import Collection
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import to_training

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from builder.collection import Collection
 from builder.encoders import Lsa
-from builder.sources.collection import Collection
 from builder.sources.mini.entities import name_entities
 from builder.sources.mini.intents import draw_intents
 from builder.sources.mini.judgements import judge
