@@ -15,8 +15,10 @@ from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
 from eval_kit.errors import UserError, reported
+from eval_kit.files import atomic
 from eval_kit.models.run import run
-from eval_kit.pages.report import write_report
+from eval_kit.pages.page import result_page
+from eval_kit.pages.report import Report
 from eval_kit.papers.beside import results
 from eval_kit.release import open_release
 
@@ -74,7 +76,7 @@ def demo(
     card = run(str(model), release, folder / "card", test_sets=["dl19"], variations=["dl19.typo"], name=MODEL)
     card.show(console)
     report = folder / "report.html"
-    write_report(trained.protocols, release, report, changes=card.variations)
+    atomic.write_text(report, result_page(Report(trained.protocols, card.variations, release)))
     console.print(f"{report}", highlight=False)
 
 

@@ -96,10 +96,10 @@ def run(
     from eval_kit.models.run import run as run_model
     from eval_kit.release import open_release
 
-    options = parsed(option or [])
     opened = open_release(release, revision)
     outputs = [context.params["json_file"], context.params["page"]]
-    return run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs, options)
+    of_model = parsed(option or [])
+    return run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs, of_model)
 
 
 @app.command()

@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from eval_kit.console import status
 from eval_kit.errors import UserError
-from eval_kit.files import atomic
 from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render, result_page
@@ -55,8 +54,8 @@ class Report(Result):
         grid: None for a report on query variations alone.
         changes: what query variations cost; None for a report on a grid alone.
         release: the one that was scored on.
-        vectors: for the figures about R, a model or file as :func:`eval_kit.stats.vectors.get` takes it; by default
-            the vectors that stand beside the runs.
+        vectors: for the figures about R, as :func:`eval_kit.protocols.similarity.nearness` takes them, or a model or
+            file as :func:`eval_kit.stats.vectors.get` does; by default the vectors that stand beside the runs.
     """
 
     title = "What the shift costs"
@@ -64,7 +63,7 @@ class Report(Result):
     grid: Protocols | None
     changes: Variations | None
     release: Release
-    vectors: str | None = None
+    vectors: str | Vectors | Mapping[str, Vectors] | None = None
 
     @property
     def parts(self) -> list[Protocols | Variations]:
@@ -74,7 +73,25 @@ class Report(Result):
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
         """That of the grid, or of the changes where there is no grid."""
+        if not self.parts:
+            raise UserError("a report needs runs of a grid or of query variations")
         return self.parts[0].provenance
+
+    def query_vectors(self) -> Vectors | Mapping[str, Vectors]:
+        """The vectors for the figures about R; empty if there are none.
+
+        Raises:
+            UserError: ``vectors`` that cannot be used, or that no grid needs.
+        """
+        if isinstance(self.vectors, str):
+            if self.grid is None:
+                raise UserError(
+                    f"--vectors {self.vectors}: none of the runs is of a grid, and only a grid's figures need vectors"
+                )
+            return get(self.vectors, queries_to_encode(self.grid, self.release))
+        if self.vectors is None and self.grid is not None:
+            return vectors_beside(self.grid, self.release)
+        return self.vectors or {}
 
     def to_polars(self) -> pl.DataFrame:
         """The rows of the grid and of the changes."""
@@ -97,19 +114,6 @@ class Report(Result):
         if self.grid is None or self.changes is None:
             return self.parts[0].as_json()
         return self.grid.as_json() | {"variations": self.changes.as_json()}
-
-
-@result_page.register
-def _(report: Report) -> str:
-    vectors = None
-    if report.vectors is not None:
-        if report.grid is None:
-            raise UserError(
-                f"--vectors {report.vectors}: none of the runs is of a grid, and only a grid's figures need vectors"
-            )
-        vectors = get(report.vectors, queries_to_encode(report.grid, report.release))
-    with status("drawing figures"):
-        return _page(report.grid, report.release, vectors, report.changes)
 
 
 def report(
@@ -146,60 +150,30 @@ def report(
     return Report(grid, changes, release, vectors)
 
 
-def write_report(
-    grid: Protocols | None,
-    release: Release,
-    out: Path,
-    vectors: Vectors | Mapping[str, Vectors] | None = None,
-    changes: Variations | None = None,
-) -> None:
-    """Write the report; the same arguments give the same bytes.
-
-    Args:
-        grid: from :func:`eval_kit.protocols.grid_results.protocols`; None for a report on query variations alone.
-        release: the one that was scored on.
-        out: the file to write.
-        vectors: of the queries, for the figures about R; see :func:`eval_kit.protocols.similarity.nearness`. If not
-            given, those that stand beside the runs.
-        changes: from :func:`eval_kit.protocols.variations.variations`, for a section on query variations.
-
-    Raises:
-        UserError: neither a grid nor changes, vectors that lack a query, or a file that cannot be written.
-    """
-    atomic.write_text(out, _page(grid, release, vectors, changes))
-
-
-def _page(
-    grid: Protocols | None,
-    release: Release,
-    vectors: Vectors | Mapping[str, Vectors] | None,
-    changes: Variations | None,
-) -> str:
-    if vectors is None and grid is not None:
-        vectors = vectors_beside(grid, release)
-    sources = [vectors] if isinstance(vectors, Vectors) else (vectors or {}).values()
-    parts: dict[str, Any] = {"shifts": [], "chameleons": None, "systems": [], "subjects": [], "changes": changes}
-    if grid is not None:
-        parts |= _of_grid(grid, release, vectors)
-    if changes is not None:
-        varied = changes.results["system"].unique(maintain_order=True).to_list()
-        parts |= {"varied_systems": varied, "wordings": of_variations(changes, varied, release)}
-        parts["systems"] = list(dict.fromkeys([*parts["systems"], *varied]))
-        parts["subjects"] = [*parts["subjects"], "query variations"]
-    provenances = [part.provenance for part in (grid, changes) if part is not None]
-    if not provenances:
-        raise UserError("a report needs runs of a grid or of query variations")
-    return render(
-        "report.html.j2",
-        ["tables.js", "explorer.js"],
-        **parts,
-        provenance=provenances[0],
-        runs=_runs(provenances),
-        vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
-    )
+@result_page.register
+def _(report: Report) -> str:
+    grid, changes, vectors = report.grid, report.changes, report.query_vectors()
+    sources = [vectors] if isinstance(vectors, Vectors) else vectors.values()
+    values: dict[str, Any] = {"shifts": [], "chameleons": None, "systems": [], "subjects": [], "changes": changes}
+    with status("drawing figures"):
+        if grid is not None:
+            values |= _of_grid(grid, report.release, vectors)
+        if changes is not None:
+            varied = changes.results["system"].unique(maintain_order=True).to_list()
+            values |= {"varied_systems": varied, "wordings": of_variations(changes, varied, report.release)}
+            values["systems"] = list(dict.fromkeys([*values["systems"], *varied]))
+            values["subjects"] = [*values["subjects"], "query variations"]
+        return render(
+            "report.html.j2",
+            ["tables.js", "explorer.js"],
+            **values,
+            provenance=report.provenance,
+            runs=_runs([part.provenance for part in report.parts]),
+            vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
+        )
 
 
-def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors] | None) -> dict[str, Any]:
+def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> dict[str, Any]:
     """What the template needs of a grid."""
     grid = replace(grid, results={shift: grid.results[shift] for shift in SHIFTS if shift in grid.results})
     pairs = {shift: paired(grid.values, shift, release) for shift in grid.results}

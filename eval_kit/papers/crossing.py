@@ -17,7 +17,7 @@ from eval_kit.runs.names import cell_of
 from eval_kit.shift import Shift
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Table, interval, loss, significance
+from eval_kit.tables.table import Cell, Column, Table, interval, loss, number_columns, significance, text_columns
 
 _KEYS = ("shift", "part", "system", "method", "measure")
 
@@ -58,10 +58,10 @@ def layout(results: pl.DataFrame) -> Table:
     Args:
         results: from :func:`crossing`.
     """
-    columns = [Column(name, "heading" if name == "shift" else "text") for name in ("shift", "system", "variation", "")]
+    columns = [Column("shift", "heading"), *text_columns("system", "variation", "")]
     for side in ("In", "Out"):
-        columns += [Column("clean", "number", group=side), Column("loss", "number", group=side)]
-    columns += [Column("Out drops more by", "number"), Column("n", "number")]
+        columns += number_columns("clean", "loss", group=side)
+    columns += number_columns("Out drops more by", "n")
     lines = []
     for (shift, *_), of_shift in results.group_by("shift", maintain_order=True):
         measure = next(name for name in of_shift["measure"] if not parse(name).lower_is_better)

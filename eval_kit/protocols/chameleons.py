@@ -284,7 +284,7 @@ def _averages_table(results: Chameleons) -> Table:
 def _worst_table(results: Chameleons) -> Table:
     """Table 2: one row per ranker, one column per share of its own worst queries."""
     columns = [Column("run", wrap="anywhere")]
-    columns += [Column(f"{level} %", "number", group="AP") for level in (*LEVELS, 100)]
+    columns += number_columns(*map("{} %".format, (*LEVELS, 100)), group="AP")
     lines = _lines(results.worst.pivot("level", index="run", values="value"))
     paper = _published(WORST) if results.published else {}
     for ranker in _rankers(paper):
@@ -296,7 +296,7 @@ def _worst_table(results: Chameleons) -> Table:
 def _agreement_table(shared: pl.DataFrame) -> Table:
     """Equation 1: one row per pair of runs, one column per share of each one's worst queries."""
     columns = [Column("run", wrap="anywhere"), Column("and run", wrap="anywhere")]
-    columns += [Column(f"{level} %", "number") for level in LEVELS]
+    columns += number_columns(*map("{} %".format, LEVELS))
     wide = shared.pivot("level", index=["first", "second"], values="agreement")
     return Table(columns, [_lines(wide, 3)], title="Equation 1: worst queries that two runs share")
 

@@ -17,7 +17,7 @@ from eval_kit.files.beir import read_corpus
 from eval_kit.release import beir_suite
 from eval_kit.results import Figure, Result
 from eval_kit.stats.similarity import jaccard_of_counts, word_counts
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, number_columns
 
 PARTS = 64
 CHARACTERS = 8 << 20
@@ -75,7 +75,7 @@ class Overlap(Result):
         names = self.collections["collection"].to_list()
         jaccard = {frozenset(pair): value for *pair, value in self.pairs.iter_rows()}
         columns = [Column("passages of", "heading", wrap="never")]
-        columns += [Column(str(number), "number", wrap="never") for number in range(1, len(names) + 1)]
+        columns += number_columns(*map(str, range(1, len(names) + 1)), wrap="never")
         rows = []
         for number, name in enumerate(names, start=1):
             values = (jaccard.get(frozenset((name, column))) for column in names)

@@ -8,7 +8,18 @@ import polars as pl
 
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.runs import contamination
-from eval_kit.tables.table import Cell, Column, LossBar, Row, Table, interval, loss, number_columns, significance
+from eval_kit.tables.table import (
+    Cell,
+    Column,
+    LossBar,
+    Row,
+    Table,
+    interval,
+    loss,
+    number_columns,
+    significance,
+    text_columns,
+)
 
 
 def ms_shift(
@@ -56,7 +67,8 @@ def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
     """
     measures = results["measure"].unique(maintain_order=True)
     columns = [Column("Models", "heading")]
-    columns += [Column(name, "number", group=measure) for measure in measures for name in ("Inter.", "Extra.", "Δ")]
+    for measure in measures:
+        columns += number_columns("Inter.", "Extra.", "Δ", group=measure)
     if "size" not in results.columns:
         return Table(columns, [_inter_extra(results, marks)])
     groups = []
@@ -93,7 +105,7 @@ def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
     words = ("shift", "part", "system", "measure")
     numbers = ("Rel Loss", "low", "high", "In", "Out", "p (Holm)", "d", "n")
     lines = [_statistics(shift, row) for shift, frame in results.items() for row in frame.iter_rows(named=True)]
-    columns = [*map(Column, words), *number_columns(*numbers)]
+    columns = [*text_columns(*words), *number_columns(*numbers)]
     return Table(columns, [lines], title="Every loss", sorted_by="Rel Loss")
 
 

@@ -9,7 +9,7 @@ import pytest
 from baselines import config
 from baselines.grid.grid import cells, run
 from baselines.grid.stages import run_cell
-from eval_kit.pages.report import write_report
+from eval_kit.pages.page import result_page
 from eval_kit.papers.beside import results
 from eval_kit.papers.figures import benchmark_figures, own_figures
 from eval_kit.papers.printed_table import Key, key
@@ -67,8 +67,7 @@ def test_every_table_is_filled(tmp_path: Path):
     assert found.crossing is not None and set(found.crossing["shift"]) == {"restrain"}  # mini varies DL19 alone
     assert set(found.sparsity["shift"]) == set(SHIFTS) and (found.sparsity["passage"] > 0).all()
 
-    write_report(found.protocols, release, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = result_page(found)
     assert all(f'aria-label="Figure {number}' in page for number in (3, 4, 5, 6))
     runs = [cell.published for cell in grid if cell.name.system == "splade" and cell.name.shift == "resttest"]
     runs += sorted((tmp_path / "grid" / "variations").glob("splade.resttest.*.trec"))

@@ -23,9 +23,10 @@ from eval_kit.exchange.compare import compare
 from eval_kit.exchange.entries import entries as submitted
 from eval_kit.exchange.sources import load
 from eval_kit.markup import element
+from eval_kit.output import emit
 from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
 from eval_kit.pages.page import TEMPLATES, render, result_page
-from eval_kit.pages.report import Report, standings, write_report
+from eval_kit.pages.report import Report, standings
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import paired
@@ -123,7 +124,7 @@ def changes(grid, worded) -> Variations:
 @pytest.fixture(scope="module")
 def report(grid, changes, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("written") / "report.html"
-    write_report(grid.found, grid.release, out, grid.vectors, changes)
+    out.write_text(result_page(Report(grid.found, changes, grid.release, grid.vectors)))
     return out
 
 
@@ -166,9 +167,8 @@ def text_of(report: Path) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", "", report.read_text())).split())
 
 
-def test_the_report_is_one_small_file_and_the_same_every_time(grid, changes, report, tmp_path):
-    write_report(grid.found, grid.release, tmp_path / "again.html", grid.vectors, changes)
-    assert (tmp_path / "again.html").read_bytes() == report.read_bytes()
+def test_the_report_is_one_small_file_and_the_same_every_time(grid, changes, report):
+    assert result_page(Report(grid.found, changes, grid.release, grid.vectors)) == report.read_text()
     assert report.stat().st_size < MAX_BYTES
     assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:)|url\(|@import|https?://(?!www\.w3\.org/2000/svg)""",
                          report.read_text())  # fmt: skip
@@ -283,7 +283,7 @@ def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):
 
 def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path):
     monkeypatch.setattr("eval_kit.pages.explorer.MAX_ROWS", 20)
-    write_report(grid.found, grid.release, tmp_path / "r.html")
+    emit(Report(grid.found, None, grid.release), page=tmp_path / "r.html")
     rows = data_of(tmp_path / "r.html")["rows"]
     assert len(rows) == 20
     pairs = paired(grid.values, "topic", grid.release).filter(pl.col("measure") == "RR@10")
@@ -297,7 +297,7 @@ def test_a_report_of_a_grid_and_variations_is_one_result(grid, changes, tmp_path
     assert both.as_json() == grid.found.as_json() | {"variations": changes.as_json()}
     assert both.to_polars().height == grid.found.to_polars().height + changes.to_polars().height
     assert both.notes() == [*grid.found.notes(), *changes.notes()]
-    write_report(grid.found, grid.release, tmp_path / "r.html", changes=changes)
+    emit(both, page=tmp_path / "r.html")
     assert result_page(both) == (tmp_path / "r.html").read_text()
     alone = Report(None, changes, grid.release, "some-model")
     assert alone.as_json() == changes.as_json()
@@ -358,9 +358,8 @@ def test_figure_3_tells_its_correlation_and_n(grid, report):
     assert 'aria-label="Figure 3' in report.read_text()
 
 
-def test_figures_of_r_come_with_vectors_only(grid, report, tmp_path):
-    write_report(grid.found, grid.release, tmp_path / "plain.html")
-    plain = (tmp_path / "plain.html").read_text()
+def test_figures_of_r_come_with_vectors_only(grid, report):
+    plain = result_page(Report(grid.found, None, grid.release))
     for number, with_vectors in ((4, 3), (5, 3), (6, 12)):  # a panel a shift; Figure 6 also a measure and system
         assert report.read_text().count(f'aria-label="Figure {number}') == with_vectors
         assert f'aria-label="Figure {number}' not in plain
@@ -394,7 +393,7 @@ def test_runs_that_find_nothing_and_vectors_that_tell_nothing(grid, tmp_path):
     found = protocols(runs, grid.release)
     needed = queries_to_encode(found, grid.release)
     alike = Vectors("alike.npy", needed["query_id"], np.ones((needed.height, 4)))
-    write_report(found, grid.release, tmp_path / "zero.html", alike)
+    emit(Report(found, None, grid.release, alike), page=tmp_path / "zero.html")
     text = (tmp_path / "zero.html").read_text()
     assert "zero has no measurable loss of RR@10 on wh words it never saw in training." in text_of(
         tmp_path / "zero.html"
@@ -404,7 +403,7 @@ def test_runs_that_find_nothing_and_vectors_that_tell_nothing(grid, tmp_path):
 
 def test_a_folder_that_is_not_there_is_a_sentence(grid, tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
-        write_report(grid.found, grid.release, tmp_path / "no" / "report.html")
+        emit(Report(grid.found, None, grid.release), page=tmp_path / "no" / "report.html")
 
 
 # Its parts

@@ -15,7 +15,8 @@ from eval_kit.exchange.entries import entries
 from eval_kit.exchange.sources import load, of_document
 from eval_kit.files import schemas
 from eval_kit.pages.leaderboard import write_leaderboard
-from eval_kit.pages.report import write_report
+from eval_kit.pages.page import result_page
+from eval_kit.pages.report import Report
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet
@@ -180,8 +181,7 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release, tmp_path:
     assert (f"leaky{MARK}" in text, f"clean{MARK}" in text, "unknown" in text) == (True, False, False)
     assert f"leaky{MARK}" in results.to_markdown()
     assert r"leaky$^\dagger$" in results.to_latex()
-    write_report(results, mini_release, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = result_page(Report(results, None, mini_release))
     assert f'">{MARK} trained on queries that it is scored on' in page
     for run in grid:
         declaration(run).rename(tmp_path / run.name)
