@@ -39,6 +39,7 @@ class Bare:
             of_tokenizer = of_model if tokenizer == model else checkpoint.pinned(tokenizer)
             self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer)
             self._model = AutoModel.from_pretrained(model, **of_model).eval()
+        checkpoint.check_tokenizer(tokenizer, self._tokenizer)
         self._form = form
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 

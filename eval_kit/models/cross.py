@@ -150,6 +150,7 @@ class Cross(Pretrained):
         with checkpoint.loading(self.model):
             pinned = checkpoint.pinned(self.model, self.revision)
             loaded = CrossEncoder(self.model, device=self.device, max_length=self.pair_length, **pinned)
+        checkpoint.check_tokenizer(self.model, loaded.tokenizer)
         return _with_exact_head(to_precision(loaded, self.encode_precision))
 
 

@@ -134,6 +134,7 @@ class Encoder(Pretrained, ABC):
         return self._prepared(loaded)
 
     def _prepared(self, model: Any) -> Any:
+        checkpoint.check_tokenizer(self.model, getattr(model, "tokenizer", None))
         set_lengths(model, {"query": self.query_length, "document": self.passage_length})
         return to_precision(model, self.encode_precision)
 

@@ -113,9 +113,11 @@ def run(
         runs[system] = {out / f"{file}.trec": texts for file, texts in names.items()}
     written = [file for files in runs.values() for file in files]
     check_outputs({"pivots": list(pivots), "out": [*written, *outputs]})
-    # A model that cannot be used is refused at once.
-    searchers = [opened(source, options if source == model else None) for source in sources.values()]
-    for (system, source), (retriever, training_data) in zip(sources.items(), searchers, strict=True):
+    trained_on: list[str] | None = None
+    for system, source in reversed(sources.items()):  # the model first: if it cannot be used, that is said at once
+        retriever, training_data = opened(source, options if source == model else None)
+        if source == model:
+            trained_on = training_data
         index = out / f"{system}.{'lucene' if source == BM25 else 'index'}"
         make_runs(retriever, passages(release), runs[system], index)
         for file in runs[system]:
@@ -127,5 +129,4 @@ def run(
     else:
         figures_of = api.score(systems, release, allow_missing=True, test_sets=test_sets)
     changes = api.variations(written, release, seed=seed, allow_missing=True) if variations else None
-    _, training_data = searchers[-1]  # the model's, after BM25's
-    return Card(figures_of, changes, training_data, figures_of.provenance)
+    return Card(figures_of, changes, trained_on, figures_of.provenance)

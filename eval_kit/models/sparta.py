@@ -30,6 +30,7 @@ class Sparta:
             pinned = checkpoint.pinned(model, revision)
             self._tokenizer = AutoTokenizer.from_pretrained(model, **pinned)
             self._model = AutoModel.from_pretrained(model, **pinned).eval()
+        checkpoint.check_tokenizer(model, self._tokenizer)
         self._length = passage_length or LENGTH
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 

