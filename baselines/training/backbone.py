@@ -61,7 +61,7 @@ def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
 def loading(cell: Cell) -> Iterator[None]:
     """Load the cell's backbone without warnings about missing heads; a failure becomes one sentence."""
     named = cell.options["backbone"]
-    with checkpoint.loading(named if isinstance(named, str) else "the small backbone"):
+    with checkpoint.loading(named if isinstance(named, str) else "the small backbone", whole=False):
         yield
 
 

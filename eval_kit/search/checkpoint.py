@@ -6,6 +6,8 @@ that is refused.
 
 import functools
 import hashlib
+import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +33,9 @@ _WORDS = {
     "masked": "a masked language model",
     "transformer": "a bare transformer",
 }
+
+
+_MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
 
 
 def check(model: str, architecture: str, revision: str | None = None, bare: bool = False) -> None:
@@ -131,18 +136,37 @@ def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
     return {"revision": revision, "local_files_only": True}
 
 
-@contextmanager
-def loading(model: str) -> Iterator[None]:
-    """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence."""
-    import logging
+class _Missing(logging.Handler):
+    """Collects the weights that a model needs and its files lack, from what transformers logs of them."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        names = _MISSING.findall(record.getMessage())
+        self.names += [name for name in names if not name.startswith("pooler.")]  # which no encoder here uses
+
+
+@contextmanager
+def loading(model: str, whole: bool = True) -> Iterator[None]:
+    """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence.
+
+    Args:
+        model: Hub id or folder.
+        whole: refuse a checkpoint that lacks weights, which transformers would draw at random. A start of a training
+            may lack its head.
+    """
     from transformers.utils import logging as transformers_logging
 
     bar, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     library = logging.getLogger("sentence_transformers")
     before = library.level
+    missing = _Missing()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_warning()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_default_handler()  # type: ignore[no-untyped-call]
+    transformers_logging.add_handler(missing)  # type: ignore[no-untyped-call]
     library.setLevel(logging.ERROR)
     try:
         yield
@@ -151,9 +175,13 @@ def loading(model: str) -> Iterator[None]:
         raise UserError(f"{model}: cannot be loaded: {why}") from error
     finally:
         library.setLevel(before)
+        transformers_logging.remove_handler(missing)  # type: ignore[no-untyped-call]
+        transformers_logging.enable_default_handler()  # type: ignore[no-untyped-call]
         transformers_logging.set_verbosity(level)
         if bar:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    if whole and missing.names:
+        raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing.names[0]}")
 
 
 def check_tokenizer(model: str, tokenizer: Any) -> None:

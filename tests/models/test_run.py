@@ -160,14 +160,14 @@ def configured(model: Path, **settings: object) -> Path:
     return model
 
 
-MODELS = ("nan", "pickled", "shell", "prompt", "wordless")
+MODELS = ("nan", "pickled", "shell", "prompt", "wordless", "deeper")
 
 
 def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     trainable_release: Release, tmp_path: Path, command: Run
 ) -> None:
     models = [Path(shutil.copytree(tiny("dense"), tmp_path / name)) for name in MODELS]
-    not_numbers, pickled, shell, prompt, wordless = models
+    not_numbers, pickled, shell, prompt, wordless, deeper = models
     weights = load_file(not_numbers / "model.safetensors")
     last = [name for name in weights if name.endswith("LayerNorm.weight")][-1]
     weights[last][:] = float("nan")
@@ -179,11 +179,15 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     configured(prompt, default_prompt_name="search", prompts={"query": "q: "})
     for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
         file.unlink()
+    settings = json.loads((deeper / "config.json").read_text())
+    layers = settings["num_hidden_layers"]
+    (deeper / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": layers + 1}))
     for model, sentence in (
         (not_numbers, "the model gives NaN or infinity (vectors) for a passage between"),
         (shell, "shell: cannot be loaded: Weights only load failed."),
         (prompt, "prompt: cannot be loaded: Default prompt name 'search' not found in the configured prompts"),
         (wordless, "wordless: cannot be loaded: the files of its tokenizer are missing"),
+        (deeper, f"deeper: cannot be loaded: its files lack weights, such as encoder.layer.{layers}."),
     ):
         arguments = (
             "--release",
