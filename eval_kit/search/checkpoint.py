@@ -165,8 +165,8 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
     missing = _Missing()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_warning()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_default_handler()  # type: ignore[no-untyped-call]
-    transformers_logging.add_handler(missing)  # type: ignore[no-untyped-call]
+    transformers_logging.disable_default_handler()
+    transformers_logging.add_handler(missing)
     library.setLevel(logging.ERROR)
     try:
         yield
@@ -175,8 +175,8 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
         raise UserError(f"{model}: cannot be loaded: {why}") from error
     finally:
         library.setLevel(before)
-        transformers_logging.remove_handler(missing)  # type: ignore[no-untyped-call]
-        transformers_logging.enable_default_handler()  # type: ignore[no-untyped-call]
+        transformers_logging.remove_handler(missing)
+        transformers_logging.enable_default_handler()
         transformers_logging.set_verbosity(level)
         if bar:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
