@@ -190,7 +190,7 @@ def check_tokenizer(model: str, tokenizer: Any) -> None:
     Raises:
         UserError: it has special tokens alone.
     """
-    if not hasattr(tokenizer, "get_vocab"):
+    if not hasattr(tokenizer, "all_special_tokens"):  # none, or the plain one of word vectors
         return
     words = set(tokenizer.get_vocab()).difference(tokenizer.all_special_tokens, tokenizer.get_added_vocab(), {"▁"})
     if not words:
