@@ -119,7 +119,8 @@ def test_the_architecture_follows_from_the_stages(submission, mini_release, chan
         ("tag: Baseline-Dense", "tag: [", "is not YAML: "),
         ("tag: Baseline-Dense", "? [a]\n: b", "a key is not plain text"),
         ("tag: Baseline-Dense", "tag: !!python/object/apply:os.system [exit]", "tag is missing"),
-        ("tag: Baseline-Dense", "tag: " + "[" * 100_000, "is nested more than 64 deep"),
+        ("tag: Baseline-Dense", "tag: " + "[" * 70, "is nested more than 64 deep"),
+        ("tag: Baseline-Dense", "tag: " + "[" * 100_000, "nest"),  # a newer PyYAML refuses it before we do
         (LONGEVAL, "", "tag is missing"),
         (LONGEVAL, "#" * (1 << 20) + "#", "is larger than 1,048,576 bytes"),
     ],
