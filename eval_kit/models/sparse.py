@@ -118,8 +118,10 @@ def greatest_first(model: Any) -> Any:
             return by_token(features)  # type: ignore[no-any-return]
         logits = features["token_embeddings"]
         mask = features["attention_mask"].unsqueeze(-1).to(logits.dtype)
-        in_place = None if logits.requires_grad else logits  # a second copy is half of the memory
-        greatest = torch.mul(logits, mask, out=in_place).max(1).values
+        if logits.requires_grad:
+            greatest = (logits * mask).max(1).values
+        else:  # in place, as a second copy is half of the memory; amax is three times as fast, but divides gradients
+            greatest = torch.mul(logits, mask, out=logits).amax(1)
         pooling.embedding_dimension = pooling.embedding_dimension or greatest.shape[1]
         return features | {"sentence_embedding": torch.log1p(torch.relu(greatest))}
 
