@@ -19,9 +19,8 @@ import numpy as np
 
 from eval_kit.console import counted
 from eval_kit.errors import UserError
-from eval_kit.files import atomic, strict_json
+from eval_kit.files import atomic, checkpoint, strict_json
 from eval_kit.files.beir import HEADER, read_documents
-from eval_kit.search import checkpoint
 
 SHARD = 256
 """Passages whose queries are written to disk before the next ones are generated."""

@@ -22,8 +22,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError, disk_errors
-from eval_kit.files import atomic
-from eval_kit.search import checkpoint, shards
+from eval_kit.files import atomic, checkpoint
+from eval_kit.search import shards
 from eval_kit.search.encoders import Batch, pooled
 from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.search.passages import Counted
@@ -180,10 +180,13 @@ class Model:
         refuse_unusable_gpus()
         with self._faults(), checkpoint.loading(self.source):
             if self.name.endswith(":cls"):
-                return pooled(self.source, "cls", revision)
-            from sentence_transformers import SentenceTransformer
+                model = pooled(self.source, "cls", revision)
+            else:
+                from sentence_transformers import SentenceTransformer
 
-            return SentenceTransformer(self.source, **checkpoint.pinned(self.source, revision))
+                model = SentenceTransformer(self.source, **checkpoint.pinned(self.source, revision))
+            checkpoint.check_tokenizer(self.source, model.tokenizer)
+            return model
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

@@ -13,11 +13,11 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.runs.contamination import training_set_id
-from eval_kit.search import checkpoint
 from eval_kit.shifts import CONTROL, TRAINED_FOR
 from eval_kit.stats.vectors import FILE_ENDINGS, IDS_ENDING
 

@@ -8,7 +8,7 @@ from baselines.grid.cell import Cell
 from baselines.training.distillation import ARCHITECTURES
 from baselines.training.trainer import share_of
 from eval_kit.errors import UserError
-from eval_kit.search import checkpoint
+from eval_kit.files import checkpoint
 from eval_kit.search.encoders import store_of
 from eval_kit.search.gpus import TOKENS, refuse_old_gpus, refuse_small_gpus
 from eval_kit.search.late import PLAID_SHARE, engine_for

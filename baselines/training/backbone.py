@@ -19,8 +19,7 @@ from typing import Any
 
 from baselines.grid.cell import Cell
 from baselines.training.trainer import rank
-from eval_kit.files import atomic
-from eval_kit.search import checkpoint
+from eval_kit.files import atomic, checkpoint
 from eval_kit.search.passages import collection_key, passages
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

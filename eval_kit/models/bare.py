@@ -9,7 +9,7 @@ modeling.py): the mean of all tokens, where those of passages are of token type 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from eval_kit.search import checkpoint
+from eval_kit.files import checkpoint
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from eval_kit.console import counted
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models import devices, token_ids
 from eval_kit.models.encoder import Pretrained
-from eval_kit.search import bm25, candidates, checkpoint
+from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
 from eval_kit.search.encoders import batches, to_precision
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models import bare, token_ids
 from eval_kit.models.encoder import Encoder
-from eval_kit.search import checkpoint, dense, shards
+from eval_kit.search import dense, shards
 from eval_kit.search.encoders import check_store, pooled, store_of, to_precision
 from eval_kit.search.retriever import Passages
 

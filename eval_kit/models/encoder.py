@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import polars as pl
 
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models import devices, token_ids
-from eval_kit.search import checkpoint, shards
+from eval_kit.search import shards
 from eval_kit.search.encoders import Batch, free_memory, precision_of, set_lengths, to_precision
 from eval_kit.search.retriever import Hits, Passages
 

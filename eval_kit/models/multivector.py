@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eval_kit.files import checkpoint
 from eval_kit.models import token_ids
 from eval_kit.models.encoder import Encoder
-from eval_kit.search import checkpoint, late, shards
+from eval_kit.search import late, shards
 from eval_kit.search.encoders import batches, check_store, store_of
 from eval_kit.search.gpus import refuse_small_gpus
 from eval_kit.search.retriever import Passages

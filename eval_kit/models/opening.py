@@ -9,10 +9,10 @@ from typing import Any
 
 from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.own import Own
-from eval_kit.search import checkpoint
 from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.search.retriever import Retriever
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models.encoder import Encoder
 from eval_kit.models.sparta import Sparta
-from eval_kit.search import checkpoint, impact, shards, sparse
+from eval_kit.search import impact, shards, sparse
 from eval_kit.search.encoders import to_precision
 from eval_kit.search.retriever import Passages
 

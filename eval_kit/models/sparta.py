@@ -8,7 +8,7 @@ tokens. Unlike there, padding does not affect a passage's weights.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from eval_kit.search import checkpoint
+from eval_kit.files import checkpoint
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
-from eval_kit.search import checkpoint
+from eval_kit.files import checkpoint
 
 LOG = logging.getLogger(__name__)
 PRECISIONS = ("float32", "bfloat16", "float16")

@@ -6,6 +6,7 @@ or a ``.parquet`` table with the columns ``query_id`` and ``vector`` (a list of 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError, in_one_sentence
-from eval_kit.files import hub
+from eval_kit.files import checkpoint
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_lines
 
@@ -136,20 +137,19 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
         queries: ``query_id`` and ``text``; a query that appears twice is encoded once.
 
     Raises:
-        VectorsError: sentence-transformers is not installed, or there is no such model.
+        VectorsError: sentence-transformers is not installed.
+        UserError: there is no such model, or it lacks files.
     """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
+    if find_spec("sentence_transformers") is None:
         raise VectorsError(
             f"{model}: encoding needs the package sentence-transformers; install it, or give a file of vectors"
-        ) from error
-    try:
-        with hub.patience():
-            encoder = SentenceTransformer(model)
-    except Exception as error:  # transformers, safetensors, tokenizers and pickle each raise their own
-        why = hub.reason(error) or in_one_sentence(error)
-        raise VectorsError(f"{model}: cannot be loaded as a sentence-transformers model: {why}") from error
+        )
+    checkpoint.kind(model)  # refuses before the slow import
+    from sentence_transformers import SentenceTransformer
+
+    with checkpoint.loading(model):
+        encoder = SentenceTransformer(model, **checkpoint.pinned(model))
+    checkpoint.check_tokenizer(model, encoder.tokenizer)
     once = queries.unique("query_id", keep="first", maintain_order=True)
     values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)
     return Vectors(model, once["query_id"], np.asarray(values))

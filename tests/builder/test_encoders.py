@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,19 @@ def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
         encode(["a"], by_name(str(tmp_path / "empty")))
+
+
+@pytest.mark.parametrize("ending", ["", ":cls"])
+def test_a_model_that_lacks_files_is_refused(ending: str, tiny: Path, tmp_path: Path) -> None:
+    wordless, deeper = (Path(shutil.copytree(tiny, tmp_path / name)) for name in ("wordless", "deeper"))
+    for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
+        file.unlink()
+    config = json.loads((deeper / "config.json").read_text())
+    (deeper / "config.json").write_text(json.dumps(config | {"n_layers": config["n_layers"] + 1}))
+    with pytest.raises(UserError, match="cannot be loaded: the files of its tokenizer are missing; lsa"):
+        encode(["alpha"], by_name(f"{wordless}{ending}"))
+    with pytest.raises(UserError, match="cannot be loaded: its files lack weights, such as transformer"):
+        encode(["alpha"], by_name(f"{deeper}{ending}"))
 
 
 @pytest.mark.parametrize(

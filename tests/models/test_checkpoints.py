@@ -11,9 +11,9 @@ from tiny_checkpoints import tiny
 from baselines import config, generation
 from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints, sparta
 from eval_kit.release import reference
-from eval_kit.search import checkpoint
 
 COMMIT = "a" * 40
 ENTRIES = list(checkpoints.load().values())

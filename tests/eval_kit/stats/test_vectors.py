@@ -4,12 +4,14 @@ import json
 import os
 import pickle
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from tiny_checkpoints import tiny
 
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors, check_ids, encode, get, read
@@ -149,7 +151,19 @@ def test_a_model_encodes_each_query_once(tmp_path: Path):
     from sentence_transformers import SentenceTransformer
 
     assert np.allclose(vectors.values, SentenceTransformer(str(model)).encode(texts[:2]), atol=1e-5)
-    fails_with("cannot be loaded as a sentence-transformers model", lambda: encode(str(tmp_path), pl.DataFrame()))
+    fails_with("cannot be loaded: ", lambda: encode(str(tmp_path), pl.DataFrame()))
+
+
+def test_a_model_that_lacks_files_is_refused(tmp_path: Path):
+    pytest.importorskip("sentence_transformers")
+    queries = pl.DataFrame({"query_id": ["1"], "text": ["alpha"]})
+    wordless, deeper = (Path(shutil.copytree(tiny("dense"), tmp_path / name)) for name in ("wordless", "deeper"))
+    for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
+        file.unlink()
+    config = json.loads((deeper / "config.json").read_text())
+    (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 9}))
+    fails_with("wordless: cannot be loaded: the files of its tokenizer are missing", lambda: get(wordless, queries))
+    fails_with("deeper: cannot be loaded: its files lack weights, such as ", lambda: get(deeper, queries))
 
 
 class Harm:
@@ -172,5 +186,5 @@ def test_a_model_that_is_a_pickle_is_one_sentence_and_runs_nothing(content: byte
     config = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 10, **sizes}
     (model / "config.json").write_text(json.dumps(config))
     (model / "pytorch_model.bin").write_bytes(pickle.dumps(Harm(harm)) if content is None else content)
-    fails_with("cannot be loaded as a sentence-transformers model", lambda: get(model, pl.DataFrame()))
+    fails_with("cannot be loaded: ", lambda: get(model, pl.DataFrame()))
     assert not harm.exists()
