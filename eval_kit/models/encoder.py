@@ -132,10 +132,10 @@ class Encoder(Pretrained, ABC):
         with checkpoint.loading(model):
             pinned = checkpoint.pinned(model, self.revision)
             loaded = getattr(sentence_transformers, self.library_class)(model, device=self.device, **pinned)
-        return self._prepared(loaded)
+        return self._prepared(model, loaded)
 
-    def _prepared(self, model: Any) -> Any:
-        checkpoint.check_tokenizer(self.model, getattr(model, "tokenizer", None))
+    def _prepared(self, name: str, model: Any) -> Any:
+        checkpoint.check_tokenizer(name, getattr(model, "tokenizer", None))
         set_lengths(model, {"query": self.query_length, "document": self.passage_length})
         return to_precision(model, self.encode_precision)
 

@@ -204,6 +204,8 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     assert not (tmp_path / "reached").exists()
     vectors = [Dense(str(model)).encode_queries(["alpha beta"]) for model in (pickled, tiny("dense"))]
     assert (vectors[0] == vectors[1]).all()
+    with pytest.raises(UserError, match="wordless: cannot be loaded: the files of its tokenizer are missing"):
+        Dense(str(tiny("dense")), query_model=str(wordless)).encode_queries(["alpha"])
 
 
 def test_prompts_that_no_text_would_get_are_named(tmp_path: Path) -> None:
