@@ -9,8 +9,8 @@ from rich.console import Console
 
 from baselines import config
 from baselines.grid import grid
-from baselines.grid.display import watched
 from baselines.runners import local
+from baselines.runners.display import watched
 from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen

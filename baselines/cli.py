@@ -65,8 +65,8 @@ def run_grid(
 
     from baselines import config
     from baselines.grid import grid
-    from baselines.grid.display import watched
     from baselines.runners import checks, local, ray
+    from baselines.runners.display import watched
     from eval_kit.release import open_release
     from eval_kit.search.examples import refuse_without_negatives
     from eval_kit.search.gpus import instead_of_bfloat16, refuse_unseen_gpus

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from baselines import config, systems
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.training.queries import passage_texts
 from bench import cost
 from bench.rehearsal import backbone

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 
 from baselines import config, systems
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.training.trainer import Build, Parts
 from bench.measuring import Figures, in_turn, keep
 from bench.rehearsal import release as made_up

@@ -1,1 +1,1 @@
-"""A grid of cells: their definition, their state, and their display."""
+"""A grid of cells: their stages, their documents, and how far they are."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from baselines import systems
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Journal
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Journal
 from baselines.model_card import render
 from baselines.training.queries import allowed
 from eval_kit import __version__

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
+from baselines.cells.journal import in_use
 from baselines.grid.documents import describe
-from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, publish
 from baselines.systems import is_trained
 from eval_kit.models.opening import declared_data

@@ -11,11 +11,11 @@ from pathlib import Path
 from filelock import FileLock
 
 from baselines import systems
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Journal, Report, lock
+from baselines.grid import torchrun
 from baselines.grid.documents import conclude, conclusion, describe, write_card
 from baselines.grid.encodings import keep_encodings
-from baselines.grid.journal import Journal, Report, lock
-from baselines.training import torchrun
 from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic

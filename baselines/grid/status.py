@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from baselines.grid.journal import STAGES, in_use, read
+from baselines.cells.journal import STAGES, in_use, read
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs import names

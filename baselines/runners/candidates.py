@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from baselines import systems
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.systems.bm25 import tuned
 from baselines.training.queries import passage_texts
 from eval_kit.search import bm25, candidates

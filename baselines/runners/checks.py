@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.training.distillation import ARCHITECTURES
 from baselines.training.trainer import share_of
 from eval_kit.errors import UserError

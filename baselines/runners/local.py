@@ -9,8 +9,8 @@ from itertools import batched
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Journal, lock
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Journal, lock
 from baselines.grid.stages import Outcome, run_cell
 from eval_kit.errors import UserError
 from eval_kit.search.gpus import gpus

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines import systems
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.grid.stages import Outcome, attempt, run_cell, train
 from baselines.runners.local import environment
 from baselines.runners.ray_encoding import encode_cell, encode_with_ray

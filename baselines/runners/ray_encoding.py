@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from baselines import systems
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Journal
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Journal
 from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
 from baselines.training.queries import passage_texts

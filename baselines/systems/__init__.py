@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Report
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Report
 from eval_kit.errors import UserError
 from eval_kit.search.candidates import BM25
 from eval_kit.search.passages import collection_key

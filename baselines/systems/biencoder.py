@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Report
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Report
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 from filelock import FileLock
 
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Report
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Report
 from baselines.systems import shared_index
 from eval_kit.files import atomic
 from eval_kit.models.bm25 import Bm25

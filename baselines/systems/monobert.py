@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Report
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Report
 from baselines.systems import bm25
 from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length

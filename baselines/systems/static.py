@@ -9,8 +9,8 @@ from itertools import batched, islice
 from pathlib import Path
 from typing import Any
 
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Report
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Report
 from baselines.training.backbone import loading, transformer
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, processes

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.training.trainer import rank
 from eval_kit.files import atomic, checkpoint
 from eval_kit.search.passages import collection_key, passages

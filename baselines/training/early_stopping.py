@@ -8,7 +8,7 @@ rank only each query's own passages.
 from itertools import chain
 from typing import Any
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.training.queries import validation
 from eval_kit.search.encoders import Batch
 from eval_kit.search.texts import PassageTexts

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.training.queries import Lookup, Mined, passage_texts
 from baselines.training.trainer import encoding, quiet, rank
 from eval_kit.files import atomic

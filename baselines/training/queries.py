@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.search.examples import (

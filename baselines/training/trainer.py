@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Report
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Report
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory, is_out_of_memory
@@ -72,7 +72,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
     A killed training resumes from its last checkpoint; on a CPU, it gives the same model as if it had not been killed.
     One that does not fit into the GPU's memory resumes from there too, with the same batch embedded in mini-batches
     (GradCache, Gao et al., 2021: the same gradients in less memory), and logs it. If processes train together
-    (:mod:`baselines.training.torchrun`), each calls this and takes its share of the batch.
+    (:mod:`baselines.grid.torchrun`), each calls this and takes its share of the batch.
 
     Args:
         cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.

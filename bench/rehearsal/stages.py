@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from baselines import config, systems
+from baselines.cells.cell import Cell
 from baselines.grid import stages
-from baselines.grid.cell import Cell
 from baselines.runners import candidates
 from baselines.training.queries import Lookup, dataset, passage_texts, training
 from bench.rehearsal import backbone

@@ -14,7 +14,7 @@ from tiny_checkpoints import tiny
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from baselines import systems
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.systems import bm25, colbert
 from baselines.training.distillation import teacher
 from eval_kit.errors import UserError

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from baselines import config, systems
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from bench.rehearsal import backbone
 from bench.rehearsal import release as made_up
 from bench.rehearsal.sizes import Sizes

@@ -13,9 +13,9 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
+from baselines.cells.journal import in_use
 from baselines.grid.grid import cells, run, starts
-from baselines.grid.journal import in_use
 from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
 from baselines.runners import local

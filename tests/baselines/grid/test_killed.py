@@ -10,7 +10,7 @@ import clients
 import pytest
 
 from baselines import config
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.grid.grid import cells
 from baselines.grid.status import of_cell
 from baselines.runners.local import environment

@@ -11,9 +11,9 @@ from tiny_checkpoints import tiny
 from typer.testing import CliRunner
 
 from baselines import beir, config
+from baselines.cells.cell import Cell
 from baselines.cli import app
 from baselines.efficiency import efficiency
-from baselines.grid.cell import Cell
 from baselines.grid.stages import run_cell
 from baselines.runners import checks
 from builder import encoders

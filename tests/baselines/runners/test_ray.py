@@ -19,7 +19,7 @@ import pytest
 from tiny_checkpoints import tiny
 
 from baselines import config
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.grid.grid import cells, run
 from baselines.runners import local
 from baselines.systems import system

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
 from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.queries import Lookup, allowed, dataset, passage_texts, training, validation
 from builder import mini as planted

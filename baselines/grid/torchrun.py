@@ -8,8 +8,8 @@ from threading import Thread
 from typing import Any
 
 from baselines import systems
-from baselines.grid.cell import Cell
-from baselines.grid.journal import Report
+from baselines.cells.cell import Cell
+from baselines.cells.journal import Report
 from baselines.training.trainer import StepTooLargeError, rank, share_of
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.search.encoders import free_memory

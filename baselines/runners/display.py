@@ -6,9 +6,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from baselines.grid.cell import Cell
+from baselines.cells.cell import Cell
+from baselines.cells.journal import STAGES
 from baselines.grid.grid import Runner, run
-from baselines.grid.journal import STAGES
 from baselines.grid.stages import Outcome
 from baselines.grid.status import layout, of_cell, summary
 from baselines.runners import candidates
