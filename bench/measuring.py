@@ -5,7 +5,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -57,13 +56,6 @@ def median_cost(command: Sequence[str], repeats: int) -> Figures:
     runs = pl.DataFrame([cost(command) for _ in range(repeats + 1)][1:])
     figures = runs.select(pl.col("wall_s", "cpu_s").median(), pl.col("peak_mb").max()).row(0, named=True)
     return {name: round(figure, 2) for name, figure in figures.items()}
-
-
-def timed(call: Callable[[], Any]) -> Figures:
-    """Wall and processor seconds (of all threads of this process) of one call."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    call()
-    return {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
 
 
 def in_turn(calls: Mapping[str, Callable[[], Figures]], repeats: int) -> dict[str, Figures]:

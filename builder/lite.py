@@ -45,7 +45,6 @@ def make(
     depth: int = pool.DEPTH,
     seed: int = SEED,
     cache: Path | None = None,
-    threads: int = bm25.THREADS,
     queries: int | None = None,
     shifts: Collection[str] = (),
     rankers: Sequence[Path] = (),
@@ -60,7 +59,6 @@ def make(
         depth: how many of each ranker's best passages to keep for every test query.
         seed: of the draw. The same passages are drawn whatever their order.
         cache: for BM25's index of the whole collection; by default the user's cache folder.
-        threads: of Java; they do not affect the result.
         queries: number drawn from each test set; by default all queries of the release, including training ones.
         shifts: only test sets of these.
         rankers: runs over all passages, of rankers whose best are kept too; one called ``bm25`` replaces the search.
@@ -85,7 +83,7 @@ def make(
     encoder = None if dense is None else _opened(dense)
     systems = pool.read_systems(rankers, release)
     if "bm25" not in systems:
-        index = bm25.index_of(release, cache or cache_folder(), threads)
+        index = bm25.index_of(release, cache or cache_folder())
         hits = bm25.search(counted(texts.rows(), "finding candidates", "queries"), index, depth)
         systems = {"bm25": _ranked(hits)} | systems
     if encoder is not None:

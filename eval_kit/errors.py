@@ -30,10 +30,10 @@ class _EndedBySignal(SystemExit):
     """Ctrl-C, SIGTERM or SIGHUP, which end a process by way of every ``finally``."""
 
 
-def printable(text: str, most: int = MOST_SHOWN) -> str:
-    """The text for a terminal: control, bidirectional and invisible characters escaped, cut after ``most``."""
-    cut = f"… ({len(text) - most:,} characters more)" if len(text) > most else ""
-    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most])
+def printable(text: str) -> str:
+    """The text for a terminal: control, bidirectional and invisible characters escaped, the end of a long one cut."""
+    cut = f"… ({len(text) - MOST_SHOWN:,} characters more)" if len(text) > MOST_SHOWN else ""
+    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:MOST_SHOWN])
     return "".join(shown) + cut
 
 

@@ -20,7 +20,6 @@ def loss_against_jaccard(
     points: pl.DataFrame,
     systems: Sequence[str],
     measure: str,
-    x_title: str = "weighted Jaccard similarity to the other clusters",
     title: str = "Figure 3: Rel Loss of {measure} against weighted Jaccard similarity",
 ) -> Markup:
     """ECIR 2023, Figure 3: the loss on each held-out cluster against its similarity to the other clusters.
@@ -29,7 +28,6 @@ def loss_against_jaccard(
         points: ``shift``, ``cluster``, ``system``, ``jaccard``, ``rel_loss``, ``low`` and ``high`` (of the loss).
         systems: in the order of their markers.
         measure: of the loss.
-        x_title: of the axis.
         title: of the picture, for those who do not see it.
     """
     bounds = points.select("rel_loss", "low", "high").to_numpy()
@@ -38,7 +36,8 @@ def loss_against_jaccard(
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = svg.Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
     x_ticks = svg.labelled(svg.ticks(*frame.x_range))
-    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), frame.x_axis(x_ticks, x_title)]
+    x_axis = frame.x_axis(x_ticks, "weighted Jaccard similarity to the other clusters")
+    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), x_axis]
     clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
     row_ends = [-math.inf] * 3
     for cluster, at in clusters.select("cluster", "jaccard").iter_rows() if clusters.height <= _NAMED else ():

@@ -224,7 +224,6 @@ def with_effects(
     release: Release,
     test_sets: Mapping[str, TestSet],
     allow_missing: bool = False,
-    seed: int = 0,
 ) -> CleanScores:
     """Add the differences in differences, wherever a run was declared untrained and another was not.
 
@@ -233,7 +232,6 @@ def with_effects(
         release: that they were scored on.
         test_sets: from :func:`twins`.
         allow_missing: as for the scores.
-        seed: of the parts that leaked and clean queries are cut into.
     """
     files = {source["run"]: Path(source["file"]) for source in scores.provenance["runs"]}
     untrained = {source["run"] for source in scores.provenance["runs"] if source["training_data"] == []}
@@ -249,7 +247,7 @@ def with_effects(
         of_sides = {
             side: texts.filter(pl.col("query_id").is_in(twin.queries.implode())) for side, twin in sides.items()
         }
-        division = small_division("leaks", of_sides, CLEAN, seed)
+        division = small_division("leaks", of_sides, CLEAN, seed=0)
         effects[name] = contrasts(systems, release, pivots, release.test_sets[name], [division], allow_missing)
     return CleanScores(scores.means, scores.provenance, effects)
 

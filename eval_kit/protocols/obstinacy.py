@@ -5,7 +5,7 @@ which queries are left out where equal values cross the boundary, as they do (BM
 dev). Here the query with the lower mean over all rankers goes first, then the lower id as a string.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 
 import polars as pl
@@ -46,35 +46,33 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def worst(values: pl.DataFrame, levels: Sequence[int] = LEVELS) -> pl.DataFrame:
+def worst(values: pl.DataFrame) -> pl.DataFrame:
     """Table 2: each ranker's mean over its own bottom x % of the queries, and over all of them.
 
     Args:
         values: as for :func:`obstinate`.
-        levels: percent.
 
     Returns:
         ``run``, ``level`` (100: all queries) and ``value``.
     """
     rows = []
-    for level in (*levels, 100):
+    for level in (*LEVELS, 100):
         bottom = obstinate(values, level)
         rows += [(name, level, values[name].filter(bottom[name]).mean()) for name in rankers(values)]
     return pl.DataFrame(rows, {"run": pl.String, "level": pl.Int64, "value": pl.Float64}, orient="row")
 
 
-def agreement(values: pl.DataFrame, levels: Sequence[int] = LEVELS) -> pl.DataFrame:
+def agreement(values: pl.DataFrame) -> pl.DataFrame:
     """Equation 1 for each pair of rankers: shared obstinate queries over all obstinate queries of the two.
 
     Args:
         values: as for :func:`obstinate`.
-        levels: percent.
 
     Returns:
         ``first``, ``second`` (rankers, in the order of the columns), ``level`` and ``agreement``.
     """
     rows = []
-    for level in levels:
+    for level in LEVELS:
         bottom = obstinate(values, level)
         ids = {name: set(bottom["query_id"].filter(bottom[name])) for name in rankers(values)}
         for first, second in combinations(ids, 2):

@@ -55,14 +55,14 @@ def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: boo
     _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])], language)
 
 
-def index_fields(documents: Iterable[tuple[str, Sequence[str]]], folder: Path, threads: int = THREADS) -> None:
+def index_fields(documents: Iterable[tuple[str, Sequence[str]]], folder: Path) -> None:
     """Index ``(passage id, values of FIELDS)``, each field apart, for a search over :data:`FIELDS`.
 
     Raises:
         UserError: as :func:`index`.
     """
     rows = ({"id": passage_id, **dict(zip(FIELDS, values, strict=True))} for passage_id, values in documents)
-    _index(rows, folder, ["-threads", str(threads), "-fields", *list(FIELDS)[1:]])
+    _index(rows, folder, ["-threads", str(THREADS), "-fields", *list(FIELDS)[1:]])
 
 
 def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str], language: str = "") -> None:

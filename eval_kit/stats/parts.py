@@ -114,32 +114,6 @@ def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
     )
 
 
-def outliers(values: Floats, parts: Parts, near: Flags) -> dict[int, tuple[float, float, float]]:
-    """Each part beside what a further near part would show.
-
-    Args:
-        values: (n,) of each query, such as :func:`adjusted` gives.
-        parts: (n,) number of each query's part.
-        near: (n,) whether its part is a near one.
-
-    Returns:
-        For each part its mean less the expected mean of near parts (the others, for a near part),
-        the half-width of the 95 % prediction interval, and the two-sided p-value.
-    """
-    means, variances, of_far = _part_means(values, parts, ~near)
-    off_by_part = {}
-    for number, part in enumerate(np.unique(parts)):
-        others = ~of_far & (np.arange(len(means)) != number)
-        ones = np.ones((int(others.sum()), 1))
-        spread = _between(means[others], variances[others], ones)
-        expected, covariance = _weighted(means[others], variances[others] + spread, ones)
-        error = float(np.sqrt(spread + variances[number] + covariance[0, 0]))
-        off, degrees = float(means[number] - expected[0]), len(ones) - 1
-        reach = quantile_of_t(LEVEL, degrees) * error
-        off_by_part[int(part)] = (off, reach, p_values.of_t(off / error, degrees))
-    return off_by_part
-
-
 def quantile_of_t(level: float, degrees: int) -> float:
     """The t that a share ``level`` of Student's distribution lies within, on both sides of 0."""
     low, high = 0.0, 1e4

@@ -15,10 +15,10 @@ from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from baselines import systems
 from baselines.cells.cell import Cell
+from baselines.grid import torchrun
 from baselines.grid.documents import describe
 from baselines.grid.stages import Outcome, run_cell
 from baselines.runners import local
-from baselines.grid import torchrun
 from baselines.training.losses import gathered_flops
 from baselines.training.trainer import MINI_BATCH, rank, share_of
 from eval_kit.errors import UserError

@@ -97,18 +97,6 @@ def test_five_buckets_have_no_spread_to_judge_by():
     assert parts.contrast(*simulated(random, 0.5, 0.05, 5_000, number=5)) is None
 
 
-def test_an_outlier_among_near_parts_is_judged_by_the_others():
-    random = np.random.default_rng(23)
-    part = np.repeat(np.arange(30), 200)
-    gain = random.normal(0, 0.05, 30)[part] + random.normal(0, 0.4, len(part))
-    gain[part == 29] -= 0.5
-    off = parts.outliers(gain, part, part < 29)
-    assert off[29][2] < 0.001
-    assert np.mean([p < 0.05 for number, (_, _, p) in off.items() if number < 29]) < 0.15
-    others = np.array([gain[part == each].mean() for each in range(1, 29)])
-    assert off[0][0] == pytest.approx(gain[part == 0].mean() - others.mean(), abs=1e-9)  # equal sizes: equal weights
-
-
 def test_quantiles_are_scipys():
     for degrees in (2, 9, 38, 300):
         assert parts.quantile_of_t(0.95, degrees) == pytest.approx(scipy.stats.t.ppf(0.975, degrees), rel=1e-9)
