@@ -109,7 +109,8 @@ def _blocks(first: NDArray[np.int64], lengths: NDArray[np.int64], device: Any) -
     blocks: list[Any] = []
     start = 0
     while start < len(lengths):
-        fits = lengths[start:] * np.arange(1, len(lengths) - start + 1) <= size
+        most = lengths[start : start + size]
+        fits = most * np.arange(1, len(most) + 1) <= size
         stop = start + max(1, int(np.count_nonzero(fits)))
         columns = np.minimum(np.arange(lengths[stop - 1]), lengths[start:stop, None] - 1)
         blocks.append(torch.from_numpy(first[start:stop, None] + columns).to(device))

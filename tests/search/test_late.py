@@ -35,27 +35,28 @@ def maxsim(query: np.ndarray, passage: np.ndarray) -> float:
 def brute_force(queries: list[np.ndarray], tokens: list[np.ndarray], ids: list[str], depth: int):
     rankings = []
     for query in queries:
-        hits = [(one, maxsim(query, passage)) for one, passage in zip(ids, tokens, strict=True)]
+        hits = [(one, maxsim(query, passage)) for one, passage in zip(ids, tokens, strict=True) if len(passage)]
         rankings.append(sorted(sorted(hits, reverse=True), key=lambda hit: -hit[1])[:depth])
     return rankings
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_exact_is_brute_force_at_every_tie(data: st.DataObject, tmp_path_factory):
-    def drawn(number: int, longest: int) -> list[np.ndarray]:
-        lengths = data.draw(st.lists(st.integers(1, longest), min_size=number, max_size=number))
+    def drawn(number: int, longest: int, shortest: int = 1) -> list[np.ndarray]:
+        lengths = data.draw(st.lists(st.integers(shortest, longest), min_size=number, max_size=number))
         flat = data.draw(st.lists(st.integers(-2, 2), min_size=2 * sum(lengths), max_size=2 * sum(lengths)))
         values = np.array(flat, np.float32).reshape(-1, 2)
         return np.split(values, np.cumsum(lengths)[:-1])
 
     count = data.draw(st.integers(1, 12))
-    tokens, queries = drawn(count, 4), drawn(data.draw(st.integers(1, 3)), 3)
+    tokens, queries = drawn(count, 4, shortest=0), drawn(data.draw(st.integers(1, 3)), 3)
     ids = data.draw(st.lists(st.text("a1é-", min_size=1, max_size=4), min_size=count, max_size=count, unique=True))
     depth = data.draw(st.integers(1, 14))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "SHARD", data.draw(st.integers(1, 8)))
         patch.setattr(late, "GROUP", data.draw(st.integers(1, 3)))
+        patch.setattr(late, "BLOCK_ON_CPU", data.draw(st.integers(1, 20)))
         stored = encoded(tmp_path_factory.mktemp("tokens"), tokens, ids)
         assert list(late.exact(queries, stored, depth, "cpu")) == brute_force(queries, tokens, ids, depth)
 
@@ -76,7 +77,8 @@ def real(tmp_path_factory: pytest.TempPathFactory):
         return encoded(tmp_path_factory.mktemp("real"), tokens, ids), queries, tokens, ids
 
 
-def test_exact_is_brute_force_over_many_shards(real):
+def test_exact_is_brute_force_over_many_shards_and_blocks(real, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(late, "BLOCK_ON_CPU", 100)
     stored, queries, tokens, ids = real
     for hits, expected in zip(late.exact(queries, stored, 20), brute_force(queries, tokens, ids, 20), strict=True):
         assert [one for one, _ in hits] == [one for one, _ in expected]
