@@ -139,7 +139,7 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
         if given is not None:
             raise UserError(f"one part {holds}; divide it, as no part may hold over {MOST_IN_A_CLUSTER:.0%}")
         raise UserError(
-            f"a cluster {holds}, as their vectors do not tell them apart; try another --encoder, or --parts"
+            f"a cluster {holds}, as their vectors do not tell them apart; name a model as --encoder, or give --parts"
         )
     sizes = assigned.group_by("cluster").len()["len"].to_list()
     remarks.append(interval_remark("crossed", sizes))

@@ -1,7 +1,8 @@
 """Splits of any queries: given parts, logs, languages, sizes, passages that no two sides share."""
 
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from builder import rebuilt
 from builder import release as releases
 from builder.assembly import apart
 from builder.describe import describe, two_sample
-from builder.encoders import Lsa
+from builder.encoders import Compute, Lsa
 from builder.parameters import for_mini
 from builder.shifts import length, wh
 from builder.sources import log, mini
@@ -155,6 +156,25 @@ def test_odd_parts_end_in_a_design_or_in_one_sentence(part: Callable[[int], str 
     except UserError as error:
         said = [str(error)]
     assert any(re.search(outcome, remark) for remark in said), said
+
+
+class Alike:
+    """Gives seven queries of ten the same vector."""
+
+    name, revision = "alike", "1"
+
+    def load(self, texts: Sequence[str]) -> Compute:
+        def compute(part: Sequence[str]) -> np.ndarray:
+            numbers = np.array([zlib.crc32(text.encode()) for text in part])
+            return np.eye(32, dtype=np.float32)[np.where(numbers % 10 < 7, 0, numbers % 31 + 1)]
+
+        return compute
+
+
+def test_vectors_that_do_not_tell_queries_apart_make_no_crossed_clusters() -> None:
+    collection = mini.collection(mini.MiniParameters(queries=3_000))
+    with pytest.raises(UserError, match=r"a cluster holds 1,\d{3} of .* name a model as --encoder, or give --parts"):
+        rebuilt.draft(collection, ["crossed"], Alike())
 
 
 def test_parts_of_other_queries_are_refused() -> None:
