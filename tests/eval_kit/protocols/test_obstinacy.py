@@ -38,7 +38,8 @@ def test_rankers_may_have_any_name() -> None:
     assert obstinate(renamed, 20).to_numpy().tolist() == obstinate(values, 20).to_numpy().tolist()
 
 
-def test_agreement_is_equation_1() -> None:
+def test_agreement_is_equation_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_kit.protocols.obstinacy.LEVELS", (20, 100))
     values, _ = planted()
     shared = agreement(values)
     bottom = obstinate(values, 20)
@@ -48,6 +49,7 @@ def test_agreement_is_equation_1() -> None:
     assert pairs.row(0)[:3] == (RANKERS[0], RANKERS[1], 20)
     assert pairs["agreement"][0] == pytest.approx(len(first & second) / len(first | second))
     assert (pairs["agreement"] < 1).all()
+    assert (shared.filter(level=100)["agreement"] == 1).all()
 
 
 def test_each_ranker_on_its_own_worst_queries() -> None:
