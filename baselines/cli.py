@@ -36,7 +36,7 @@ def run_grid(
     release: ReleaseOption = None,
     system: Annotated[list[str] | None, option("Only this system. Repeatable.")] = None,
     backbone: Annotated[
-        str | None, option("Hub id or folder that trained systems start from, instead of the config's.")
+        str | None, option("Hub id or folder that transformers start from, instead of the config's.")
     ] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,

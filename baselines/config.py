@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines.generation import Recipe
-from baselines.systems import is_trained
+from baselines.systems import is_trained, system
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.schemas import faults_of
@@ -48,7 +48,7 @@ def chosen(
     Args:
         config: as of :func:`load`.
         systems: by name; all if None.
-        backbone: replaces that of the trained ones.
+        backbone: replaces that of the transformers; ``static`` keeps its own, as it learns from scratch.
         precision: of their training, whatever the config says.
         instead_of_bfloat16: the same where the config says bfloat16, which the GPUs lack.
 
@@ -56,13 +56,16 @@ def chosen(
         UserError: as :func:`load`, or the config lacks a system.
     """
     options = load(config)
-    if unknown := [system for system in systems or () if system not in options]:
+    if unknown := [name for name in systems or () if name not in options]:
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
     named = {name: options[name] for name in systems or options}
     for name, own in named.items():
         if "backbone" in own:
             of_card = instead_of_bfloat16 if own.get("precision") == "bfloat16" else None
-            given = {"backbone": backbone, "precision": precision or of_card}
+            given = {
+                "backbone": backbone if system(name).TAKES_BACKBONE else None,
+                "precision": precision or of_card,
+            }
             named[name] = own | {option: value for option, value in given.items() if value is not None}
     return named
 

@@ -23,11 +23,13 @@ class System(Protocol):
     Attributes:
         TITLE: what it is, for the card of a trained model.
         IS_TRAINED: whether it learns from the training queries of a cell.
+        TAKES_BACKBONE: whether it starts from the transformer of ``--backbone``.
         SHARES_INDEX: whether passages are indexed without the trained model, so that all cells of a grid use one index.
     """
 
     TITLE: str
     IS_TRAINED: bool
+    TAKES_BACKBONE: bool
     SHARES_INDEX: bool
 
     def train(self, cell: Cell, progress: Report | None = None) -> dict[str, Any]:

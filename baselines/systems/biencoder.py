@@ -17,6 +17,7 @@ from eval_kit.search.retriever import Retriever
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
 IS_TRAINED = True
+TAKES_BACKBONE = True
 SHARES_INDEX = False
 
 

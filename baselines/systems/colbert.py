@@ -22,6 +22,7 @@ from eval_kit.search.retriever import Retriever
 
 TITLE = "ColBERT, a vector of each token compared by late interaction"
 IS_TRAINED = True
+TAKES_BACKBONE = True
 SHARES_INDEX = False
 ROLES = {"query": "query", "passage": "document"}
 """sentence-transformers' names of the two kinds of text."""

@@ -18,6 +18,7 @@ from eval_kit.search.retriever import Retriever
 
 TITLE = "monoBERT, a cross-encoder that re-ranks what BM25 found"
 IS_TRAINED = True
+TAKES_BACKBONE = True
 SHARES_INDEX = True
 
 

@@ -25,6 +25,7 @@ from eval_kit.search.retriever import Retriever
 FLOPS_WARMUP = 1 / 3
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 IS_TRAINED = True
+TAKES_BACKBONE = True
 SHARES_INDEX = False
 
 

@@ -21,6 +21,7 @@ from eval_kit.search.retriever import Passages, Retriever
 
 TITLE = "static bi-encoder, means of word vectors compared by cosine"
 IS_TRAINED = True
+TAKES_BACKBONE = False
 SHARES_INDEX = False
 COUNTED, AT_ONCE = 100_000, 1_000
 """Passages that the rarity of words is counted in, and how many of them are tokenised together."""

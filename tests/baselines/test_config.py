@@ -180,11 +180,13 @@ def test_the_command_line_says_it_without_a_traceback(tmp_path: Path, command: R
     assert "k2" in ended.stderr
 
 
-def test_another_backbone_is_for_what_is_trained() -> None:
-    expected = config.load("nfcorpus")
-    for system in ("biencoder", "colbert", "monobert"):
-        expected[system]["backbone"] = "some/model"
-    assert config.chosen("nfcorpus", backbone="some/model") == expected
+@pytest.mark.parametrize("name", ["nfcorpus", "squad", "mini"])
+def test_another_backbone_is_for_transformers_and_word_vectors_still_learn_from_scratch(name: str) -> None:
+    expected = config.load(name)
+    for system, options in expected.items():
+        if system not in ("bm25", "static"):
+            options["backbone"] = "some/model"
+    assert config.chosen(name, backbone="some/model") == expected
 
 
 def test_nfcorpus_trains_each_system_on_each_topic_and_length(mini_release: Release, tmp_path: Path) -> None:
