@@ -6,6 +6,7 @@ There may be hundreds of parts.
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +19,8 @@ from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
 
 RULE = "the part that the collection or the user gives for the query; a share of each is drawn for testing (seeded)"
+LONGEST_NAME = 60
+"""Characters of a part's name before any number."""
 LIMITS = ("There are no published lists to reproduce.",)
 
 
@@ -42,16 +45,11 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
         ``query_id``, ``part``, ``cluster`` (Enum, the part as a name in a-z, 0-9 and _) and ``split``.
 
     Raises:
-        UserError: the share makes no sense, or two parts would have one name.
+        UserError: the share makes no sense.
     """
     check_share(parameters.test_share)
     members = queries.select("query_id").join(parts, on="query_id", maintain_order="left")
-    names = {part: part_name(part) for part in members["part"].unique().sort()}
-    twice = [part for part, name in names.items() if list(names.values()).count(name) > 1]
-    if twice:
-        raise UserError(
-            f"the parts {twice[0]!r} and {twice[1]!r} are both called {names[twice[0]]}; rename one of them"
-        )
+    names = part_names(members["part"].unique().sort())
     tests = []
     for (part,), rows in members.group_by("part"):
         count = round(parameters.test_share * rows.height)
@@ -60,11 +58,24 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
     return members.with_columns(cluster=cluster, split=split_by(pl.concat(tests)))
 
 
-def part_name(part: str) -> str:
-    """A part's name in file names and manifests: lower-case letters without accents, digits and underscores."""
-    plain = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
-    return name or "u" + "_".join(f"{ord(character):x}" for character in part)
+def part_names(parts: Iterable[str]) -> dict[str, str]:
+    """Each part's name in file names and manifests: lower-case letters without accents, digits and underscores.
+
+    Of parts that would share a name, all but the first get a number: C, C# and C++ are c, c_2 and c_3.
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for part in parts:
+        plain = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode().lower()
+        stem = re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "u" + "_".join(f"{ord(sign):x}" for sign in part)
+        name = stem = stem[:LONGEST_NAME]
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{stem}_{number}"
+        names[part] = name
+        taken.add(name)
+    return names
 
 
 def merged(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.DataFrame:

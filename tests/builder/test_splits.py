@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from builder import rebuilt
 from builder import release as releases
@@ -17,6 +19,7 @@ from builder.describe import describe, two_sample
 from builder.encoders import Compute, Lsa
 from builder.parameters import for_mini
 from builder.shifts import length, wh
+from builder.shifts.given import part_names
 from builder.sources import log, mini
 from builder.sources.parts import read_parts
 from builder.verify import verify
@@ -135,6 +138,19 @@ def test_given_parts_are_a_shift_like_the_others(tmp_path: Path) -> None:
     assert "Zürich 3" in (release.folder / "reports" / "given.tsv").read_text(encoding="utf-8")
     with pytest.raises(UserError, match=r"has no queries\.jsonl"):
         read_parts("metadata.article", tmp_path)
+
+
+@given(st.lists(st.text(min_size=1, max_size=80), unique=True, max_size=30))
+@example(["東京" * 40, "東京" * 41])
+def test_every_part_gets_a_name_of_its_own_that_a_file_can_have(parts: list[str]) -> None:
+    names = part_names(parts)
+    assert list(names) == parts
+    assert len(set(names.values())) == len(parts)
+    assert all(re.fullmatch("[a-z0-9_]{1,64}", name) for name in names.values())
+
+
+def test_parts_that_would_share_a_name_are_numbered() -> None:
+    assert [*part_names(["A", "C", "C 2", "C#", "C++", "Å"]).values()] == ["a", "c", "c_2", "c_3", "c_4", "a_2"]
 
 
 @pytest.mark.parametrize(
