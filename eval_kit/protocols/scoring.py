@@ -154,12 +154,21 @@ class StrangeRun(UserWarning):
 
 
 def warn_of_copies(sources: Sequence[Mapping[str, Any]]) -> None:
-    """Warn of runs that are one file under two names; ``sources`` are those of the provenance."""
-    names: dict[str, str] = {}
+    """Warn of runs that are one file under several names; ``sources`` are those of the provenance.
+
+    A system that is declared as trained on nothing does give one run, whatever was held out.
+    """
+    copies: dict[str, list[str]] = {}
     for source in sources:
-        first = names.setdefault(source["sha256"], source["run"])
-        if first != source["run"]:
-            _warn(f"{first} and {source['run']} are the same run under two names, byte for byte")
+        names = copies.setdefault(source["sha256"], [])
+        untrained = source.get("training_data") == []
+        system = source["run"].partition(".")[0]
+        if not (untrained and names and names[0].partition(".")[0] == system) and source["run"] not in names:
+            names.append(source["run"])
+    for names in copies.values():
+        if names[1:]:
+            more = f" and {len(names) - 2} more" if names[2:] else ""
+            _warn(f"{names[0]} is the same run, byte for byte, as {names[1]}{more}")
 
 
 def _warn_of_strange(means: Sequence[Mean], sources: Sequence[Mapping[str, Any]]) -> None:

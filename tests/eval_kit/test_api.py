@@ -99,13 +99,25 @@ def test_measures_that_are_asked_for(run, published_release):
 
 
 def test_runs_that_are_hardly_meant_are_noticed(run, published_release, tmp_path):
-    """Equal bytes under two names, a tag that names another wording, no query of the set, no judged passage."""
+    """Equal bytes under two names (unless untrained), a tag of another wording, no query of the set, nothing judged."""
     frame = lines(run)
     copies = [tmp_path / "a.trec", tmp_path / "b.trec"]
     for copy in copies:
         copy.write_bytes(run.read_bytes())
-    with pytest.warns(UserWarning, match="a and b are the same run under two names"):
+    with pytest.warns(UserWarning, match="a is the same run, byte for byte, as b$"):
         eval_kit.score(copies, published_release)
+    copies += [tmp_path / f"{name}.trec" for name in "cd"]
+    for copy in copies[2:]:
+        copy.write_bytes(run.read_bytes())
+    with pytest.warns(UserWarning, match="a is the same run, byte for byte, as b and 2 more"):
+        eval_kit.score(copies, published_release)
+    untrained = [tmp_path / f"bm25.length.{part}.trec" for part in ("short", "long")]
+    for copy in untrained:
+        copy.write_bytes(run.read_bytes())
+        copy.with_suffix(".training.json").write_text('{"training_data": []}')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StrangeRun)
+        eval_kit.score(untrained, published_release, test_sets="dl19")
     eval_kit.write_run(frame, tmp_path / "s.dl19.typo.3.trec")
     (tmp_path / "s.dl19.typo.5.trec").write_bytes((tmp_path / "s.dl19.typo.3.trec").read_bytes())
     with pytest.warns(
