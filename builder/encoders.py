@@ -178,15 +178,10 @@ class Model:
         """The ``SentenceTransformer``, ready to encode."""
         revision = None if Path(self.source).is_dir() else self.revision  # refuses before the slow imports
         refuse_unusable_gpus()
-        with self._faults(), checkpoint.loading(self.source):
+        with self._faults():
             if self.name.endswith(":cls"):
-                model = pooled(self.source, "cls", revision)
-            else:
-                from sentence_transformers import SentenceTransformer
-
-                model = SentenceTransformer(self.source, **checkpoint.pinned(self.source, revision))
-            checkpoint.check_tokenizer(self.source, model.tokenizer)
-            return model
+                return pooled(self.source, "cls", revision)
+            return checkpoint.opened(self.source, "SentenceTransformer", revision)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

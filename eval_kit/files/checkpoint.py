@@ -184,6 +184,20 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
         raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing.names[0]}")
 
 
+def opened(model: str, library_class: str, revision: str | None = None, **options: Any) -> Any:
+    """A model of a class of sentence-transformers, which gets the options; its files have to be whole.
+
+    Raises:
+        UserError: it cannot be loaded, or lacks weights or its tokenizer.
+    """
+    import sentence_transformers
+
+    with loading(model):
+        loaded = getattr(sentence_transformers, library_class)(model, **pinned(model, revision), **options)
+    check_tokenizer(model, getattr(loaded, "tokenizer", None))
+    return loaded
+
+
 def check_tokenizer(model: str, tokenizer: Any) -> None:
     """Refuse a tokenizer that knows no word: transformers makes one where a checkpoint's files are missing.
 

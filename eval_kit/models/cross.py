@@ -146,12 +146,8 @@ class Cross(Pretrained):
 
     @cached_property
     def _model(self) -> Any:
-        from sentence_transformers import CrossEncoder
-
-        with checkpoint.loading(self.model):
-            pinned = checkpoint.pinned(self.model, self.revision)
-            loaded = CrossEncoder(self.model, device=self.device, max_length=self.pair_length, **pinned)
-        checkpoint.check_tokenizer(self.model, loaded.tokenizer)
+        options = {"device": self.device, "max_length": self.pair_length}
+        loaded = checkpoint.opened(self.model, "CrossEncoder", self.revision, **options)
         return _with_exact_head(to_precision(loaded, self.encode_precision))
 
 

@@ -107,8 +107,7 @@ class Dense(Encoder):
         if self.pooling in bare.FORMS:
             plain = bare.Bare(model, self.pooling, self.tokenizer or model, self.revision, self.device)
             return to_precision(plain, self.encode_precision)
-        with checkpoint.loading(model):
-            return self._prepared(model, pooled(model, self.pooling, self.revision, self.device))
+        return self._prepared(pooled(model, self.pooling, self.revision, self.device))
 
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""

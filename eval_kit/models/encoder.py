@@ -127,15 +127,9 @@ class Encoder(Pretrained, ABC):
 
     def _load(self, model: str) -> Any:
         """A checkpoint of sentence-transformers, with this encoder's lengths and precision."""
-        import sentence_transformers
+        return self._prepared(checkpoint.opened(model, self.library_class, self.revision, device=self.device))
 
-        with checkpoint.loading(model):
-            pinned = checkpoint.pinned(model, self.revision)
-            loaded = getattr(sentence_transformers, self.library_class)(model, device=self.device, **pinned)
-        return self._prepared(model, loaded)
-
-    def _prepared(self, name: str, model: Any) -> Any:
-        checkpoint.check_tokenizer(name, getattr(model, "tokenizer", None))
+    def _prepared(self, model: Any) -> Any:
         set_lengths(model, {"query": self.query_length, "document": self.passage_length})
         return to_precision(model, self.encode_precision)
 

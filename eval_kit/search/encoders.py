@@ -141,14 +141,20 @@ def _on_device(features: Mapping[str, Any], device: Any) -> dict[str, Any]:
 
 
 def pooled(model: str, pooling: str, revision: str | None = None, device: str | None = None) -> Any:
-    """A plain transformer whose token vectors are pooled into one (``cls``, ``mean``), in sentence-transformers."""
+    """A plain transformer whose token vectors are pooled into one (``cls``, ``mean``), in sentence-transformers.
+
+    Raises:
+        UserError: it cannot be loaded, or lacks weights or its tokenizer.
+    """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     pinned = checkpoint.pinned(model, revision)
-    transformer = Transformer(
-        model, model_kwargs=dict(pinned), processor_kwargs=dict(pinned), config_kwargs=dict(pinned)
-    )
+    with checkpoint.loading(model):
+        transformer = Transformer(
+            model, model_kwargs=dict(pinned), processor_kwargs=dict(pinned), config_kwargs=dict(pinned)
+        )
+    checkpoint.check_tokenizer(model, transformer.tokenizer)
     modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
     return SentenceTransformer(modules=modules, similarity_fn_name="dot", device=device)
 

@@ -145,11 +145,7 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
             f"{model}: encoding needs the package sentence-transformers; install it, or give a file of vectors"
         )
     checkpoint.kind(model)  # refuses before the slow import
-    from sentence_transformers import SentenceTransformer
-
-    with checkpoint.loading(model):
-        encoder = SentenceTransformer(model, **checkpoint.pinned(model))
-    checkpoint.check_tokenizer(model, encoder.tokenizer)
+    encoder = checkpoint.opened(model, "SentenceTransformer")
     once = queries.unique("query_id", keep="first", maintain_order=True)
     values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)
     return Vectors(model, once["query_id"], np.asarray(values))
