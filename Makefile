@@ -166,5 +166,5 @@ dist: $(UV)  ## the packages for PyPI in dist/, with all checks of a code releas
 	@$(TOOL) zizmor@1.32.0 --offline --quiet .github/workflows
 	@wc -c dist/ms_marco_shift-*
 
-clean:  ## remove what make made (not the caches)
-	rm -rf .venv .bootstrap .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo runs .*.lock *.egg-info
+clean:  ## remove the environment, builds and the demo (not releases, grids or runs)
+	rm -rf .venv .bootstrap .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo .*.lock *.egg-info

@@ -197,7 +197,7 @@ def clean(
     near: options.Near = None,
     passages: options.SharedPassages = False,
 ) -> "Result":
-    """Find the test queries that training gives away. Of the JSON, score --clean makes leaked and clean test sets."""
+    """Find the test queries that training gives away; score --clean takes the JSON and scores them apart."""
     from eval_kit.protocols.clean import clean as find_leaks
     from eval_kit.release import open_release
     from eval_kit.runs import training

@@ -166,9 +166,9 @@ Check = Annotated[
 ModelScores = Annotated[
     list[Path] | None,
     argument(
-        "Results of protocol --json and of score --dataset --json; or one CSV file of models'"
-        " scores. Of the latter JSON alone, or none: figures on MS MARCO against those "
-        "elsewhere, with BEIR's own.",
+        "Results of protocol --json and of score --dataset --json; or one CSV file of models' "
+        "scores. With results of score --dataset alone, or no file: figures on MS MARCO against "
+        "those elsewhere, BEIR's own among them.",
         "FILE",
     ),
 ]

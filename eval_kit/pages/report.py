@@ -16,14 +16,13 @@ from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render, result_page
 from eval_kit.protocols import chameleons, papers
 from eval_kit.protocols.grid_results import Protocols, protocols
-from eval_kit.protocols.in_out import in_and_out, main_measure, paired
+from eval_kit.protocols.in_out import main_measure, paired
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result
 from eval_kit.runs.names import Cell, grid_and_worded
 from eval_kit.shifts import SHIFTS
-from eval_kit.stats.losses import relative_losses
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
 from eval_kit.svg import span
@@ -179,7 +178,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     pairs = {shift: paired(grid.values, shift, release) for shift in grid.results}
     r = nearness(grid, release, vectors) if vectors else None
     systems = pl.concat(results["system"] for results in grid.results.values()).unique(maintain_order=True).to_list()
-    by_shift = {shift: standings(grid, shift, pairs[shift]) for shift in grid.results}
+    by_shift = {shift: standings(grid, shift) for shift in grid.results}
     every = [standing for of_shift in by_shift.values() for standing in of_shift]
     return {
         "systems": systems,
@@ -196,34 +195,16 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     }
 
 
-def standings(grid: Protocols, shift: str, pairs: pl.DataFrame) -> list[Standing]:
-    """One loss for each system (and ReSTrain size) of a shift, of its main measure.
-
-    For topic, wh and length it is the loss over the queries of all clusters together, each extrapolated to once, as in
-    ReSTTest's protocol with its buckets.
-    """
-    results = grid.results[shift]
+def standings(grid: Protocols, shift: str) -> list[Standing]:
+    """One loss for each system (and ReSTrain size) of a shift, of its main measure, over all of its clusters."""
+    results = grid.overall.get(shift, grid.results[shift])
     measure = main_measure(results)
-    if not SHIFTS[shift].clustered:
-        rows = results.filter(pl.col("measure") == measure).iter_rows(named=True)
-        return [
-            Standing(
-                shift, str(row.get("size", "")), row["system"], measure, row["avg_in"], row["out"], row["rel_loss"],
-                row["rel_loss_low"], row["rel_loss_high"], row["queries"],
-            )
-            for row in rows
-        ]  # fmt: skip
-    arrays = {
-        str(system): in_and_out(group)
-        for (system,), group in pairs.filter(pl.col("measure") == measure).group_by("system", maintain_order=True)
-    }
-    losses = relative_losses(arrays, seed=grid.provenance["seed"])
     return [
         Standing(
-            shift, "", system, measure, loss.inside.value or 0.0, loss.out.value or 0.0, loss.rel_loss.value,
-            loss.rel_loss.low, loss.rel_loss.high, loss.rel_loss.n,
+            shift, str(row.get("size", "")), row["system"], measure, row["avg_in"], row["out"], row["rel_loss"],
+            row["rel_loss_low"], row["rel_loss_high"], row["queries"],
         )
-        for system, loss in losses.items()
+        for row in results.filter(pl.col("measure") == measure).iter_rows(named=True)
     ]  # fmt: skip
 
 

@@ -32,7 +32,8 @@ class Protocols(Result):
     """Results by shift, what they rest on, and the values of untrained systems.
 
     ``values`` are the grid runs' per-query values, with ``system``, ``shift``, ``held_out`` and ``seed``; ``crossed``
-    are the losses of each cluster of crossed hold-outs, if there are any.
+    are the losses of each cluster of crossed hold-outs, if there are any. ``overall`` has the losses over all parts
+    of each shift of clusters (:func:`eval_kit.protocols.in_out.overall`).
     """
 
     title = "What held-out parts cost"
@@ -43,12 +44,14 @@ class Protocols(Result):
     untrained: dict[str, dict[str, dict[str, float]]]
     clusters: dict[str, list[str]]
     provenance: dict[str, Any]
+    overall: dict[str, pl.DataFrame]
     crossed: pl.DataFrame | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values: one list of rows a shift."""
         return {
             "protocols": {shift: frame.to_dicts() for shift, frame in self.results.items()},
+            "overall": {shift: frame.to_dicts() for shift, frame in self.overall.items()},
             "matrices": {shift: frame.to_dicts() for shift, frame in self.matrices.items()},
             "untrained": self.untrained,
             "provenance": self.provenance,
@@ -96,6 +99,8 @@ class Protocols(Result):
             untrained = self.untrained_on(shift, measure)
             table = papers.ms_shift(results, self.clusters[shift], measure, untrained, best_in_bold=on_page)
             yield measure, papers.with_direction(table, measure) if on_page else table
+        if not on_page:  # it begins with them
+            yield "", papers.overall(self.overall[shift])
 
     def matrices_of(self, shift: str) -> list[Table]:
         """Every model of each system on every test set of a shift of clusters, by the main measure."""
@@ -145,6 +150,7 @@ def protocols(
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
     clusters: dict[str, list[str]] = {}
+    overall: dict[str, pl.DataFrame] = {}
     by_cluster: pl.DataFrame | None = None
     for shift in dict.fromkeys(cell.shift for cell in cells.values()):
         of_shift = values.filter(pl.col("shift") == shift)
@@ -156,10 +162,14 @@ def protocols(
             by_cluster = parts.join(crossed.similarities(release), on="cluster", how="left", maintain_order="left")
         else:
             losses = in_out.losses(of_shift, SHIFTS[shift], release, seed)
+        if SHIFTS[shift].clustered:
+            overall[shift] = in_out.overall(of_shift, shift, release, in_out.main_measure(losses), seed)
         trained_on = _trained_on(scores, cells, SHIFTS[shift], release)
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
     provenance = {**scores.provenance, "seed": seed}
-    return Protocols(values, results, matrices, _untrained(scores, untrained), clusters, provenance, by_cluster)
+    return Protocols(
+        values, results, matrices, _untrained(scores, untrained), clusters, provenance, overall, by_cluster
+    )
 
 
 def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: Release) -> pl.DataFrame:

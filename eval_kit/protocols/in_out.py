@@ -76,6 +76,20 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     return holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
 
 
+def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, seed: int = 0) -> pl.DataFrame:
+    """What every system loses over the queries of all parts of a shift together, each extrapolated to once.
+
+    So ReSTTest sums up its buckets (CIKM 2022 §4.1.3); ECIR 2023 prints clusters alone.
+
+    Returns:
+        One row a system, with the columns of :func:`losses`; corrected over the systems.
+    """
+    pairs = paired(values, shift, release).filter(pl.col("measure") == measure)
+    systems = pairs.partition_by("system", as_dict=True, maintain_order=True)
+    arrays = {(str(system), measure): in_and_out(group) for (system,), group in systems.items()}
+    return holm_corrected(pl.DataFrame(list(_compared(arrays, seed))), ["measure"])
+
+
 def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     """In and Out of every query of a shift, for every system, measure and seed.
 

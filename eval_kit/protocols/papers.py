@@ -58,6 +58,23 @@ def ms_shift(
     return Table(columns, groups, title=measure)
 
 
+def overall(results: pl.DataFrame) -> Table:
+    """In, Out and Rel Loss of each system over all parts of a shift.
+
+    Args:
+        results: from :func:`eval_kit.protocols.in_out.overall`.
+    """
+    show = parse(results["measure"][0]).show_as_ecir_2023
+    lines: list[list[Cell | str]] = []
+    for row in results.iter_rows(named=True):
+        rel_loss = Cell(loss(row["rel_loss"]), mark=_mark(row))
+        interval_of_loss = f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
+        figures = (show(row["avg_in"]), show(row["out"]), rel_loss, interval_of_loss, f"{row['queries']:,}")
+        lines.append([row["system"], *figures])
+    columns = [Column("Models", "heading"), *number_columns("In", "Out", "Rel Loss", "95 % interval", "n")]
+    return Table(columns, [lines], f"{results['measure'][0]} over all parts")
+
+
 def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
     """CIKM 2022, Tables 6 and 7: Inter., Extra. and Δ by system, for ReSTrain below the size of the training sets.
 

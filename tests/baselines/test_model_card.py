@@ -90,6 +90,12 @@ def test_the_control_holds_nothing_out() -> None:
     assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
 
 
+def test_a_crossed_model_is_no_part() -> None:
+    text = ModelCard(render(facts(shift="crossed", held_out="m3"))).text
+    assert "as the crossed model `m3`: without half of the clusters" in text and "held out" not in text
+    assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
+
+
 def test_mini_models_say_so() -> None:
     release = {**FACTS["release"], "kind": "mini", "collection": None}
     card = ModelCard(render(facts(release=release, backbone=None, figures=[])))

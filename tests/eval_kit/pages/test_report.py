@@ -29,7 +29,7 @@ from eval_kit.pages.page import TEMPLATES, render, result_page
 from eval_kit.pages.report import Report, standings
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
-from eval_kit.protocols.in_out import paired
+from eval_kit.protocols.in_out import overall, paired
 from eval_kit.protocols.similarity import nearness, queries_to_encode
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release, open_release
@@ -193,8 +193,7 @@ def test_obstinate_queries_are_of_each_systems_mean_over_its_models(grid, report
 
 
 def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid):
-    pairs = paired(grid.values, "topic", grid.release)
-    found = {one.system: one for one in standings(grid.found, "topic", pairs)}
+    found = {one.system: one for one in standings(grid.found, "topic")}
     assert set(found) == {"oracle", EVIL}
     topic = grid.values.filter(pl.col("shift") == "topic", pl.col("system") == "oracle", pl.col("measure") == "RR@10")
     inside, out = [], []
@@ -215,7 +214,7 @@ def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid
     for shift, part in (("resttest", ""), ("restrain", "small")):
         pairs = paired(grid.values, shift, grid.release)
         results = grid.found.results[shift]
-        for one in standings(grid.found, shift, pairs):
+        for one in standings(grid.found, shift):
             row = results.filter(pl.col("system") == one.system, pl.col("measure") == one.measure).row(0, named=True)
             assert (one.part, one.loss, one.low, one.high) == (
                 part, row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"],
@@ -227,11 +226,7 @@ def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid
 
 def test_the_sentence_says_what_was_found(grid, report):
     text = text_of(report)
-    [one] = [
-        one
-        for one in standings(grid.found, "topic", paired(grid.values, "topic", grid.release))
-        if one.system == "oracle"
-    ]
+    [one] = [one for one in standings(grid.found, "topic") if one.system == "oracle"]
     assert f"oracle loses {one.loss:.1%} of its RR@10 on topics it never saw in training (95% interval " in text
     assert f"interval {one.low:.1%} to {one.high:.1%})." in text
 
@@ -239,12 +234,11 @@ def test_the_sentence_says_what_was_found(grid, report):
 def test_seeds_are_averaged(grid, tmp_path):
     wh = grid.values.filter(pl.col("shift") == "wh", pl.col("system") == "oracle")
     again = wh.with_columns(seed=pl.lit(1, pl.Int64), value=pl.col("value") / 2)
-    pairs = paired(pl.concat([wh, again]), "wh", grid.release)
-    [one] = standings(grid.found, "wh", pairs)
-    [single] = standings(grid.found, "wh", paired(wh, "wh", grid.release))
-    assert one.queries == single.queries
-    assert one.inside == pytest.approx(0.75 * single.inside)
-    assert one.loss == pytest.approx(single.loss)
+    twice = pl.concat([wh, again])
+    one, single = (overall(values, "wh", grid.release, "RR@10").row(0, named=True) for values in (twice, wh))
+    assert one["queries"] == single["queries"]
+    assert one["avg_in"] == pytest.approx(0.75 * single["avg_in"])
+    assert one["rel_loss"] == pytest.approx(single["rel_loss"])
 
 
 def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):

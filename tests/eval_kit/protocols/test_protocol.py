@@ -171,6 +171,12 @@ def test_the_command_prints_the_papers_layout(oracle, tmp_path, command):
     assert [line.rstrip() for line in done.stdout.splitlines()] == expected.splitlines()
     document = json.loads((tmp_path / "out.json").read_text())
     assert len(document["protocols"]["topic"]) == 5 * 3
+    [overall] = document["overall"]["topic"]
+    parts = [row for row in document["protocols"]["topic"] if row["measure"] == "RR@10"]
+    assert overall["queries"] == sum(row["queries"] for row in parts)
+    out = sum(row["out"] * row["queries"] for row in parts) / overall["queries"]
+    assert overall["out"] == pytest.approx(out, rel=1e-12)
+    assert overall["rel_loss"] == pytest.approx(1 - overall["out"] / overall["avg_in"], rel=1e-12)
     assert document["provenance"]["release"]["digest"] == release.digest
     for name, sign in (("markdown", "| Models |"), ("latex", r"\begin{tabular}"), ("csv", "shift,")):
         done = command("eval_kit", "protocol", *topic, "--release", release.folder, "--format", name)
