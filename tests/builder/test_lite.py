@@ -86,7 +86,7 @@ def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release
     scores = score([run], made)
     assert scores.provenance["release"]["kind"] == "lite"
     nothing = pl.DataFrame()
-    scored = Protocols(nothing, {}, {}, {}, {}, scores.provenance)
+    scored = Protocols(nothing, {}, {}, {}, {}, scores.provenance, {})
     shown = Results(scored, nothing, nothing, None, made, [])
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
 
