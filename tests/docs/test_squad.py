@@ -100,17 +100,26 @@ def test_mini_tells_crossed_from_leave_one_out_as_the_page_says():
 
 def test_ms_marcos_lists_are_those_of_the_results():
     length, restrain = rows("| Trained without")
-    parts = SQUAD["msmarco_length"]
-    queries = sum(part["queries"] for part in parts)
-    inside, out = (sum(part[name] * part["queries"] for part in parts) / queries for name in ("avg_in", "out"))
-    assert queries == 6_980
-    assert length[3:6] == [f"{100 * inside:.1f}", f"{100 * out:.1f}", f"{100 * (1 - out / inside):.1f} %"]
+    shown = [list(loss_on_both(SQUAD[name])) for name in ("msmarco_length", "msmarco_length_all")]
+    assert length[3:] == shown[0]
+    short, long, _ = (100 * row["rel_loss"] for row in SQUAD["msmarco_length_all"])
+    assert f"it loses {shown[1][2]} ({shown[1][3]}): {long:.1f} % on long queries" in PAGE
+    assert f"and {short:.1f} % on short ones".replace("-", "−") in PAGE
     seen, unseen = (row for row in SQUAD["msmarco_restrain"] if row["test_set"] == "dev")
     figures = [seen["value"], unseen["value"]]
     loss, low, high = (-unseen[name] / seen["value"] for name in ("difference", "high", "low"))
     shown = [f"{100 * figure:.1f}" for figure in (*figures, loss, low, high)]
     expected = [*shown[:2], f"{shown[2]} %", f"{shown[3]} to {shown[4]}"]
     assert restrain[3:] == [text.replace("-", "−") for text in expected]
+
+
+def loss_on_both(parts: list[dict]) -> tuple[str, str, str, str]:
+    *parts, both = parts
+    for name in ("avg_in", "out"):
+        assert both[name] == pytest.approx(sum(part[name] * part["queries"] for part in parts) / 6_980, abs=1e-6)
+    figures = [100 * both[name] for name in ("avg_in", "out", "rel_loss", "rel_loss_low", "rel_loss_high")]
+    texts = ("{:.1f}", "{:.1f}", "{:.1f} %", "{:.1f} to {:.1f}")
+    return tuple(text.format(*figures[number:]).replace("-", "−") for number, text in enumerate(texts))
 
 
 def test_every_cluster_loses():
