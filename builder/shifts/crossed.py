@@ -116,6 +116,19 @@ def lacking(build: Build) -> str:
     return lacks_train(build)
 
 
+def _check_largest(parts: pl.DataFrame, given: bool) -> None:
+    name, largest = parts["part"].value_counts(sort=True).row(0)
+    if largest <= MOST_IN_A_CLUSTER * parts.height:
+        return
+    holds = f"holds {largest:,} of {parts.height:,} queries"
+    if given:
+        raise UserError(f"part {name!r} {holds}; divide it, as no part may hold over {MOST_IN_A_CLUSTER:.0%}")
+    raise UserError(
+        f"a cluster {holds}, as their vectors do not tell them apart; name a model as --encoder, or give "
+        "--parts, or other ones"
+    )
+
+
 def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     """The table of the shift."""
     vectors, given = build.embedded["train"], build.collection.parts
@@ -133,14 +146,9 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     if left_out := parts.height - tested.height:
         remarks.append(f"crossed: {left_out:,} queries of clusters with fewer than {parameters.models} are left out")
     assigned = assign(tested, parameters)
-    largest = tested["part"].value_counts(sort=True)["count"][0]
-    if largest > MOST_IN_A_CLUSTER * tested.height:
-        holds = f"holds {largest:,} of {tested.height:,} queries"
-        if given is not None:
-            raise UserError(f"one part {holds}; divide it, as no part may hold over {MOST_IN_A_CLUSTER:.0%}")
-        raise UserError(
-            f"a cluster {holds}, as their vectors do not tell them apart; name a model as --encoder, or give --parts"
-        )
+    if given is not None and not parameters.cells:
+        _check_largest(own, given=True)
+    _check_largest(tested, given=False)
     sizes = assigned.group_by("cluster").len()["len"].to_list()
     remarks.append(interval_remark("crossed", sizes))
     members = assigned.join(build.train, on="query_id", maintain_order="left")

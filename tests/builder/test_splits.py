@@ -157,7 +157,7 @@ def test_parts_that_would_share_a_name_are_numbered() -> None:
     ("part", "outcome"),
     [
         (lambda i: f"p{i % 5}", "8 crossed models need at least 16 clusters; there are 5"),
-        (lambda i: f"p{i % 20}" if i % 3 else "giant", "one part holds .* queries; divide it"),
+        (lambda i: f"p{i % 20}" if i % 3 else "giant", "part 'giant' holds .* queries; divide it"),
         (lambda i: f"p{i % 900}", "crossed: 24 test parts of"),
         (lambda i: f"p{i % 40}" if i % 2 else None, "queries have no part and are left out"),
     ],
