@@ -1,5 +1,6 @@
 """Text from outside: UTF-8, in lines of bounded length, with its faults named by file and line."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,12 +41,15 @@ def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
         hint: added to the sentence about a file that cannot be read.
 
     Raises:
-        UserError: the file cannot be read, or (with the line) a line is not UTF-8 or longer than any passage is.
+        UserError: the file cannot be read, or (with the line) it begins with a byte-order mark, or a line is not UTF-8
+            or longer than any passage is.
     """
     number = 0
     with open_file(path, hint) as file:
         while line := file.readline(LONGEST_LINE + 1):
             number += 1
+            if number == 1 and line.startswith(BOM_UTF8):
+                raise UserError(f"{path}:1: holds a byte-order mark; save the file as plain UTF-8")
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}:{number}: the line is longer than {LONGEST_LINE:,} bytes")
             try:

@@ -46,6 +46,8 @@ def test_folders(mini_release: Release, shared: Path) -> None:
     ("name", "text", "sentence"),
     [
         ("t.tsv", "1\thow tall\nhow wide\n", r"t\.tsv:2: expected id and text, or query, relevant and other passage"),
+        ("t.tsv", "\ufeff1\thow tall\n", r"t\.tsv:1: holds a byte-order mark"),
+        ("t.jsonl", '\ufeff{"query": "q"}\n', r"t\.jsonl:1: holds a byte-order mark"),
         ("t.tsv", "1\t \n", r"t\.tsv:1: expected id and text"),
         ("t.tsv", "", r"t\.tsv: holds no queries"),
         ("t.jsonl", "[1]\n", r't\.jsonl:1: expected a JSON object with "query" or "anchor"'),
