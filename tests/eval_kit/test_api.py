@@ -152,7 +152,12 @@ def test_runs_that_are_hardly_meant_are_noticed(run, published_release, tmp_path
         (lambda frame: frame.head(frame.height * 9 // 10), "allow_missing=True scores them as 0"),
         (lambda frame: frame.drop("score"), "mine: expected a path, {query: {passage: score}} or a dataframe"),
         (lambda frame: 7, "it is a int"),
-        (lambda frame: frame.clear(), "mine:1: the file is empty"),
+        (lambda frame: frame.clear(), "runs: mine: holds no passages"),
+        (lambda frame: {}, "runs: mine: holds no passages"),
+        (
+            lambda frame: frame.with_columns(rank=pl.lit(1e30)),
+            "runs: mine:1: the rank 1e+30 is not a whole number from 0 to 10,000,000",
+        ),
     ],
 )
 def test_what_a_file_may_not_hold_is_refused(change, message, run, published_release):
@@ -202,7 +207,7 @@ def test_what_is_no_run_is_refused_in_one_sentence_that_names_the_parameter(
     with pytest.raises(UserError) as refused:
         eval_kit.score(strange, published_release)
     assert "\n" not in str(refused.value) and "/tmp" not in str(refused.value)
-    files = ("loop.trec", "nowhere.trec", "/dev/zero", ".:", "\0", "run:1: the file is empty")
+    files = ("loop.trec", "nowhere.trec", "/dev/zero", ".:", "\0")
     assert str(refused.value).startswith(("runs: ", *files)), refused.value
     if not isinstance(strange, dict) or "q" in strange:
         with pytest.raises(UserError):

@@ -186,6 +186,11 @@ def test_unknown_measures_are_refused(name):
         parse(name)
 
 
+def test_a_cutoff_is_at_least_1():
+    with pytest.raises(UserError, match=r"^unknown measure 'AP@0'; there are .* cutoffs from 1 to 9,999,999$"):
+        named("AP@0")
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
