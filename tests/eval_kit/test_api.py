@@ -69,9 +69,14 @@ def test_an_unnamed_run_and_a_list(run, published_release):
     assert {figure.run for figure in eval_kit.score([frame, run], published_release).means} == {"run1", "tas-b.dl19"}
 
 
-def test_a_run_that_is_written_scores_as_it_did(run, published_release, tmp_path):
-    eval_kit.write_run(lines(run), tmp_path / "written.trec")
-    written = eval_kit.score(tmp_path / "written.trec", published_release).to_polars()
+@pytest.mark.parametrize(
+    ("name", "magic"),
+    [("w.trec", b""), ("w.trec.gz", b"\x1f\x8b\x08\x00" + bytes(4)), ("w.trec.zst", b"\x28\xb5\x2f\xfd")],
+)
+def test_a_run_that_is_written_scores_as_it_did(run, published_release, tmp_path, name, magic):
+    eval_kit.write_run(lines(run), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(magic)
+    written = eval_kit.score(tmp_path / name, published_release).to_polars()
     assert written.drop("run").equals(eval_kit.score(lines(run), published_release).to_polars().drop("run"))
     with pytest.raises(UserError, match="it is a int"):
         eval_kit.write_run(7, tmp_path / "written.trec")
