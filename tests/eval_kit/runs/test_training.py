@@ -1,5 +1,7 @@
 """Training queries in the forms that people have them in."""
 
+import bz2
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -61,6 +63,13 @@ def test_mistakes(tmp_path: Path, name: str, text: str, sentence: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=sentence):
         training.read(tmp_path / name)
+
+
+@pytest.mark.parametrize(("pack", "program"), [(gzip.compress, "gzip"), (bz2.compress, "bzip2")])
+def test_packed_queries(tmp_path: Path, pack, program: str) -> None:
+    (tmp_path / "t.tsv.gz").write_bytes(pack(b"1\thow tall\n"))
+    with pytest.raises(UserError, match=rf"t\.tsv\.gz: is packed by {program}; unpack it$"):
+        training.read(tmp_path / "t.tsv.gz")
 
 
 def test_a_collection_without_training_queries(shared: Path, tmp_path: Path) -> None:
