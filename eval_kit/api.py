@@ -7,11 +7,13 @@ are a list, or a dictionary of names and runs. In any form a run must follow the
 exactly as the file would.
 """
 
+import gzip
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
 import polars as pl
+import zstandard
 
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.exchange import compare as comparisons
@@ -293,7 +295,8 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
 
     Args:
         run: a dictionary, dataframe or another tool's run (see :mod:`eval_kit.api`).
-        path: the file; an existing one is replaced. Name it ``<system>.<shift>.<held-out>.trec`` for a grid.
+        path: the file, packed if its name ends in ``.gz`` or ``.zst``; an existing one is replaced. Name it
+            ``<system>.<shift>.<held-out>.trec`` for a grid.
 
     Raises:
         UserError: ``run`` is not a run, no command would read it, or the file cannot be written.
@@ -306,6 +309,10 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
         rank_judged(next(iter(files)), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
     with disk_errors(path), atomic.whole(path) as part:
         in_memory.write(frame, part, run_name(path))
+        if path.suffix == ".gz":
+            part.write_bytes(gzip.compress(part.read_bytes(), mtime=0))
+        elif path.suffix == ".zst":
+            part.write_bytes(zstandard.compress(part.read_bytes()))
 
 
 def _shown(scores: score_results.Scores, files: Mapping[Path, str]) -> score_results.Scores:

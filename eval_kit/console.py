@@ -44,9 +44,9 @@ def write_json(document: Any, path: Path | None) -> bool:
     if path is None:
         return False
     if path == Path("-"):
-        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+        sys.stdout.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
         return True
-    atomic.write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    atomic.write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return False
 
 

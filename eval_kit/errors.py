@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -70,7 +71,8 @@ def reported(program: str) -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = lambda message, *_: _say(program, str(message))
+    say_once = cache(partial(_say, program))  # scoring and comparing warn of the same copies
+    warnings.showwarning = lambda message, *_: say_once(str(message))
     try:
         with _signals_raised():
             _check_arguments(sys.argv[1:])

@@ -41,7 +41,7 @@ def commands(help: str) -> typer.Typer:
 
 
 def check_outputs(parameters: Mapping[str, Any]) -> None:
-    """Refuse an output that is an input, the file beside one, or in an input folder; or that is named twice.
+    """Refuse an output that is an input, the file beside one, or in an input folder; that is named twice, or ``-``.
 
     In a folder that is read, only pages may be replaced, as no command reads them.
 
@@ -52,6 +52,9 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
         UserError: naming the file; before anything is read or written.
     """
     outputs = [path for name in OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
+    for name in OUTPUTS[1:]:
+        if parameters.get(name) == Path("-"):
+            raise UserError(f"--{name.replace('_', '-')}: name a file; only --json takes - for the screen")
     if not outputs:
         return
     inputs = [path for name, value in parameters.items() if name not in OUTPUTS for path in _paths(value)]

@@ -1,5 +1,6 @@
 """Text from outside: UTF-8, in lines of bounded length, with its faults named by file and line."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ LARGEST_DOCUMENT = 64 << 20
 LARGEST_TABLE = 4 << 30
 """Bytes of a table of per-query values."""
 _DIGITS = 9
+_PACKED = {
+    b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ": "xz",
+    b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip",
+}  # fmt: skip
 
 
 def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
@@ -32,6 +37,11 @@ def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
         raise UserError(f"{path}:{number}: is not UTF-8 text") from None
 
 
+def packed_by(start: bytes) -> str:
+    """The program that packed a file, by how it starts; empty for plain text."""
+    return next((name for magic, name in _PACKED.items() if start.startswith(magic)), "")
+
+
 def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
     """Each line with its number, from 1, without its end (``\\n`` or ``\\r\\n``); only one is in memory.
 
@@ -40,12 +50,17 @@ def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
         hint: added to the sentence about a file that cannot be read.
 
     Raises:
-        UserError: the file cannot be read, or (with the line) a line is not UTF-8 or longer than any passage is.
+        UserError: the file cannot be read, or (with the line) it is packed, begins with a byte-order mark, or a line
+            is not UTF-8 or longer than any passage is.
     """
     number = 0
     with open_file(path, hint) as file:
         while line := file.readline(LONGEST_LINE + 1):
             number += 1
+            if number == 1 and (program := packed_by(line)):
+                raise UserError(f"{path}: is packed by {program}; unpack it")
+            if number == 1 and line.startswith(BOM_UTF8):
+                raise UserError(f"{path}:1: holds a byte-order mark; save the file as plain UTF-8")
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}:{number}: the line is longer than {LONGEST_LINE:,} bytes")
             try:

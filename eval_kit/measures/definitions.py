@@ -129,10 +129,11 @@ def parse(name: str) -> Measure:
         kind_typed, _, cutoff_typed = name.partition("@")
         near = difflib.get_close_matches(kind_typed, [*KINDS, *ALIASES], 1)
         at = f"@{cutoff_typed}" if cutoff_typed.isdecimal() else ""
-        meant = f" (did you mean {ALIASES.get(near[0], near[0])}{at}?)" if near and len(at) < 9 else ""
+        known = near and len(at) < 9 and not at.startswith("@0")
+        meant = f" (did you mean {ALIASES.get(near[0], near[0])}{at}?)" if known else ""
         raise UserError(
             f"unknown measure {name[:40]!r}{meant}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
-            "with grades up to 999 and cutoffs up to 9,999,999"
+            "with grades up to 999 and cutoffs from 1 to 9,999,999"
         )
     kind = KINDS[match["kind"]]
     if match["grade"] and not kind.takes_grade:

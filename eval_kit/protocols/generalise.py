@@ -80,7 +80,8 @@ class Generalisation(Result):
         for row in self.contrasts.iter_rows(named=True):
             show = parse(row["measure"]).show
             levels = [row[f"{side}_{who}"] for who in ("level", "pivot") for side in ("near", "far")]
-            line: list[Cell | str] = [row["shift"], row["system"], row["measure"], *map(show, levels)]
+            levels_shown = ["-" if level is None else show(level) for level in levels]
+            line: list[Cell | str] = [row["shift"], row["system"], row["measure"], *levels_shown]
             if row["adjusted"] is None:
                 line += ["-", "-", "-", f"{row['near_parts']} + {row['far_parts']}", "-"]
             else:
@@ -136,13 +137,14 @@ def generalise(
         trained_on: ``query_id`` and ``text`` of training queries, for the shift ``distance``: about
             fifty parts of similar queries, the farther half of the parts against the nearer.
         parts_of: the part of each query by id, as an own shift called ``parts``.
-        far: which of these parts training held out; by default the farther half by ``trained_on``.
+        far: which of these parts training held out; by default the farther half by ``trained_on``. One of the two
+            must be given.
         seed: of the division into parts.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         vectors: model or file that distances are taken by, in place of trigrams.
 
     Raises:
-        UserError: no pivot, no such test set, or a run or vectors that cannot be used.
+        UserError: no pivot, no such test set or part, no far part, or a run or vectors that cannot be used.
     """
     if test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set}; it has {', '.join(release.test_sets)}")
@@ -170,6 +172,8 @@ def contrasts(
     """
     if not pivots:
         raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
+    if not any(division.far for division in divisions):
+        raise UserError("it is not known which parts are far; give --trained-on, or --parts and --far")
     scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing)
     measures = [name for name in of_test_set.measures if not parse(name).lower_is_better][:1]
     names = {run: run_name(run) for run in [*runs, *pivots]}
@@ -184,7 +188,7 @@ def contrasts(
                 row = _compared(of_system, covariates, division)
                 rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
     provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
-    return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None)), None, provenance)
+    return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)), None, provenance)
 
 
 def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed: int) -> Division:
@@ -218,6 +222,8 @@ def _divisions(
     far: Sequence[str],
     seed: int,
 ) -> list[Division]:
+    if strange := sorted(set(far) - set((parts_of or {}).values())):
+        raise UserError(f"--far: there is no part {strange[0]!r:.40} in --parts")
     texts = release.queries(test_set.name)
     divisions = []
     if distances is not None:
@@ -228,21 +234,21 @@ def _divisions(
         of_queries = texts.select("query_id", part=pl.col("query_id").replace_strict(parts_of, default=None))
         unknown = of_queries["part"].null_count()
         if unknown:
-            raise UserError(f"{unknown:,} queries of {test_set.name} have no part; give each its part")
+            first = of_queries.filter(pl.col("part").is_null())["query_id"][0]
+            raise UserError(f"{unknown:,} queries of {test_set.name} have no part, such as {first}; give each its part")
         chosen = list(far)
         if not chosen and distances is not None:
             chosen = _farther_half(of_queries, distances)
         divisions.append(Division("parts", of_queries, chosen))
     members = test_set.queries.implode()
     for name, shift in SHIFTS.items():
-        if not shift.label or name not in release.configs:
+        if distances is None or not shift.label or name not in release.configs:
             continue
         tables = [release.table(name, split) for split in release.configs[name] if split != "train"]
         frame = pl.concat(table.select("query_id", part=pl.col(shift.label).cast(pl.String)) for table in tables)
         inside = frame.filter(pl.col("query_id").is_in(members)).unique("query_id", maintain_order=True)
         if inside["part"].n_unique() > 1:
-            chosen = [] if distances is None else _farther_half(inside, distances)
-            divisions.append(Division(name, inside, chosen or [str(inside["part"].max())]))
+            divisions.append(Division(name, inside, _farther_half(inside, distances)))
     return divisions
 
 

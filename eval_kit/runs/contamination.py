@@ -28,6 +28,8 @@ MARK = "†"
 TRAINING_QUERIES = "train"
 NAMES_OF_SPLITS = {"dev": r"dev", "dl19": r"dl(20)?19(?!\d)", "dl20": r"dl(20)?20(?!\d)"}
 """Patterns, without punctuation, of names of sources that mean these queries and not the training queries."""
+_CASES = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where a word begins in names such as mteb's ``NanoNFCorpusRetrieval``."""
 
 
 class TrainedOn(StrEnum):
@@ -137,22 +139,34 @@ def mark(verdict: str) -> str:
 
 
 def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
-    name = source.strip().lower()
+    name = source.strip().casefold()
     held_back = test_set.qrels == f"{test_set.shift}_test"  # training queries that a shift keeps for its test
-    training_sets = f"{release.collection}/shift/"
+    training_sets = f"{release.collection}/shift/".casefold()
     if name == "none":
         return TrainedOn.NO
     if name.startswith(training_sets):
         return _in_training_set(name.removeprefix(training_sets), test_set, release) if held_back else TrainedOn.NO
-    letters = re.sub(r"[^a-z0-9]", "", name)
     whole = release.manifest.built_from or release.collection  # a lite release's queries are the whole one's
-    if re.sub(r"[^a-z0-9]", "", whole).removesuffix("passage") in letters:
+    words = _CASES.sub(" ", source.strip()).casefold()
+    rest = _without(whole.removesuffix("-passage"), words)
+    if rest != words:
+        letters = re.sub(r"[\W_]", "", rest)
         splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
+        for each in release.test_sets.values():
+            if each.qrels != f"{each.shift}_test" and _without(each.qrels, rest) != rest:
+                splits.add(each.qrels)
         if "train" in letters or not splits:
             splits.add(TRAINING_QUERIES)
         return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
     is_known = release.manifest.kind == "published" or is_of_ms_marco(release.manifest)
     return TrainedOn.NO if is_known else TrainedOn.UNKNOWN
+
+
+def _without(name: str, words: str) -> str:
+    """The words without a name of theirs, whose letters may stand apart (``ms marco``) and precede a version."""
+    letters = re.sub(r"[\W_]", "", name.casefold())
+    pattern = rf"(?<![^\W_]){r'[\W_]*'.join(letters)}(v\d+)?(?![^\W_])"
+    return re.sub(pattern, " ", words) if letters else words
 
 
 def _in_training_set(name: str, test_set: TestSet, release: Release) -> TrainedOn:

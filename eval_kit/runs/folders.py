@@ -1,5 +1,6 @@
 """Folders of runs: whoever names one means the runs in it."""
 
+import warnings
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -7,12 +8,15 @@ from typing import Any
 
 from eval_kit.errors import UserError
 from eval_kit.files.opening import is_folder
+from eval_kit.runs.names import run_name
 
 ENDINGS = (".trec", ".trec.gz", ".trec.zst")
 
 
 def opened(runs: Iterable[Any]) -> list[Any]:
     """The runs, with each path of a folder replaced by the runs that lie in it, by name.
+
+    Warns of files in it that may be runs by their names, such as ``.tsv``.
 
     Raises:
         UserError: a folder without runs.
@@ -25,5 +29,9 @@ def opened(runs: Iterable[Any]) -> list[Any]:
         files = sorted(file for file in Path(run).iterdir() if file.name.endswith(ENDINGS))
         if not files:
             raise UserError(f"{run}: is a folder without runs; their names end in {' or '.join(ENDINGS)}")
+        others = {file for file in Path(run).iterdir() if run_name(file) != file.name} - set(files)
+        if skipped := sorted(file.name for file in others if not file.name.endswith(".ids.txt")):
+            more = f" and {len(skipped) - 1} more" if skipped[1:] else ""
+            warnings.warn(f"{run}: without {skipped[0]}{more}, as runs in a folder end in .trec", stacklevel=2)
         listed += files
     return listed

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.runs.reader import LONGEST_FIELD
+from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD
 
 type Scores = Mapping[str, Mapping[str, float]]
 type Run = str | PathLike[str] | Scores | Any
@@ -83,6 +83,8 @@ def lines(name: str, run: Run) -> pl.DataFrame:
             "score": _numbers(name, "score", scores),
         }
     )
+    if frame.is_empty():
+        raise UserError(f"{name}: holds no passages")
     return frame if ranks is None else frame.with_columns(rank=_numbers(name, "rank", ranks).cast(pl.Int64))
 
 
@@ -122,10 +124,12 @@ def _named(runs: Runs) -> list[tuple[str | None, Run]]:
 
 
 def _is_scores(runs: Mapping[str, Any]) -> bool:
-    """Whether a mapping is one run, with numbers inside its values, rather than names and runs."""
+    """Whether a mapping is one run, with numbers inside its values, rather than names and runs (which may be empty)."""
     passages = [value for value in runs.values() if isinstance(value, Mapping)]
-    return len(passages) == len(runs) and not any(
-        isinstance(score, Mapping) for scores in passages for score in scores.values()
+    return (
+        len(passages) == len(runs)
+        and (any(passages) or not runs)
+        and not any(isinstance(score, Mapping) for scores in passages for score in scores.values())
     )
 
 
@@ -250,12 +254,12 @@ def _numbers(name: str, what: str, column: Any) -> pl.Series:
         missing = numbers.is_null()
     wrong = missing | ~numbers.is_finite()
     if what == "rank":
-        wrong |= numbers != numbers.floor()
+        wrong |= (numbers != numbers.floor()) | ~numbers.is_between(0, HIGHEST_RANK)
     if wrong.any():
         at = wrong.arg_max() or 0
         value = None if missing[at] else numbers[at]
-        kind = "finite" if what == "score" else "whole"
-        raise UserError(f"{name}:{at + 1}: the {what} {_shown(value)} is not a {kind} number")
+        kind = "finite number" if what == "score" else f"whole number from 0 to {HIGHEST_RANK:,}"
+        raise UserError(f"{name}:{at + 1}: the {what} {_shown(value)} is not a {kind}")
     return numbers
 
 

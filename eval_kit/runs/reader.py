@@ -20,6 +20,7 @@ import zstandard
 
 from eval_kit.files.faults import Faults, RunError
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
+from eval_kit.files.text import packed_by
 
 PIECE_BYTES = 4 << 20
 PACKED_BYTES = 128 << 10
@@ -188,6 +189,8 @@ def _form(piece: bytes, faults: Faults) -> Form:
     fault = _fault(first, columns if columns in _LAYOUTS else None)
     if piece.startswith((b"\xff\xfe", b"\xfe\xff")):
         faults.add(1, "the file is UTF-16, not UTF-8")
+    elif fault and (program := packed_by(piece)):
+        faults.add(1, f"the file is packed by {program}; packed runs may be of gzip or zstd")
     elif fault and piece.startswith(b"{"):
         faults.add(1, "this looks like JSON; in Python, eval_kit.score takes what json.load gives")
     elif columns not in _LAYOUTS:

@@ -161,7 +161,7 @@ def _read_npy(path: Path) -> Vectors:
     beside = path.with_suffix(IDS_ENDING)
     if not beside.is_file():
         raise VectorsError(f"{path}: its query ids are missing: {beside} should hold them, one per line")
-    ids = [line.removeprefix("\ufeff") for _, line in read_lines(beside)]
+    ids = [line for _, line in read_lines(beside)]
     try:
         values = np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # numpy reads the header as Python, with errors of every kind

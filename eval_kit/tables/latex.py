@@ -1,5 +1,7 @@
 """A table in LaTeX."""
 
+import re
+
 from eval_kit.errors import printable
 from eval_kit.tables.table import Cell, Column, Table
 
@@ -22,6 +24,7 @@ _ESCAPES = str.maketrans(
         "†": r"$^\dagger$",
     }
 )
+_SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 
 
 def to_latex(table: Table) -> str:
@@ -41,6 +44,7 @@ def escape(text: str) -> str:
 
 def _shown(cell: Cell, column: Column) -> str:
     """The cell; a number with a sign is set as mathematics, which has a proper minus."""
-    signed = column.kind == "number" and cell.text[:1] in ("+", "-") and cell.text != "-"
-    text = f"${cell.text.replace('%', r'\%')}$" if signed else escape(cell.text)
+    text = escape(cell.text)
+    if column.kind == "number":
+        text = _SIGNED.sub(r"$\g<0>$", text)
     return text + escape(cell.mark)

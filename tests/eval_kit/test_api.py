@@ -69,9 +69,14 @@ def test_an_unnamed_run_and_a_list(run, published_release):
     assert {figure.run for figure in eval_kit.score([frame, run], published_release).means} == {"run1", "tas-b.dl19"}
 
 
-def test_a_run_that_is_written_scores_as_it_did(run, published_release, tmp_path):
-    eval_kit.write_run(lines(run), tmp_path / "written.trec")
-    written = eval_kit.score(tmp_path / "written.trec", published_release).to_polars()
+@pytest.mark.parametrize(
+    ("name", "magic"),
+    [("w.trec", b""), ("w.trec.gz", b"\x1f\x8b\x08\x00" + bytes(4)), ("w.trec.zst", b"\x28\xb5\x2f\xfd")],
+)
+def test_a_run_that_is_written_scores_as_it_did(run, published_release, tmp_path, name, magic):
+    eval_kit.write_run(lines(run), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(magic)
+    written = eval_kit.score(tmp_path / name, published_release).to_polars()
     assert written.drop("run").equals(eval_kit.score(lines(run), published_release).to_polars().drop("run"))
     with pytest.raises(UserError, match="it is a int"):
         eval_kit.write_run(7, tmp_path / "written.trec")
@@ -152,7 +157,12 @@ def test_runs_that_are_hardly_meant_are_noticed(run, published_release, tmp_path
         (lambda frame: frame.head(frame.height * 9 // 10), "allow_missing=True scores them as 0"),
         (lambda frame: frame.drop("score"), "mine: expected a path, {query: {passage: score}} or a dataframe"),
         (lambda frame: 7, "it is a int"),
-        (lambda frame: frame.clear(), "mine:1: the file is empty"),
+        (lambda frame: frame.clear(), "runs: mine: holds no passages"),
+        (lambda frame: {}, "runs: mine: holds no passages"),
+        (
+            lambda frame: frame.with_columns(rank=pl.lit(1e30)),
+            "runs: mine:1: the rank 1e+30 is not a whole number from 0 to 10,000,000",
+        ),
     ],
 )
 def test_what_a_file_may_not_hold_is_refused(change, message, run, published_release):
@@ -202,7 +212,7 @@ def test_what_is_no_run_is_refused_in_one_sentence_that_names_the_parameter(
     with pytest.raises(UserError) as refused:
         eval_kit.score(strange, published_release)
     assert "\n" not in str(refused.value) and "/tmp" not in str(refused.value)
-    files = ("loop.trec", "nowhere.trec", "/dev/zero", ".:", "\0", "run:1: the file is empty")
+    files = ("loop.trec", "nowhere.trec", "/dev/zero", ".:", "\0")
     assert str(refused.value).startswith(("runs: ", *files)), refused.value
     if not isinstance(strange, dict) or "q" in strange:
         with pytest.raises(UserError):

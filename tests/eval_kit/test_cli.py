@@ -72,6 +72,13 @@ def test_compare(submissions, mini_release, command, tmp_path):
     assert rows.height > 0
 
 
+def test_copies_are_one_warning(submissions, mini_release, command, tmp_path):
+    for name in ("a.trec", "b.trec"):
+        shutil.copy(next((submissions / "s1").glob("*.trec")), tmp_path / name)
+    done = command("eval_kit", "compare", "a.trec", "b.trec", "--release", mini_release.folder, cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr.count("byte for byte") == 1, done.stderr
+
+
 def test_leaderboard(submissions, mini_release, command, tmp_path):
     out = tmp_path / "board.html"
     done = command("eval_kit", "leaderboard", submissions, "--release", mini_release.folder, "--page", out)

@@ -65,7 +65,9 @@ def test_what_is_no_input_may_be_replaced(place: Path) -> None:
     for name in ("board/index.html", "old.json"):
         (place / name).write_text("old")
     check_outputs({"submissions": Path("board"), "out": Path("board/index.html"), "release": "rel"})
-    check_outputs({"runs": [Path("r.trec")], "json_file": Path("old.json"), "per_query": Path("-"), "release": None})
+    check_outputs({"runs": [Path("r.trec")], "json_file": Path("old.json"), "release": None})
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("-"), "out": Path("new"), "seed": 0})
+    with pytest.raises(UserError, match=r"^--per-query: name a file; only --json takes - for the screen$"):
+        check_outputs({"runs": [Path("r.trec")], "per_query": Path("-")})
     with pytest.raises(UserError, match="already reads"):
         check_outputs({"vectors": "scores.json", "out": Path("./scores.json")})

@@ -24,6 +24,8 @@ from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import draws
 from eval_kit.tables.frames import to_csv
+from eval_kit.tables.latex import to_latex
+from eval_kit.tables.table import Column, Table
 
 PROVENANCE = {
     "kit_version": "1",
@@ -329,6 +331,20 @@ def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
     assert heads == ["test set", "measure", "n", f"{NASTY}1", f"{NASTY}2\\n", "Δ [95 % interval]"]
     assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p"}
     assert re.search(r"\+0\.\d{4} \[\+0\.\d{4}, \+0\.\d{4}\] \|$", lines[2])
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("-4.3% to 5.3%", r"$-4.3\%$ to 5.3\%"),
+        ("+0.01 [-0.02, +0.03]", "$+0.01$ {[}$-0.02$, $+0.03${]}"),
+        ("-1,234.5", "$-1,234.5$"),
+        ("1e-05", "1e-05"),
+        ("-", "-"),
+    ],
+)
+def test_latex_sets_signed_numbers_alone_as_mathematics(text, latex):
+    assert f"\n{latex} \\\\\n" in to_latex(Table([Column("n", "number")], [[[text]]]))
 
 
 def test_latex_is_balanced_and_escaped(nasty):

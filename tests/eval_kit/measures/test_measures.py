@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from eval_kit.errors import UserError
 from eval_kit.measures import definitions
 from eval_kit.measures.definitions import named, parse, per_query, with_ties_resolved
+from eval_kit.runs import in_memory
 
 QUERIES = [f"q{i}" for i in range(3)]
 PASSAGES = [f"{i}" for i in range(12)]
@@ -76,6 +77,13 @@ def test_agrees_with_trec_eval(run, judged):
         for query in QUERIES:
             expected = theirs[query][trec_name] if query in theirs else 0.0  # trec_eval -c
             assert mine[query] == pytest.approx(expected, abs=1e-9), (name, query)
+
+
+def test_trec_evals_ties_in_32_bits_are_none_here():
+    """As docs/where-we-differ.md says."""
+    run, judged = {"q": {"a": 20.00000001, "b": 20.0}}, {"q": {"a": 1}}
+    assert pytrec_eval.RelevanceEvaluator(judged, {"recip_rank"}).evaluate(run)["q"]["recip_rank"] == 0.5
+    assert in_memory.ranked(in_memory.lines("run", run))["passage_id"].to_list() == ["a", "b"]
 
 
 @settings(max_examples=100, deadline=None)
@@ -176,6 +184,11 @@ def test_a_constant_scorer_gets_what_the_tie_rule_says():
 def test_unknown_measures_are_refused(name):
     with pytest.raises(UserError):
         parse(name)
+
+
+def test_a_cutoff_is_at_least_1():
+    with pytest.raises(UserError, match=r"^unknown measure 'AP@0'; there are .* cutoffs from 1 to 9,999,999$"):
+        named("AP@0")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Verdicts on trained models: real runs beside a recomputation, planted losses, and what is refused."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -120,5 +121,34 @@ def test_what_cannot_be_compared_is_one_sentence(shared: Path, published_release
         generalise(run, [], published_release, "dl19")
     with pytest.raises(UserError, match="has no test set nosuch"):
         generalise(run, run, published_release, "nosuch")
-    with pytest.raises(UserError, match="43 queries of dl19 have no part"):
+    first = published_release.queries("dl19")["query_id"][0]
+    with pytest.raises(UserError, match=f"43 queries of dl19 have no part, such as {first};"):
         generalise(run, run, published_release, "dl19", parts={})
+
+
+def in_two_parts(release: Release) -> dict[str, str]:
+    return {query: str(number % 2) for number, query in enumerate(release.queries("dl19")["query_id"])}
+
+
+@pytest.mark.parametrize(
+    ("far", "with_parts", "message"),
+    [
+        (["1", "2"], True, "far: there is no part '2' in parts"),
+        (["1"], False, "far: there is no part '1' in parts"),
+        ([], True, "it is not known which parts are far; give trained_on, or parts and far"),
+        ([], False, "it is not known which parts are far"),
+    ],
+)
+def test_what_is_far_is_never_guessed(shared: Path, published_release: Release, far, with_parts, message: str) -> None:
+    runs = [shared / f"real-slice/runs/{name}.dl19.trec" for name in ("tas-b", "bm25")]
+    divided = in_two_parts(published_release) if with_parts else None
+    with pytest.raises(UserError, match=message):
+        generalise(*runs, published_release, "dl19", parts=divided, far=far)
+
+
+def test_a_side_without_parts_has_no_level(shared: Path, published_release: Release) -> None:
+    runs = [shared / f"real-slice/runs/{name}.dl19.trec" for name in ("tas-b", "bm25")]
+    result = generalise(*runs, published_release, "dl19", parts=in_two_parts(published_release), far=["0", "1"])
+    row = json.loads(json.dumps(result.as_json(), allow_nan=False))["rows"][0]
+    assert (row["near_level"], row["near_pivot"], row["raw"], row["gain"]) == (None, None, None, None)
+    assert row["far_level"] > 0 and row["verdict"] == "cannot tell" and "cannot tell" in result.to_markdown()

@@ -19,7 +19,7 @@ from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.scoring import score
-from eval_kit.release import Release, TestSet
+from eval_kit.release import Release, TestSet, open_release
 from eval_kit.runs.contamination import (
     MARK,
     declaration,
@@ -240,3 +240,37 @@ def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
 def test_a_test_set_outside_the_shifts_can_be_judged(published_release: Release):
     of_dev = TestSet("dev", "dev", ("AP",), published_release.table("resttest", "dev")["query_id"], "dev")
     assert trained_on(["msmarco-passage/train"], of_dev, published_release) == NOT_SEEN
+
+
+@pytest.mark.parametrize(
+    ("collection", "source", "expected"),
+    [
+        ("nfcorpus", "beir/nfcorpus/test", SEEN),
+        ("nfcorpus", "beir/nfcorpus/train", NOT_SEEN),
+        ("nfcorpus", "NanoNFCorpusRetrieval test", SEEN),
+        ("nfcorpus", "BeIR/nfcorpus, contest winners", NOT_SEEN),
+        ("de", "deduplicated web pages, test", NOT_DECLARED),
+        ("de", "wiki/de/test", SEEN),
+        ("新闻", "wikipedia test", NOT_DECLARED),
+        ("新闻", "新闻/test", SEEN),
+        ("Новости", "Natural Questions test", NOT_DECLARED),
+        ("Новости", "НОВОСТИ: test", SEEN),
+        ("mr-tydi", "castorini/mrtydi-v1.1 test", SEEN),
+        ("mrtydi", "Mr. TyDi test", SEEN),
+        ("msmarco", "ms-marco test", SEEN),
+        ("passage", "wikipedia test", NOT_DECLARED),
+        ("---", "wikipedia test", NOT_DECLARED),
+    ],
+)
+def test_the_name_of_a_folder_is_a_word_of_the_source(tmp_path: Path, collection: str, source: str, expected: str):
+    folder = tmp_path / collection
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "t"}\n')
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n")
+    release = open_release(folder)
+    assert trained_on([source], release.test_sets["test"], release) == expected
+
+
+@pytest.mark.parametrize("source", ["MSMARCOv2", "NanoMSMARCORetrieval", "MSMARCO-train"])
+def test_names_in_mtebs_way_are_names_of_ms_marco(published_release: Release, source: str):
+    assert trained_on([source], published_release.test_sets["topic.c0"], published_release) == SEEN

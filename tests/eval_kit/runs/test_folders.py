@@ -7,6 +7,7 @@ import pytest
 import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from eval_kit.runs import folders
 
 
 @pytest.fixture
@@ -32,6 +33,15 @@ def test_scores_are_those_of_its_files(runs: Path, mini_release: Release, comman
         assert eval_kit.score(given, mini_release).to_polars().equals(named)
     outputs = [command("eval_kit", "score", *of, "--release", mini_release.folder) for of in ([runs], files)]
     assert outputs[0].returncode == 0 and outputs[0].stdout == outputs[1].stdout
+
+
+def test_files_that_may_be_runs_are_named(runs: Path, mini_release: Release) -> None:
+    (runs / "notes.txt").rename(runs / "a.dl19.ids.txt")
+    assert folders.opened([runs]) == [runs / "a.dl19.trec", runs / "b.dl19.trec"]
+    (runs / "c.dl19.run.gz").touch()
+    (runs / "d.tsv").touch()
+    with pytest.warns(UserWarning, match="runs: without c.dl19.run.gz and 1 more, as runs in a folder end in .trec"):
+        folders.opened([runs])
 
 
 def test_an_output_among_the_runs_is_refused(runs: Path, mini_release: Release, command) -> None:

@@ -1,6 +1,8 @@
 """The strict reader: what it accepts, and how each kind of bad run is refused, through the command line."""
 
+import bz2
 import gzip
+import lzma
 import math
 import os
 import random
@@ -179,7 +181,10 @@ BAD_FILES = {
     "JSON of one query and passage": (lambda text: b'{"q": {"p": 0.5}}', 1, "this looks like JSON"),
     "JSON of two passages": (lambda text: b'{"q": {"p": 0.5, "r": 0.25, "s": 0.1}}\n', 1, "this looks like JSON"),
     "JSON in lines": (lambda text: b'{\n "q": {\n  "p": 0.5\n }\n}\n', 1, "this looks like JSON"),
-    "bzip2": (lambda text: b"BZh91AY&SY\xa0\xff\xfe\x80\n" * 2, 1, "is not UTF-8 text"),
+    "bzip2": (bz2.compress, 1, "the file is packed by bzip2; packed runs may be of gzip or zstd"),
+    "xz": (lzma.compress, 1, "the file is packed by xz;"),
+    "zip": (lambda text: b"PK\x03\x04\x14\0" + text, 1, "the file is packed by zip;"),
+    "lz4": (lambda text: b"\x04\x22\x4d\x18\x68\x40\0" + text, 1, "the file is packed by lz4;"),
     "MS MARCO, a passage twice": (
         lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p2 3", 1),
         3,

@@ -1,5 +1,7 @@
 """Training queries in the forms that people have them in."""
 
+import bz2
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -46,6 +48,8 @@ def test_folders(mini_release: Release, shared: Path) -> None:
     ("name", "text", "sentence"),
     [
         ("t.tsv", "1\thow tall\nhow wide\n", r"t\.tsv:2: expected id and text, or query, relevant and other passage"),
+        ("t.tsv", "\ufeff1\thow tall\n", r"t\.tsv:1: holds a byte-order mark"),
+        ("t.jsonl", '\ufeff{"query": "q"}\n', r"t\.jsonl:1: holds a byte-order mark"),
         ("t.tsv", "1\t \n", r"t\.tsv:1: expected id and text"),
         ("t.tsv", "", r"t\.tsv: holds no queries"),
         ("t.jsonl", "[1]\n", r't\.jsonl:1: expected a JSON object with "query" or "anchor"'),
@@ -59,6 +63,13 @@ def test_mistakes(tmp_path: Path, name: str, text: str, sentence: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=sentence):
         training.read(tmp_path / name)
+
+
+@pytest.mark.parametrize(("pack", "program"), [(gzip.compress, "gzip"), (bz2.compress, "bzip2")])
+def test_packed_queries(tmp_path: Path, pack, program: str) -> None:
+    (tmp_path / "t.tsv.gz").write_bytes(pack(b"1\thow tall\n"))
+    with pytest.raises(UserError, match=rf"t\.tsv\.gz: is packed by {program}; unpack it$"):
+        training.read(tmp_path / "t.tsv.gz")
 
 
 def test_a_collection_without_training_queries(shared: Path, tmp_path: Path) -> None:

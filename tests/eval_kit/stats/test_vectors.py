@@ -57,7 +57,7 @@ def test_other_forms_of_the_same_vectors(tmp_path: Path):
     table = read(write_parquet(tmp_path, query_id=[9, 10, 3, 7], vector=fixed))
     assert table.query_ids.to_list() == ["9", "10", "3", "7"]
     assert np.array_equal(table.values, VALUES)
-    (tmp_path / "queries.ids.txt").write_bytes(b"\xef\xbb\xbf9\r\n10\r\nq-3\r\n007")
+    (tmp_path / "queries.ids.txt").write_bytes(b"9\r\n10\r\nq-3\r\n007")
     assert read(tmp_path / "queries.npy").query_ids.to_list() == IDS
 
 
