@@ -163,9 +163,13 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
 
 
 def _without(name: str, words: str) -> str:
-    """The words without a name of theirs, whose letters may stand apart (``ms marco``) and precede a version."""
+    """The words without a name of theirs, whose letters may stand apart (``ms marco``) and precede a version.
+
+    A name of six letters may also begin a word: ``msmarcotriplets``.
+    """
     letters = re.sub(r"[\W_]", "", name.casefold())
-    pattern = rf"(?<![^\W_]){r'[\W_]*'.join(letters)}(v\d+)?(?![^\W_])"
+    end = "" if len(letters) >= 6 else r"(v\d+)?(?![^\W_])"
+    pattern = rf"(?<![^\W_]){r'[\W_]*'.join(letters)}{end}"
     return re.sub(pattern, " ", words) if letters else words
 
 

@@ -251,6 +251,7 @@ def test_a_test_set_outside_the_shifts_can_be_judged(published_release: Release)
         ("nfcorpus", "BeIR/nfcorpus, contest winners", NOT_SEEN),
         ("de", "deduplicated web pages, test", NOT_DECLARED),
         ("de", "wiki/de/test", SEEN),
+        ("nfcorpus", "nfcorpustriplets/test", SEEN),
         ("新闻", "wikipedia test", NOT_DECLARED),
         ("新闻", "新闻/test", SEEN),
         ("Новости", "Natural Questions test", NOT_DECLARED),
