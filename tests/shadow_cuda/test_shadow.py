@@ -45,18 +45,19 @@ def test_compiled_layers_train_the_same_model_and_plain_ones_where_nothing_can_b
     scenario: Scenario, trainable_release: Release, tmp_path: Path
 ) -> None:
     options = {"precision": "bfloat16", "steps": 2}
-    plain = [(system, str(tmp_path / system), options) for system in SYSTEMS]
-    compiled = [(system, str(tmp_path / f"{system}-compiled"), options | {"compile": True}) for system in SYSTEMS]
+    systems = ("splade", "monobert")  # the layers are the same in all; their heads differ
+    plain = [(system, str(tmp_path / system), options) for system in systems]
+    compiled = [(system, str(tmp_path / f"{system}-compiled"), options | {"compile": True}) for system in systems]
     release = str(trainable_release.folder)
     facts = scenario("train", release=release, jobs=[*plain, *compiled], backend="aot_eager")
-    without, within = facts[:4], facts[4:]
+    without, within = facts[:2], facts[2:]
     assert without[-1]["compiled"] == 0 < within[0]["compiled"]
     for plainly, compiled_facts in zip(without, within, strict=True):
         for what in ("losses", "norms"):  # plain layers add groups' gradients in bfloat16
             assert compiled_facts[what] == pytest.approx(plainly[what], rel=0.01)
     options |= {"compile": True}  # the make-believe device has no compiler
     [facts] = scenario("train", release=release, jobs=[("splade", str(tmp_path / "failing"), options)])
-    assert facts["losses"] == without[1]["losses"]
+    assert facts["losses"] == without[0]["losses"]
 
 
 def test_students_learn_from_teachers_on_the_device(
