@@ -21,7 +21,7 @@ SUBMISSION = {
 
 
 def test_there_is_a_schema_for_everything_exchanged():
-    assert {"audit", "cell", "config", "reference", "release", "scores", "submission"} <= set(schemas.names())
+    assert {"cell", "config", "reference", "release", "scores", "submission"} <= set(schemas.names())
     for name in schemas.names():
         document = json.loads((schemas.FOLDER / f"{name}.schema.json").read_text())
         assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
