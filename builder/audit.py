@@ -64,7 +64,7 @@ def audit(release: Release, near: float = leaks.NEAR) -> dict[str, Any]:
         near: the cosine from which two queries are near-duplicates.
 
     Returns:
-        A document of the schema ``audit``.
+        The document that is written to ``reports/audit.json``.
 
     Raises:
         UserError: the threshold is not in 0 to 1, or the release has no pair.

@@ -20,7 +20,7 @@ from builder.diff import TableDiff, diff
 from builder.permission import publishable
 from builder.release import files
 from builder.verify import verify
-from eval_kit.documents import Manifest
+from eval_kit.documents import Manifest, ReleaseName
 from eval_kit.errors import UserError
 from eval_kit.files import hub, strict_json
 from eval_kit.files.hub import UNCHANGED
@@ -274,9 +274,9 @@ def _refuse_to_replace(
             f"{repo_id}: holds other content as version {version} already; give the release a higher version; "
             f"{UNCHANGED}"
         )
-    ends = {"release": reports.identity(manifest.as_json()), "previous": reports.identity(published)}
-    newest = next(iter(reports.history(folder)), {})
-    if any(newest.get(name) != end for name, end in ends.items()):
+    needed = reports.name_of(manifest), ReleaseName(version, published["digest"])
+    newest = next(iter(reports.history(folder)), None)
+    if newest is None or (newest.release, newest.previous) != needed:
         raise UserError(
             f"{folder / CARD}: does not say what changed since version {version}, which {repo_id} holds; run "
             f"'python -m builder card {folder} --previous {repo_id}@v{version}' to write that; {UNCHANGED}"

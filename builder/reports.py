@@ -6,15 +6,17 @@ one is noticed; a picture goes with the JSON report of the same run.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from builder.diff import diff
-from eval_kit.documents import Manifest
+from eval_kit.documents import Count, Document, Manifest, ReleaseName
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
-from eval_kit.files.schemas import validate
 from eval_kit.release import Release
 
 AUDIT = "reports/audit.json"
@@ -27,6 +29,40 @@ PICTURES = {
 """With their captions; their data are in ``similarity.json``."""
 
 
+class Audit(Struct, frozen=True):
+    """What the card quotes of an audit."""
+
+    headline: str
+
+
+class Change(Document, frozen=True):
+    """How a table differs: how many rows, known by their ids, are new, are gone, or have other columns.
+
+    ``whole`` says what happened to the table as a whole, and is empty where rows are counted.
+    """
+
+    config: str
+    split: str
+    entered: Count
+    left: Count
+    moved: Count
+    whole: str
+
+
+class Step(Document, frozen=True):
+    """A version, and the tables and test sets in which it differs from the one before."""
+
+    release: ReleaseName
+    previous: ReleaseName
+    changes: list[Change]
+
+
+class History(Document, frozen=True):
+    """``reports/history.json``: the versions, newest first."""
+
+    versions: Annotated[list[Step], Meta(min_length=1)]
+
+
 @dataclass(frozen=True)
 class Reports:
     """What the card shows: the audit's headline, pictures with their captions, the earlier versions.
@@ -36,7 +72,7 @@ class Reports:
 
     headline: str
     pictures: Mapping[str, str]
-    history: list[dict[str, Any]]
+    history: list[Step]
     outdated: list[str]
 
 
@@ -44,35 +80,32 @@ def read(folder: Path, manifest: Manifest) -> Reports:
     """The reports of the release in ``folder``; each is optional.
 
     Raises:
-        UserError: a report is not readable or does not follow its schema.
+        UserError: a report is not readable, or not what this program writes.
     """
     audit, similarity, steps = _json(folder / AUDIT), _json(folder / SIMILARITY), history(folder)
-    made_of = {AUDIT: audit, SIMILARITY: similarity, HISTORY: steps[0] if steps else {}}
-    of_this = {name for name, report in made_of.items() if report and _digest(report) == manifest.digest}
-    if AUDIT in of_this:
-        _follow_schema(folder / AUDIT, "audit", audit)
+    digests = {name: _digest(report) for name, report in ((AUDIT, audit), (SIMILARITY, similarity)) if report}
+    if steps:
+        digests[HISTORY] = steps[0].release.digest
+    of_this = [name for name, digest in digests.items() if digest == manifest.digest]
     pictures = {}
     if SIMILARITY in of_this:
         pictures = {path: caption for path, caption in PICTURES.items() if (folder / path).is_file()}
     return Reports(
-        headline=audit["headline"] if AUDIT in of_this else "",
+        headline=_typed(folder / AUDIT, audit, Audit).headline if AUDIT in of_this else "",
         pictures=pictures,
         history=steps if HISTORY in of_this else [],
-        outdated=[name for name, report in made_of.items() if report and name not in of_this],
+        outdated=[name for name in digests if name not in of_this],
     )
 
 
-def history(folder: Path) -> list[dict[str, Any]]:
-    """How each version differs from the one before, newest first (schema ``history``); empty without such a report.
+def history(folder: Path) -> list[Step]:
+    """How each version differs from the one before, newest first; empty without such a report.
 
     Raises:
-        UserError: the report is not readable or does not follow its schema.
+        UserError: the report is not readable, or not what this program writes.
     """
     document = _json(folder / HISTORY)
-    if document:
-        _follow_schema(folder / HISTORY, "history", document)
-    steps: list[dict[str, Any]] = document.get("versions", [])
-    return steps
+    return _typed(folder / HISTORY, document, History).versions if document else []
 
 
 def add_history(release: Release, previous: Release) -> None:
@@ -88,13 +121,13 @@ def add_history(release: Release, previous: Release) -> None:
         )
     changes = []
     for table in diff(previous, release):
-        counts = {"entered": len(table.entered), "left": len(table.left), "moved": len(table.moved)}
-        changes.append(asdict(table) | counts)
-    ends = {"release": identity(release.manifest.as_json()), "previous": identity(previous.manifest.as_json())}
+        counts = len(table.entered), len(table.left), len(table.moved)
+        changes.append(Change(table.config, table.split, *counts, table.whole))
+    step = Step(name_of(release), name_of(previous), changes)
     path = release.folder / HISTORY
     path.parent.mkdir(exist_ok=True)
-    document = {"versions": [ends | {"changes": changes}, *history(previous.folder)]}
-    atomic.write_text(path, json.dumps(document, indent=1) + "\n")
+    document = History([step, *history(previous.folder)])
+    atomic.write_text(path, json.dumps(document.as_json(), indent=1) + "\n")
 
 
 def version_number(version: str) -> tuple[int, ...]:
@@ -102,9 +135,9 @@ def version_number(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def identity(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What a report calls a release by: version and digest, from its manifest as JSON."""
-    return {"version": manifest["version"], "digest": manifest["digest"]}
+def name_of(release: Release | Manifest) -> ReleaseName:
+    """What a report calls a release by."""
+    return ReleaseName(release.version, release.digest)
 
 
 def _digest(report: Mapping[str, Any]) -> str | None:
@@ -113,11 +146,12 @@ def _digest(report: Mapping[str, Any]) -> str | None:
     return release.get("digest") if isinstance(release, dict) else None
 
 
-def _follow_schema(path: Path, name: str, report: Mapping[str, Any]) -> None:
+def _typed[R: Struct](path: Path, report: Mapping[str, Any], kind: type[R]) -> R:
     try:
-        validate(name, report)
-    except UserError as error:
-        raise UserError(f"{path}: {error}; make the report again") from error
+        return msgspec.convert(report, kind)
+    except msgspec.ValidationError as error:
+        what = kind.__name__.lower()
+        raise UserError(f"{path}: not a valid {what} document: {error}; make the report again") from error
 
 
 def _json(path: Path) -> dict[str, Any]:

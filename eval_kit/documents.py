@@ -8,7 +8,7 @@ import inspect
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 NAME: Literal["ms-marco-shift"] = "ms-marco-shift"
 MS_MARCO = "msmarco-passage"
@@ -21,6 +21,7 @@ type GitBlob = Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
 type Labels = Annotated[list[str], Meta(min_length=1)]
 type Count = Annotated[int, Meta(ge=0)]
 type Positive = Annotated[int, Meta(ge=1)]
+type Amount = Annotated[float, Meta(ge=0)]
 type ColumnType = Literal["string", "int64", "list<string>", "label"]
 type Kind = Annotated[
     str,
@@ -275,6 +276,166 @@ class Submission(Document, frozen=True, kw_only=True, omit_defaults=True):
     runs: Annotated[list[Annotated[SubmittedRun, together("shift", "held_out")]], Meta(min_length=1)]
 
 
+class ReleaseIdentity(Document, frozen=True, kw_only=True):
+    """The release that figures are of."""
+
+    version: str
+    kind: str
+    digest: Sha256
+
+
+class ScoredRelease(ReleaseIdentity, frozen=True, kw_only=True):
+    """The release that runs were scored on."""
+
+    missing: Annotated[list[str], Meta(description="What a partial release lacks.")]
+    cautions: Annotated[list[str] | UnsetType, Meta(description="Why figures on it are not to be trusted.")] = UNSET
+
+
+class ScoredRun(Document, frozen=True, kw_only=True):
+    """A run that was scored."""
+
+    run: str
+    file: str
+    sha256: Sha256
+    lines: Positive
+    queries: Positive
+    depth: Annotated[Positive, Meta(description="Most passages that it holds for one query.")]
+    judged_passages: Annotated[Count, Meta(description="(query, passage) pairs of the run that somebody judged.")]
+    unjudged_queries: Annotated[
+        Count, Meta(description="Queries of the run that are known but that no test set judges.")
+    ]
+    rank_contradictions: Annotated[
+        Count | UnsetType, Meta(description="Queries whose ranks contradict their scores, which decide.")
+    ] = UNSET
+    own_passages_left_out: Annotated[
+        Count | UnsetType, Meta(description="Queries whose own id was a passage's, left out as in BEIR.")
+    ] = UNSET
+    training_data: Annotated[
+        list[str] | UnsetType | None,
+        Meta(description="Declared sources of the model's training queries; null where nobody declared them."),
+    ] = UNSET
+
+
+class Provenance(Document, frozen=True):
+    """What scores were computed from."""
+
+    kit_version: str
+    release: ScoredRelease
+    tie_rule: str
+    runs: list[ScoredRun]
+
+
+class Figure(Document, frozen=True, kw_only=True):
+    """A mean over the queries of a test set."""
+
+    test_set: str
+    measure: str
+    value: Annotated[float, Meta(description="A query that the run lacks counts as no result.")]
+    queries: Annotated[Positive, Meta(description="n, the test set's own number of queries.")]
+
+
+class ScoredFigure(Figure, frozen=True, kw_only=True):
+    """A mean, and what readers must know about it."""
+
+    run: str
+    missing: Annotated[Count, Meta(description="Queries of the test set that the run does not hold.")]
+    ties_at_cutoff: Annotated[
+        Count, Meta(description="Queries in which documents with one score stand on both sides of the cutoff.")
+    ]
+    worst: Annotated[
+        float | UnsetType,
+        Meta(description="The mean, were each of those ties resolved worst; present where there are ties."),
+    ] = UNSET
+    best: Annotated[
+        float | UnsetType,
+        Meta(description="The mean, were each of those ties resolved best; present where there are ties."),
+    ] = UNSET
+    trained_on: Annotated[
+        Literal["no", "unknown", "yes"],
+        Meta(
+            description="Whether the model was trained on queries of the test set, by what is declared of its training "
+            "data."
+        ),
+    ]
+
+
+class ScoresDocument(Document, frozen=True):
+    """What 'eval_kit score --json' writes: every figure with its n, and what it was computed from."""
+
+    measures: list[Annotated[ScoredFigure, together("worst", "best")]]
+    provenance: Provenance
+
+
+class CellName(Document, frozen=True, kw_only=True):
+    """One training of a grid."""
+
+    system: str
+    shift: Annotated[str, Meta(description="A name of eval_kit.shifts.TRAINED_FOR: a shift, or all.")]
+    held_out: Annotated[str, Meta(description="The part not trained on; for ReSTrain the set trained on.")]
+    seed: Count
+
+
+class StageSeconds(Document, frozen=True, kw_only=True):
+    """Spent in each stage, over all attempts."""
+
+    training: Amount | UnsetType = UNSET
+    indexing: Amount | UnsetType = UNSET
+    searching: Amount | UnsetType = UNSET
+    scoring: Amount | UnsetType = UNSET
+
+
+class CellRun(Document, frozen=True, kw_only=True):
+    """The run of a cell."""
+
+    file: str
+    sha256: Sha256
+    lines: Positive
+    queries: Positive
+
+
+class Sparsity(Document, frozen=True, kw_only=True):
+    """Mean number of weights that are not zero."""
+
+    query: Amount
+    passage: Amount
+
+
+class FinishedCell(Document, frozen=True, kw_only=True):
+    """A cell's done.json: what was trained, indexed, searched and scored, with what, and how long it took."""
+
+    digest: Annotated[Sha256, Meta(description="sha256 over all that decides the run.")]
+    cell: CellName
+    release: ReleaseIdentity
+    options: Annotated[dict[str, Any], Meta(description="Of the system, as in the config.")]
+    code_version: str
+    backbone_commit: Annotated[
+        str | None, Meta(description="On the Hub; null for a folder, and where there is no pretrained backbone.")
+    ]
+    teacher_commit: Annotated[
+        str | None, Meta(description="On the Hub; null for a folder, and where there is no teacher.")
+    ] = None
+    training: Annotated[
+        dict[str, Any],
+        Meta(description="What training reports: steps, losses, queries; empty for a system that is not trained."),
+    ]
+    excluded: Annotated[
+        dict[str, Count],
+        Meta(description="Queries of the shift's training table that the cell may not train on, by reason."),
+    ] = {}
+    seconds: StageSeconds
+    index_bytes: Annotated[Count, Meta(description="Of what a search reads.")]
+    run: CellRun
+    sparsity: Annotated[Sparsity | None, Meta(description="Null where there are no sparse vectors.")] = None
+    variations: Annotated[
+        dict[str, Sha256],
+        Meta(description="sha256 of the run of each variation that was searched, by its full name."),
+    ] = {}
+    figures: Annotated[list[Figure], Meta(min_length=1, description="Means over the test sets that the run covers.")]
+    device: Annotated[str, Meta(description="The GPU's name, or cpu.")]
+    threads: Positive
+    libraries: dict[str, str]
+
+
 def schema(name: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a document of :data:`DOCUMENTS`."""
     kind = DOCUMENTS[name]
@@ -287,7 +448,9 @@ def schema(name: str) -> dict[str, Any]:
 
 
 DOCUMENTS: dict[str, type[Document]] = {
+    "cell": FinishedCell,
     "release": Manifest,
+    "scores": ScoresDocument,
     "submission": Submission,
     "training": Training,
 }

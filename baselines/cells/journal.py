@@ -2,23 +2,65 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
+import msgspec
 from filelock import FileLock, Timeout
+from msgspec import UNSET, Struct, UnsetType
 
+from eval_kit.documents import Count
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.files.schemas import SchemaError, validate
 from eval_kit.files.text import read_utf8
 
-STAGES = ("training", "indexing", "searching", "scoring")
+Stage = Literal["training", "indexing", "searching", "scoring"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 SECONDS_BETWEEN_REPORTS = 1.0
 
 type Report = Callable[[dict[str, Any]], None]
 """Takes the progress of a running stage, such as ``{"step": 10, "steps": 100, "loss": 0.4}``; cheap to call."""
+
+
+class Progress(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Of a running stage, as far as it reports any."""
+
+    step: int = 0
+    steps: int = 0
+    loss: float | UnsetType | None = UNSET
+
+
+class Losses(Struct):
+    """Of training, among its facts."""
+
+    first_loss: float | None = None
+    last_loss: float | None = None
+
+
+class State(Struct, forbid_unknown_fields=True):
+    """What is in ``state.json``.
+
+    Attributes:
+        state: what the cell is at.
+        attempts: how often the cell was begun.
+        seconds: spent in each stage, over all attempts.
+        facts: what the finished stages returned.
+        progress: of the running stage.
+        reason: why it failed.
+    """
+
+    state: Literal["waiting", "finished", "failed"] | Stage
+    attempts: Count
+    seconds: dict[str, float]
+    facts: dict[str, dict[str, Any]]
+    progress: Progress
+    reason: str | None
+
+    def __post_init__(self) -> None:
+        """Refuse losses that are no numbers."""
+        msgspec.convert(self.facts.get("training", {}), Losses)
 
 
 class Journal:
@@ -33,12 +75,12 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "state.json"
         known = read(folder)
-        self.attempts: int = known["attempts"] + 1
-        self.seconds: dict[str, float] = known["seconds"]
-        self.facts: dict[str, dict[str, Any]] = known["facts"]
+        self.attempts = known.attempts + 1
+        self.seconds = known.seconds
+        self.facts = known.facts
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[Report]:
+    def stage(self, name: Stage) -> Iterator[Report]:
         """Time a stage and record its reports; it counts as finished once :attr:`facts` has an entry for it."""
         before, begun = self.seconds.get(name, 0.0), time.monotonic()
         last = begun
@@ -63,30 +105,30 @@ class Journal:
         """Record that the attempt failed; ``reason`` is one sentence."""
         self._write("failed", reason=reason)
 
-    def _write(self, state: str, progress: Mapping[str, Any] | None = None, reason: str | None = None) -> None:
-        document = {
-            "state": state,
-            "attempts": self.attempts,
-            "seconds": self.seconds,
-            "facts": self.facts,
-            "progress": dict(progress or {}),
-            "reason": reason,
-        }
+    def _write(
+        self,
+        state: Literal["finished", "failed"] | Stage,
+        progress: dict[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> None:
+        stage = msgspec.convert(progress or {}, Progress)
+        document = msgspec.to_builtins(State(state, self.attempts, self.seconds, self.facts, stage, reason))
         atomic.write_text(self._path, json.dumps(document, indent=1) + "\n")
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """``state``, ``attempts``, ``seconds``, ``facts``, ``progress`` and, for a failed cell, ``reason`` (else None)."""
+def read(folder: Path) -> State:
+    """The state of the cell in ``folder``.
+
+    Raises:
+        UserError: its file is not one that this program wrote.
+    """
     path = folder / "state.json"
-    nothing = {"state": "waiting", "attempts": 0, "seconds": {}, "facts": {}, "progress": {}, "reason": None}
     if not path.exists():
-        return nothing
+        return State("waiting", 0, {}, {}, Progress(), None)
     try:
-        document: dict[str, Any] = json.loads(read_utf8(path))  # a loss may be NaN
-        validate("state", document)
-    except (ValueError, RecursionError, SchemaError) as error:
+        return msgspec.convert(json.loads(read_utf8(path)), State)  # by json: a loss may be NaN
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not the state of a cell; remove {folder} to run the cell again") from error
-    return document
 
 
 @contextmanager

@@ -6,15 +6,17 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal
-from baselines.model_card import render
+from baselines.model_card import Facts, render
 from baselines.training.queries import allowed
 from eval_kit import __version__
+from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.digests import file_sha256
@@ -44,10 +46,10 @@ def describe(cell: Cell) -> None:
     atomic.write_text(path, json.dumps(_description(cell), indent=1) + "\n")
 
 
-def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
-    """The ``done.json`` (schemas/cell.schema.json) of a cell, from its run's scores."""
+def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
+    """The ``done.json`` of a cell, from its run's scores."""
     [source] = scores.provenance["runs"]
-    return _description(cell) | {
+    facts = _description(cell) | {
         "training": journal.facts["training"],
         "excluded": allowed(cell).excluded if "backbone" in cell.options else {},
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
@@ -68,38 +70,32 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
         "threads": int(os.environ.get("OMP_NUM_THREADS", cores())),
         "libraries": _libraries(),
     }
+    return msgspec.convert(facts, FinishedCell)
 
 
-def conclude(cell: Cell, done: Mapping[str, Any]) -> None:
+def conclude(cell: Cell, done: FinishedCell) -> None:
     """Write ``done.json``: nothing is left to do."""
-    atomic.write_text(cell.folder / "done.json", json.dumps(done, indent=1) + "\n")
+    atomic.write_text(cell.folder / "done.json", json.dumps(done.as_json(), indent=1) + "\n")
 
 
-def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
+def write_card(cell: Cell, done: FinishedCell) -> None:
     """Write the model's card, ``README.md`` in its folder.
 
     Args:
         cell: the one whose model was trained.
         done: from :func:`conclusion`.
     """
-    training, backbone = done["training"], cell.options["backbone"]
+    backbone = cell.options["backbone"]
     pretrained = isinstance(backbone, str) and not cell.options.get("random_weights", False)
-    facts = {name: done["cell"][name] for name in ("system", "shift", "held_out", "seed")}
-    facts |= {name: done[name] for name in ("code_version", "libraries", "figures")}
     manifest = cell.release.manifest
-    collection = manifest.collection or manifest.built_from
-    facts["release"] = done["release"] | {"title": title(manifest), "collection": collection}
-    facts |= {name: training[name] for name in ("steps", "train_queries", "device")}
-    card = render(
-        facts
-        | {
-            "architecture": systems.system(cell.name.system).TITLE,
-            "backbone": backbone if pretrained else None,
-            "config": done["options"],
-            "train_seconds": done["seconds"]["training"],
-        }
+    facts = Facts(
+        done,
+        architecture=systems.system(cell.name.system).TITLE,
+        backbone=backbone if pretrained else None,
+        title=title(manifest),
+        collection=manifest.collection or manifest.built_from,
     )
-    atomic.write_text(cell.model / "README.md", card)
+    atomic.write_text(cell.model / "README.md", render(facts))
 
 
 def _description(cell: Cell) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from baselines.cells.journal import STAGES, in_use, read
+import msgspec
+
+from baselines.cells.journal import STAGES, Progress, in_use, read
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs import names
@@ -28,7 +30,7 @@ class Standing:
             ``failed``.
         attempts: how often it was begun.
         seconds: spent in each stage so far.
-        progress: of the running stage, as far as it reports any: ``step`` of ``steps``, ``loss``.
+        progress: of the running stage.
         first_loss: of training.
         last_loss: of training.
         reason: why it failed.
@@ -39,7 +41,7 @@ class Standing:
     state: str
     attempts: int
     seconds: Mapping[str, float]
-    progress: Mapping[str, Any]
+    progress: Progress
     first_loss: float | None
     last_loss: float | None
     reason: str | None
@@ -48,6 +50,7 @@ class Standing:
         """One flat entry, which includes the parts of the name and the run's file name."""
         named = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
         rest = {name: value for name, value in vars(self).items() if name != "name"}
+        rest["progress"] = msgspec.to_builtins(self.progress)
         return named | {"seed": self.name.seed, "run": self.name.file} | rest
 
 
@@ -61,22 +64,22 @@ def of_cell(folder: Path) -> Standing:
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'cell.json'}: does not describe a cell; remove {folder}") from error
     journal = read(folder)
-    state = journal["state"]
+    state: str = journal.state
     if state in STAGES and not in_use(folder):
         state = "interrupted"
     if state == "finished" and not (folder / name.file).is_file():
         state = "waiting"
-    training = journal["facts"].get("training", {})
+    training = journal.facts.get("training", {})
     return Standing(
         name=name,
         digest=digest,
         state=state,
-        attempts=journal["attempts"],
-        seconds=journal["seconds"],
-        progress=journal["progress"],
+        attempts=journal.attempts,
+        seconds=journal.seconds,
+        progress=journal.progress,
         first_loss=training.get("first_loss"),
         last_loss=training.get("last_loss"),
-        reason=journal["reason"],
+        reason=journal.reason,
     )
 
 
@@ -116,12 +119,13 @@ def summary(standings: Iterable[Standing]) -> str:
 def _losses(standing: Standing) -> str:
     if standing.first_loss is not None and standing.last_loss is not None:
         return f"{standing.first_loss:.3f} → {standing.last_loss:.3f}"
-    now = standing.progress.get("loss")
-    return "" if now is None else f"{now:.3f}"
+    now = standing.progress.loss
+    return f"{now:.3f}" if isinstance(now, float) else ""
 
 
 def _progress(standing: Standing) -> str:
-    return f"{standing.progress['step']:,} of {standing.progress['steps']:,}" if "steps" in standing.progress else ""
+    progress = standing.progress
+    return f"{progress.step:,} of {progress.steps:,}" if progress.steps else ""
 
 
 def _order(standing: Standing) -> tuple[int, names.Cell]:

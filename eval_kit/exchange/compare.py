@@ -4,12 +4,14 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from eval_kit.errors import UserError
 from eval_kit.exchange.sources import Source
@@ -141,7 +143,7 @@ def compare(
             or digest, tie rule, kit version, measures or queries differ); nothing that two systems share.
     """
     provenance = _shared_provenance(sources)
-    warn_of_copies([run for source in sources for run in source.provenance.get("runs", [])])
+    warn_of_copies(provenance["runs"])
     values = pl.concat(source.values for source in sources)
     systems = _systems(sources, baseline)
     base = systems[0]
@@ -175,15 +177,15 @@ def _shared_provenance(sources: Sequence[Source]) -> dict[str, Any]:
                     f"{first.name} and {compared.name} cannot be compared: they were scored with different {what}, "
                     f"{first_value!r} and {second_value!r}"
                 )
-    runs = [run for source in sources for run in source.provenance["runs"]]
-    return {**first.provenance, "runs": runs}
+    runs = [run for source in sources for run in source.provenance.runs]
+    return replace(first.provenance, runs=runs).as_json()
 
 
-_MUST_AGREE: dict[str, Callable[[Mapping[str, Any]], object]] = {
-    "release versions": lambda provenance: provenance["release"]["version"],
-    "release digests": lambda provenance: provenance["release"]["digest"],
-    "tie rules": lambda provenance: provenance["tie_rule"],
-    "versions of eval_kit": lambda provenance: provenance["kit_version"],
+_MUST_AGREE = {
+    "release versions": attrgetter("release.version"),
+    "release digests": attrgetter("release.digest"),
+    "tie rules": attrgetter("tie_rule"),
+    "versions of eval_kit": attrgetter("kit_version"),
 }
 
 

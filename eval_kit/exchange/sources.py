@@ -7,10 +7,11 @@ table that ``--per-query`` wrote beside it (``x.tsv`` for ``x.json``), which mus
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import polars as pl
 
+from eval_kit.documents import Provenance, ScoresDocument
 from eval_kit.errors import UserError
 from eval_kit.exchange import submission
 from eval_kit.files import schemas
@@ -54,13 +55,13 @@ class Source:
         values: ``system``, ``test_set``, ``figure`` (see :class:`eval_kit.exchange.compare.Comparison`), ``measure``,
             ``query_id``, ``value``, ``missing`` (queries that the run lacks), ``trained_on`` (whether the model was
             trained on queries of the test set).
-        provenance: as in scores.schema.json.
+        provenance: of the scores.
     """
 
     name: str
     systems: list[str]
     values: pl.DataFrame
-    provenance: dict[str, Any]
+    provenance: Provenance
 
 
 def load(
@@ -109,7 +110,7 @@ def of_scores(name: str, scores: Scores) -> Source:
     """Each scored run as a separate system."""
     plain = scores.per_query_in_full().rename({"run": "system"}).with_columns(figure=pl.lit(""))
     systems = list(dict.fromkeys(figure.run for figure in scores.means))
-    return Source(name, systems, plain.select(list(_VALUES)), scores.provenance)
+    return Source(name, systems, plain.select(list(_VALUES)), _provenance(scores))
 
 
 def of_submission(
@@ -141,7 +142,7 @@ def of_submission(
         raise UserError(f"{path}: two of its runs cover {twice}; it is not clear which one represents the system")
     whole = pl.concat([plain.select(*_KEYS, "value", "missing", "trained_on"), _in_and_out(values, cells, release)])
     whole = whole.with_columns(system=pl.lit(opened.system)).select(list(_VALUES))
-    return Source(str(path), [opened.system], whole, scores.provenance)
+    return Source(str(path), [opened.system], whole, _provenance(scores))
 
 
 def of_document(path: Path) -> Source:
@@ -151,7 +152,7 @@ def of_document(path: Path) -> Source:
         UserError: a document that does not follow its schema, a table that is not there, or one that does not give
             the document's means.
     """
-    document = schemas.read("scores", path)
+    document = schemas.load(ScoresDocument, path)
     table = path.with_suffix(".tsv")
     if not table.is_file():
         raise UserError(
@@ -166,12 +167,12 @@ def of_document(path: Path) -> Source:
         .iter_rows()
     }
     of_figures = []
-    for entry in document["measures"]:
-        key = (entry["run"], entry["test_set"], entry["measure"])
+    for entry in document.measures:
+        key = (entry.run, entry.test_set, entry.measure)
         mean, rows, distinct = computed.pop(key, (0.0, 0, 0))
-        if rows != entry["queries"] or distinct != rows or abs(mean - entry["value"]) > 1e-9 * max(1.0, abs(mean)):
+        if rows != entry.queries or distinct != rows or abs(mean - entry.value) > 1e-9 * max(1.0, abs(mean)):
             raise UserError(f"{table}: does not match the document's {key[2]} of {key[0]} on {key[1]}; score again")
-        of_figures.append((*key, entry["missing"], entry["trained_on"]))
+        of_figures.append((*key, entry.missing, entry.trained_on))
     if computed:
         run, test_set, measure = next(iter(computed))
         raise UserError(f"{table}: has {measure} of {run} on {test_set}, which {path.name} lacks; score again")
@@ -181,7 +182,11 @@ def of_document(path: Path) -> Source:
     whole = values.join(same_for_all, on=names, maintain_order="left").rename({"run": "system"})
     systems = whole["system"].unique(maintain_order=True).to_list()
     whole = whole.with_columns(figure=pl.lit("")).select(list(_VALUES))
-    return Source(str(path), systems, whole, document["provenance"])
+    return Source(str(path), systems, whole, document.provenance)
+
+
+def _provenance(scores: Scores) -> Provenance:
+    return msgspec.convert(scores.provenance, Provenance)
 
 
 def _by_measures(source: Source, measures: Collection[str]) -> Source:

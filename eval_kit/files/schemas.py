@@ -1,6 +1,7 @@
 """JSON Schemas (2020-12) of every document that is exchanged, and their one validator.
 
-The schemas live in the top folder ``schemas/``; the wheel carries a copy of those that the evaluator reads.
+Those of the classes of :mod:`eval_kit.documents`, which are all that the evaluator reads, are made from the classes;
+the rest are files in the top folder ``schemas/``, which the wheel lacks.
 """
 
 import functools
@@ -16,6 +17,8 @@ from eval_kit import documents
 from eval_kit.documents import Document
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
+
+FOLDER = Path(__file__).parents[2] / "schemas"
 
 
 class SchemaError(UserError):
@@ -35,20 +38,6 @@ def validate(name: str, document: Any) -> None:
         raise SchemaError(f"not a valid {name} document: {shown}{more}")
 
 
-def read(name: str, path: Path) -> Any:
-    """The JSON document in ``path``, checked against ``schemas/<name>.schema.json``.
-
-    Raises:
-        UserError: it cannot be read, is not JSON, or (a :class:`SchemaError`) does not follow the schema.
-    """
-    document = strict_json.read(path)
-    try:
-        validate(name, document)
-    except SchemaError as error:
-        raise SchemaError(f"{path}: {error}") from error
-    return document
-
-
 def load[D: Document](kind: type[D], path: Path) -> D:
     """The document in ``path``, of a class of :mod:`eval_kit.documents`.
 
@@ -56,7 +45,12 @@ def load[D: Document](kind: type[D], path: Path) -> D:
         UserError: it cannot be read, is not JSON, or (a :class:`SchemaError`) does not follow the class's schema.
     """
     name = next(name for name, listed in documents.DOCUMENTS.items() if listed is kind)
-    document: D = msgspec.convert(read(name, path), kind)
+    plain = strict_json.read(path)
+    try:
+        validate(name, plain)
+    except SchemaError as error:
+        raise SchemaError(f"{path}: {error}") from error
+    document: D = msgspec.convert(plain, kind)
     return document
 
 
@@ -74,7 +68,7 @@ def _parts(fault: Any) -> list[Any]:
 
 def names() -> list[str]:
     """The names that :func:`validate` takes."""
-    return sorted(path.name.removesuffix(".schema.json") for path in _folder().glob("*.schema.json"))
+    return sorted(path.name.removesuffix(".schema.json") for path in FOLDER.glob("*.schema.json"))
 
 
 @functools.cache
@@ -102,14 +96,8 @@ def _validator(name: str) -> Any:
 def _schema(name: str) -> dict[str, Any]:
     if name in documents.DOCUMENTS:
         return documents.schema(name)
-    path = _folder() / f"{name}.schema.json"
+    path = FOLDER / f"{name}.schema.json"
     if not path.is_file():
         raise KeyError(f"no schema named {name!r}; there are {', '.join(names())}")
     schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return schema
-
-
-def _folder() -> Path:
-    package = Path(__file__).parent.parent
-    packaged = package / "schema_files"
-    return packaged if packaged.is_dir() else package.parent / "schemas"

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit import __version__
+from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
 from eval_kit.pages.page import result_page
@@ -305,9 +306,9 @@ def _sparsity(grid_folder: Path, scored: Protocols) -> pl.DataFrame:
     runs = set(map(itemgetter("sha256"), scored.provenance["runs"]))
     rows = []
     for path in sorted(grid_folder.glob("*/done.json")):
-        record = schemas.read("cell", path)
-        if record["run"]["sha256"] in runs and (sparsity := record["sparsity"]):
-            rows.append((record["cell"]["system"], record["cell"]["shift"], sparsity["query"], sparsity["passage"]))
+        done = schemas.load(FinishedCell, path)
+        if done.run.sha256 in runs and (sparsity := done.sparsity):
+            rows.append((done.cell.system, done.cell.shift, sparsity.query, sparsity.passage))
     columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}
     cells = pl.DataFrame(rows, columns, orient="row")
     return cells.group_by("system", "shift", maintain_order=True).agg(

@@ -68,7 +68,7 @@ class Variations(Result):
         return self.results
 
     def as_json(self) -> dict[str, Any]:
-        """The document of variations.schema.json."""
+        """Plain JSON values."""
         rows = {"variations": self.results.to_dicts(), "published": self.published.to_dicts()}
         return rows | {"provenance": self.provenance}
 

@@ -1,46 +1,46 @@
 """The card of a trained baseline: what its YAML tells the Hub, and its text people."""
 
-import copy
+import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 from huggingface_hub import ModelCard
 
-from baselines.model_card import render
+from baselines.model_card import Facts, render
+from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
 
-FACTS: dict[str, Any] = {
-    "system": "splade",
-    "architecture": "SPLADE-max",
-    "backbone": "distilbert-base-uncased",
-    "release": {
-        "version": "1.0.0",
-        "digest": "0123456789abcdef" * 4,
-        "kind": "published",
-        "title": "ms-marco-shift",
-        "collection": "msmarco-passage",
-    },
-    "shift": "topic",
-    "held_out": "c0",
-    "seed": 2,
-    "config": {"batch_size": 32, "learning_rate": 2e-5},
-    "steps": 15_000,
-    "train_queries": 31_244,
-    "train_seconds": 5_400.4,
-    "device": "one GPU of 80 GB",
+DONE: dict[str, Any] = {
+    "digest": "0" * 64,
+    "cell": {"system": "splade", "shift": "topic", "held_out": "c0", "seed": 2},
+    "release": {"version": "1.0.0", "kind": "published", "digest": "0123456789abcdef" * 4},
+    "options": {"batch_size": 32, "learning_rate": 2e-5},
     "code_version": "0.1.0",
-    "libraries": {"torch": "2.11.0", "sentence-transformers": "6.2.0"},
+    "backbone_commit": None,
+    "training": {"steps": 15_000, "train_queries": 31_244, "device": "one GPU of 80 GB"},
+    "seconds": {"training": 5_400.4},
+    "index_bytes": 0,
+    "run": {"file": "splade.topic.c0.seed2.trec", "sha256": "0" * 64, "lines": 1, "queries": 1},
     "figures": [
         {"test_set": "topic.c0", "measure": "RR@10", "value": 0.28125, "queries": 6_595},
         {"test_set": "topic.c0", "measure": "R@1000", "value": 0.875, "queries": 6_595},
         {"test_set": "topic.c1", "measure": "RR@10", "value": 0.34375, "queries": 5_960},
         {"test_set": "dev", "measure": "RR@10", "value": 1, "queries": 6_980},
     ],
+    "device": "cpu",
+    "threads": 1,
+    "libraries": {"torch": "2.11.0", "sentence-transformers": "6.2.0"},
 }
+FACTS = Facts(
+    msgspec.convert(DONE, FinishedCell), "SPLADE-max", "distilbert-base-uncased", "ms-marco-shift", "msmarco-passage"
+)
 
 
-def facts(**changes: Any) -> dict[str, Any]:
-    return {**copy.deepcopy(FACTS), **changes}
+def facts(*, cell: dict[str, Any] | None = None, kind: str = "published", **changes: Any) -> Facts:
+    """Those of another cell, kind of release, title, collection or backbone."""
+    other = {"cell": DONE["cell"] | (cell or {}), "release": DONE["release"] | {"kind": kind}}
+    return dataclasses.replace(FACTS, done=msgspec.convert(DONE | other, FinishedCell), **changes)
 
 
 def table(text: str, heading: str) -> list[list[str]]:
@@ -54,7 +54,7 @@ def test_yaml() -> None:
     assert (data.license, data.library_name, data.language) == ("other", "sentence-transformers", "en")
     assert data.metrics == ["RR@10", "R@1000"] and data.model_name == "splade.topic.c0.seed2"
     found = [(one.dataset_config, one.metric_type, one.metric_value, one.metric_args) for one in data.eval_results]
-    told = [(one["test_set"], one["measure"], one["value"], {"queries": one["queries"]}) for one in FACTS["figures"]]
+    told = [(one["test_set"], one["measure"], one["value"], {"queries": one["queries"]}) for one in DONE["figures"]]
     assert found == told
     assert {one.dataset_revision for one in data.eval_results} == {"v1.0.0"}
 
@@ -63,7 +63,7 @@ def test_text() -> None:
     text = ModelCard(render(FACTS)).text
     assert "trained on every part of the shift `topic` but `c0`" in text
     rows = dict(table(text, "Training")[2:])
-    assert rows["data"] == f"ms-marco-shift 1.0.0 (published), content digest `{FACTS['release']['digest']}`"
+    assert rows["data"] == f"ms-marco-shift 1.0.0 (published), content digest `{DONE['release']['digest']}`"
     assert (rows["training queries"], rows["seed"], rows["time"]) == ("31,244", "2", "5,400 s")
     assert rows["hardware"] == "one GPU of 80 GB"
     assert rows["libraries"] == "sentence-transformers 6.2.0, torch 2.11.0"
@@ -78,35 +78,32 @@ def test_text() -> None:
 
 
 def test_restrain_holds_nothing_out() -> None:
-    text = ModelCard(render(facts(shift="restrain", held_out="extrapolate_14k", seed=0))).text
+    text = ModelCard(render(facts(cell={"shift": "restrain", "held_out": "extrapolate_14k", "seed": 0}))).text
     assert text.strip().startswith("# splade.restrain.extrapolate_14k\n")
     assert "trained on the ReSTrain set `extrapolate_14k`" in text and "held out" not in text and "Out" not in text
     assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
 
 
 def test_the_control_holds_nothing_out() -> None:
-    text = ModelCard(render(facts(shift="all", held_out="none"))).text
+    text = ModelCard(render(facts(cell={"shift": "all", "held_out": "none"}))).text
     assert "trained on all training queries" in text and "held out" not in text and "Out" not in text
     assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
 
 
 def test_a_crossed_model_is_no_part() -> None:
-    text = ModelCard(render(facts(shift="crossed", held_out="m3"))).text
+    text = ModelCard(render(facts(cell={"shift": "crossed", "held_out": "m3"}))).text
     assert "as the crossed model `m3`: without half of the clusters" in text and "held out" not in text
     assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
 
 
 def test_mini_models_say_so() -> None:
-    release = {**FACTS["release"], "kind": "mini", "collection": None}
-    card = ModelCard(render(facts(release=release, backbone=None, figures=[])))
-    assert "*synthetic*" in card.text and "## Figures" not in card.text and "random weights" in card.text
+    card = ModelCard(render(facts(kind="mini", collection=None, backbone=None)))
+    assert "*synthetic*" in card.text and "random weights" in card.text
     assert card.data.license == "apache-2.0" and card.data.datasets is None and card.data.base_model is None
-    assert card.data.eval_results is None
 
 
 def test_models_of_another_collection_say_which() -> None:
-    release = {**FACTS["release"], "kind": "rebuilt", "title": "nfcorpus-shift", "collection": "nfcorpus"}
-    card = ModelCard(render(facts(release=release)))
+    card = ModelCard(render(facts(kind="rebuilt", title="nfcorpus-shift", collection="nfcorpus")))
     assert "MS MARCO" not in card.text and "The texts are those of nfcorpus" in card.text
     assert dict(table(card.text, "Training")[2:])["data"].startswith("nfcorpus-shift 1.0.0 (rebuilt), content digest")
     assert card.data.datasets is None and card.data.language is None
@@ -122,4 +119,4 @@ def test_only_models_of_the_hub_are_linked_to(backbone: str | None) -> None:
 
 def test_another_shift_is_refused() -> None:
     with pytest.raises(UserError, match="colour"):
-        render(facts(shift="colour"))
+        render(facts(cell={"shift": "colour"}))

@@ -20,18 +20,9 @@ from builder import release as releases
 from builder import reports
 from builder.card import check_card
 from eval_kit.errors import UserError
-from eval_kit.files.schemas import validate
 from eval_kit.release import Release, open_release, read_manifest
 
 type Run = Callable[..., subprocess.CompletedProcess[str]]
-SIDE = {"queries": 4, "with_text": 4}
-LEAKS = [
-    {"kind": kind, "queries": 1, "of": 4, "share": 0.25, "examples": []} for kind in ("equal", "normalised", "near")
-]
-AUDIT: dict[str, Any] = {
-    "near": 0.95,
-    "pairs": [{"name": "topic.c0 held out", "train": SIDE, "test": SIDE, "leaks": LEAKS}],
-}
 HEADLINE = "Of 4 test queries, 1 stands in training too."
 
 
@@ -132,7 +123,7 @@ def add_reports(folder: Path, digest: str) -> None:
     """An audit, and the pictures of a run on the content of that digest."""
     release = {"version": "1.0.0", "digest": digest}
     (folder / "reports").mkdir(exist_ok=True)
-    audit = {**AUDIT, "headline": HEADLINE, "release": {**release, "kind": "mini"}}
+    audit = {"headline": HEADLINE, "release": {**release, "kind": "mini"}}
     (folder / "reports/audit.json").write_text(json.dumps(audit))
     (folder / "reports/similarity.json").write_text(json.dumps({"release": release}))
     matplotlib.use("agg")
@@ -171,7 +162,10 @@ def test_reports_are_shown_while_they_are_of_this_content(tmp_path: Path, comman
     for content, words in (
         ("{", "reports/audit.json:1: is not JSON"),
         ("[]", "reports/audit.json: is not a report"),
-        (json.dumps({"release": {"digest": digest}}), "reports/audit.json: not a valid audit document: $"),
+        (
+            json.dumps({"release": {"digest": digest}}),
+            "reports/audit.json: not a valid audit document: Object missing required field `headline`",
+        ),
     ):
         (folder / "reports/audit.json").write_text(content)
         done = command("builder", "card", folder)
@@ -187,7 +181,6 @@ def test_version_history(tmp_path: Path, command: Run) -> None:
     assert command("builder", "card", second, "--previous", first).returncode == 0
     assert command("builder", "card", third, "--previous", second).returncode == 0
     document = json.loads((third / reports.HISTORY).read_text())
-    validate("history", document)
     versions = [(one["previous"]["version"], one["release"]["version"]) for one in document["versions"]]
     assert versions == [("1.0.1", "1.1.0"), ("1.0.0", "1.0.1")]
     told = (third / "README.md").read_text().split("## Version history\n")[1]

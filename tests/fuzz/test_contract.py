@@ -51,7 +51,7 @@ GRID = {
         "state": "training",
         "attempts": 1,
         "seconds": {"training": 1.5},
-        "facts": {"training": {"first_loss": 0.5, "last_loss": 0.25}, "indexing": None},
+        "facts": {"training": {"first_loss": 0.5, "last_loss": 0.25}, "indexing": {"bytes": 5}},
         "progress": {"step": 1, "steps": 2, "loss": 0.5},
         "reason": None,
     },

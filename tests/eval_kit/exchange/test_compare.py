@@ -7,6 +7,7 @@ import re
 from html import unescape
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -14,6 +15,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 from scipy import stats as scipy_stats
 
+from eval_kit.documents import Provenance
 from eval_kit.errors import UserError
 from eval_kit.exchange import sources as compare_sources
 from eval_kit.exchange.compare import ROWS, compare
@@ -44,7 +46,7 @@ def source(name, values, provenance=PROVENANCE, measure="RR@10", missing=0, trai
         for i, value in enumerate(column)
     ]
     frame = pl.DataFrame(rows, compare_sources._VALUES, orient="row")
-    return Source(f"{name}.json", [name], frame, provenance)
+    return Source(f"{name}.json", [name], frame, msgspec.convert(provenance, Provenance))
 
 
 def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap():
