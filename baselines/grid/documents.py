@@ -13,6 +13,7 @@ from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal
 from baselines.model_card import render
+from baselines.options import Trained
 from baselines.training.queries import allowed
 from eval_kit import __version__
 from eval_kit.errors import UserError
@@ -49,7 +50,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> dict[str, Any]:
     [source] = scores.provenance["runs"]
     return _description(cell) | {
         "training": journal.facts["training"],
-        "excluded": allowed(cell).excluded if "backbone" in cell.options else {},
+        "excluded": allowed(cell).excluded if isinstance(cell.options, Trained) else {},
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
         "index_bytes": journal.facts["indexing"]["bytes"],
         "run": {
@@ -82,8 +83,8 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
         cell: the one whose model was trained.
         done: from :func:`conclusion`.
     """
-    training, backbone = done["training"], cell.options["backbone"]
-    pretrained = isinstance(backbone, str) and not cell.options.get("random_weights", False)
+    training, options = done["training"], cell.options_as(Trained)
+    pretrained = isinstance(options.backbone, str) and not options.random_weights
     facts = {name: done["cell"][name] for name in ("system", "shift", "held_out", "seed")}
     facts |= {name: done[name] for name in ("code_version", "libraries", "figures")}
     manifest = cell.release.manifest
@@ -94,7 +95,7 @@ def write_card(cell: Cell, done: Mapping[str, Any]) -> None:
         facts
         | {
             "architecture": systems.system(cell.name.system).TITLE,
-            "backbone": backbone if pretrained else None,
+            "backbone": options.backbone if pretrained else None,
             "config": done["options"],
             "train_seconds": done["seconds"]["training"],
         }
@@ -108,7 +109,7 @@ def _description(cell: Cell) -> dict[str, Any]:
         "digest": cell.digest,
         "cell": dataclasses.asdict(cell.name),
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
-        "options": dict(cell.options),
+        "options": cell.options.as_json(),
         "code_version": __version__,
         "backbone_commit": cell.backbone_commit,
         "teacher_commit": cell.teacher_commit,
