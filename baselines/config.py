@@ -67,15 +67,31 @@ def schema() -> dict[str, Any]:
     """``schemas/config.schema.json``: an option may be left out where its field is None, but not be null."""
     generated = schema_of(Config, "Config of a grid")
     parts = generated["$defs"]
-    for kind in SYSTEMS.values():
+    kinds: list[type[Options]] = [Trained, *SYSTEMS.values()]
+    for kind in kinds:
         parts |= msgspec.json.schema(kind)["$defs"]
-        parts[kind.__name__] |= {"allOf": [*kind.RULES]} if kind.RULES else {}
+        if rules := vars(kind).get("RULES"):
+            parts[kind.__name__]["allOf"] = [*rules]
     for part in parts.values():
         for name, option in part["properties"].items():
             if {"type": "null"} in option.get("anyOf", ()):
                 choice, _ = option.pop("anyOf")
                 part["properties"][name] = {key: option[key] for key in option if key != "default"} | choice
+    for kind in SYSTEMS.values():
+        if issubclass(kind, Trained):
+            parts[kind.__name__] = _beside(parts["Trained"], parts[kind.__name__])
+    del parts["Trained"]["additionalProperties"]
     return generated
+
+
+def _beside(shared: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A trained system's part of the schema, without what it shares with the others."""
+    own = {"$ref": "#/$defs/Trained", **part, "unevaluatedProperties": False}
+    del own["additionalProperties"]
+    options = part["properties"].items()
+    own["properties"] = {name: option for name, option in options if option != shared["properties"].get(name)}
+    own["required"] = [name for name in part["required"] if name not in shared["required"]]
+    return own
 
 
 def names() -> list[str]:

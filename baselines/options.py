@@ -42,7 +42,8 @@ class Options(Document, frozen=True, kw_only=True):
     """What every system has.
 
     Attributes:
-        RULES: JSON Schemas about several options at once, each a sentence for the user where it has a ``description``.
+        RULES: of this class, not of its base; JSON Schemas about several options at once, whose ``description``, if
+            any, is what the user reads.
     """
 
     RULES: ClassVar[tuple[dict[str, Any], ...]] = ()
@@ -171,7 +172,6 @@ class Static(Trained, frozen=True, kw_only=True):
     """Word vectors: the backbone's, or drawn at random where its sizes are given."""
 
     RULES = (
-        *Trained.RULES,
         never(
             "static reads whole texts, and has no teacher", ("distillation",), ("query_length",), ("passage_length",)
         ),
@@ -189,10 +189,7 @@ class Biencoder(Trained, frozen=True, kw_only=True):
 class Splade(Trained, frozen=True, kw_only=True):
     """SPLADE, or with sum pooling that of SIGIR 2021."""
 
-    RULES = (
-        *Trained.RULES,
-        never("distillation replaces the loss that share is of", ("distillation", "share")),
-    )
+    RULES = (never("distillation replaces the loss that share is of", ("distillation", "share")),)
 
     engine: Literal["csr", "lucene"] = "csr"
     pooling: Annotated[Literal["max", "sum"], Meta(description="Of a term's weights over the tokens of a text.")] = (
@@ -217,7 +214,6 @@ class Colbert(Trained, frozen=True, kw_only=True):
     """ColBERT, a vector of each token."""
 
     RULES = (
-        *Trained.RULES,
         never(
             "distillation replaces the loss that in_batch_negatives and similarity are of",
             ("distillation", "in_batch_negatives"),
@@ -251,10 +247,7 @@ class Colbert(Trained, frozen=True, kw_only=True):
 class Monobert(Trained, frozen=True, kw_only=True):
     """monoBERT; the BM25 whose passages it reads is the config's system bm25 if k1, b and tune are left out."""
 
-    RULES = (
-        *Trained.RULES,
-        never("monobert has neither distillation nor mined negatives", ("distillation",), ("mine_every",)),
-    )
+    RULES = (never("monobert has neither distillation nor mined negatives", ("distillation",), ("mine_every",)),)
 
     candidates: Annotated[Depth, Meta(description="Passages of BM25 that are re-ranked.")]
     k1: Annotated[Positive, Meta(description="Of that BM25.")] = K1
