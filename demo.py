@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from baselines import config
 from baselines.grid import grid
+from baselines.options import Options
 from baselines.runners import local
 from baselines.runners.display import watched
 from builder import mini, negatives
@@ -34,7 +34,7 @@ def demo(
     console: Console,
     queries: int = QUERIES,
     shift: str = SHIFT,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, Options] | None = None,
 ) -> None:
     """Build a mini release, train systems without each part of a shift in turn, and compare them; then one's card.
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 
 from baselines import search_cli
@@ -65,6 +66,7 @@ def run_grid(
 
     from baselines import config
     from baselines.grid import grid
+    from baselines.options import Trained
     from baselines.runners import checks, local, ray
     from baselines.runners.display import watched
     from eval_kit.release import open_release
@@ -80,7 +82,8 @@ def run_grid(
         typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
     chosen = {name: config.chosen(name, system, backbone, precision, of_card) for name in configs}
     opened = open_release(release)
-    if not check and any(options.get("negatives") for systems in chosen.values() for options in systems.values()):
+    trained = [own for systems in chosen.values() for own in systems.values() if isinstance(own, Trained)]
+    if not check and any(own.negatives for own in trained):
         refuse_without_negatives(opened)
     if runner is Runner.ray:
         ray.connect()
@@ -186,7 +189,7 @@ def generate(
 
     chosen = recipe(config)
     refuse_unusable_gpus()
-    count = write_queries(beir, out, dataclasses.replace(chosen, model=model or chosen.model), seed)
+    count = write_queries(beir, out, msgspec.structs.replace(chosen, model=model or chosen.model), seed)
     typer.echo(f"{out}: {count:,} queries")
 
 

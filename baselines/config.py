@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from baselines.generation import Recipe
-from baselines.systems import is_trained, system
+import msgspec
+from msgspec import Meta, field
+
+from baselines.options import SYSTEMS, Options, Recipe, SmallBackbone, Trained
+from baselines.systems import base, is_trained, system
+from eval_kit.documents import Document, Text, schema_of
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.schemas import faults_of
@@ -19,12 +23,83 @@ FOLDER = Path(__file__).parent / "configs"
 BM25_OPTIONS = {"k1", "b", "tune"}
 
 
+class Config(Document, frozen=True, kw_only=True):
+    """How each system is trained and searched: by its own options, and the trained ones by those of 'neural' too."""
+
+    description: str = ""
+    shifts: Annotated[
+        list[Annotated[str, Meta(description="A name of eval_kit.shifts.SHIFTS.")]] | None,
+        Meta(
+            description="What the config is for; all shifts of a release if left out, none (but the control) if empty.",
+            extra_json_schema={"uniqueItems": True},
+        ),
+    ] = None
+    control: Annotated[
+        bool,
+        Meta(description="Whether each trained system is also trained on all training queries, to compare with."),
+    ] = False
+    variations: Annotated[
+        Literal["all"] | Annotated[list[Text], Meta(min_length=1, extra_json_schema={"uniqueItems": True})],
+        Meta(
+            description="Query variations that every cell searches too, as far as they are of its test sets: all, or "
+            "names such as dl19.typo or dev.typo.3."
+        ),
+    ] = field(default_factory=list)
+    generation: Recipe | None = None
+    neural: dict[str, Any] = field(default_factory=dict)
+    systems: Annotated[
+        dict[str, Any],
+        Meta(
+            min_length=1,
+            description="By name, which also names the runs: a system, or a variant of one after a hyphen, as "
+            "biencoder-roberta.",
+            extra_json_schema={
+                "propertyNames": {"pattern": f"^({'|'.join(SYSTEMS)})(-[a-z0-9_-]+)?$"},
+                "patternProperties": {
+                    f"^{name}(-|$)": {"$ref": f"#/$defs/{kind.__name__}"} for name, kind in SYSTEMS.items()
+                },
+            },
+        ),
+    ]
+
+
+def schema() -> dict[str, Any]:
+    """``schemas/config.schema.json``: an option may be left out where its field is None, but not be null."""
+    generated = schema_of(Config, "Config of a grid")
+    parts = generated["$defs"]
+    kinds: list[type[Options]] = [Trained, *SYSTEMS.values()]
+    for kind in kinds:
+        parts |= msgspec.json.schema(kind)["$defs"]
+        if rules := vars(kind).get("RULES"):
+            parts[kind.__name__]["allOf"] = [*rules]
+    for part in parts.values():
+        for name, option in part["properties"].items():
+            if {"type": "null"} in option.get("anyOf", ()):
+                choice, _ = option.pop("anyOf")
+                part["properties"][name] = {key: option[key] for key in option if key != "default"} | choice
+    for kind in SYSTEMS.values():
+        if issubclass(kind, Trained):
+            parts[kind.__name__] = _beside(parts["Trained"], parts[kind.__name__])
+    del parts["Trained"]["additionalProperties"]
+    return generated
+
+
+def _beside(shared: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A trained system's part of the schema, without what it shares with the others."""
+    own = {"$ref": "#/$defs/Trained", **part, "unevaluatedProperties": False}
+    del own["additionalProperties"]
+    options = part["properties"].items()
+    own["properties"] = {name: option for name, option in options if option != shared["properties"].get(name)}
+    own["required"] = [name for name in part["required"] if name not in shared["required"]]
+    return own
+
+
 def names() -> list[str]:
     """Names of the kit's configs."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def load(config: str | Path) -> dict[str, dict[str, Any]]:
+def load(config: str | Path) -> dict[str, Options]:
     """The options of each system, from one of the kit's configs by name, or from a JSON file.
 
     Returns:
@@ -42,7 +117,7 @@ def chosen(
     backbone: str | None = None,
     precision: str | None = None,
     instead_of_bfloat16: str | None = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Options]:
     """The options of these systems, or of all.
 
     Args:
@@ -60,13 +135,11 @@ def chosen(
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
     named = {name: options[name] for name in systems or options}
     for name, own in named.items():
-        if "backbone" in own:
-            of_card = instead_of_bfloat16 if own.get("precision") == "bfloat16" else None
-            given = {
-                "backbone": backbone if system(name).TAKES_BACKBONE else None,
-                "precision": precision or of_card,
-            }
-            named[name] = own | {option: value for option, value in given.items() if value is not None}
+        if isinstance(own, Trained):
+            of_card = instead_of_bfloat16 if own.precision == "bfloat16" else None
+            own_precision = precision or of_card or own.precision
+            start = own.backbone if backbone is None or not system(name).TAKES_BACKBONE else backbone
+            named[name] = msgspec.structs.replace(own, backbone=start, precision=own_precision)
     return named
 
 
@@ -86,11 +159,9 @@ def plan(config: str | Path) -> Plan:
         UserError: as :func:`load`.
     """
     document, origin = _document(config)
-    checked(document, origin)
-    shifts = document.get("shifts")
-    check_names(shifts or [], f"{origin}: $.shifts:")
-    variations = document.get("variations", [])
-    return Plan(shifts, document.get("control", False), ["all"] if variations == "all" else variations)
+    parsed = _parsed(document, origin)
+    check_names(parsed.shifts or [], f"{origin}: $.shifts:")
+    return Plan(parsed.shifts, parsed.control, ["all"] if parsed.variations == "all" else parsed.variations)
 
 
 def recipe(config: str | Path) -> Recipe:
@@ -100,10 +171,10 @@ def recipe(config: str | Path) -> Recipe:
         UserError: as :func:`load`, or the config generates none.
     """
     document, origin = _document(config)
-    checked(document, origin)
-    if "generation" not in document:
+    generation = _parsed(document, origin).generation
+    if generation is None:
         raise UserError(f"{origin}: generates no queries; genq and doct5query do")
-    return Recipe(**document["generation"])
+    return generation
 
 
 def _document(config: str | Path) -> tuple[Any, str]:
@@ -113,7 +184,7 @@ def _document(config: str | Path) -> tuple[Any, str]:
     return strict_json.read(path), str(path)
 
 
-def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
+def checked(document: Any, origin: str) -> dict[str, Options]:
     """The options of each system in a parsed config; ``origin`` names it in messages.
 
     A re-ranker's candidates come from the config's BM25 unless its own options set BM25's parameters.
@@ -121,6 +192,11 @@ def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
     Raises:
         UserError: it does not follow ``schemas/config.schema.json``; names the first fault and counts the rest.
     """
+    return _parsed(document, origin).systems
+
+
+def _parsed(document: Any, origin: str) -> Config:
+    """The config, with ``systems`` as :func:`checked` returns them."""
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
         shared = document.get("neural", {})
         systems = dict(document["systems"])
@@ -131,16 +207,16 @@ def checked(document: Any, origin: str) -> dict[str, dict[str, Any]]:
     if faults := faults_of("config", document):
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
         raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
-    options: dict[str, dict[str, Any]] = document["systems"]
-    for name, own in options.items():
-        backbone = own.get("backbone")
-        if isinstance(backbone, dict) and backbone["width"] % backbone["heads"]:
-            raise UserError(f"{origin}: $.systems.{name}.backbone: its heads do not divide its width")
-    of_bm25 = {name: value for name, value in options.get("bm25", {}).items() if name in BM25_OPTIONS}
-    for name, own in options.items():
+    systems = document["systems"]
+    of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in BM25_OPTIONS}
+    for name, own in systems.items():
         if "candidates" in own and not BM25_OPTIONS & own.keys():
-            options[name] = {**own, **of_bm25}
-    return options
+            own = {**own, **of_bm25}
+        systems[name] = options = msgspec.convert(own, SYSTEMS[base(name)])
+        backbone = getattr(options, "backbone", None)
+        if isinstance(backbone, SmallBackbone) and backbone.width % backbone.heads:
+            raise UserError(f"{origin}: $.systems.{name}.backbone: its heads do not divide its width")
+    return msgspec.convert(document, Config)
 
 
 def _sentence(fault: "ValidationError") -> str:

@@ -8,7 +8,6 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import batched, chain, islice
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from baselines.options import Recipe
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, checkpoint, strict_json
@@ -31,18 +31,6 @@ HELD_OUT = 0.01
 """Share of the passages whose queries form the split ``dev`` instead of ``train``."""
 
 type Document = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How queries are generated; see ``generation`` in ``schemas/config.schema.json``."""
-
-    model: str
-    queries: int
-    top_k: int
-    top_p: float = 1.0
-    passages: int | None = None
-    expand: bool = False
 
 
 def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
@@ -64,7 +52,7 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
         UserError: ``out`` exists already; a folder not in BEIR's format; a model that cannot be loaded.
     """
     generator = Generator(recipe)
-    decides = [asdict(recipe), generator.identity, seed, source.resolve().name]
+    decides = [recipe.as_json(), generator.identity, seed, source.resolve().name]
     work = out.with_name(f".{out.name}.{sha256(json.dumps(decides).encode()).hexdigest()[:16]}.generating")
     with atomic.lock(out):
         if out.exists():

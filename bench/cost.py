@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baselines import config
+from baselines.options import Colbert, Monobert, Static, Trained
 from baselines.systems import base
 from bench.rehearsal.sizes import PASSAGES
 from eval_kit.search.gpus import TOKENS
@@ -82,47 +83,47 @@ def projected(
         return _draws(rates[part][what], part + what)
 
     for system, options in config.load(name).items():
-        kind = base(system)
-        if kind not in (*SEARCHES, "monobert"):
+        if not isinstance(options, Trained) or isinstance(options, Static):
             continue
-        batch, parts = options["batch_size"], {}
-        steps = options["steps"] * cells if "steps" in options else options["epochs"] * pairs / batch
+        kind, parts = base(system), {}
+        steps = options.steps * cells if options.steps else (options.epochs or 0) * pairs / options.batch_size
         reads = rate(*READS.get(kind, (f"encode {kind}", "passages_per_second")))
-        if "patience" in options:
+        if options.evaluate_every is not None:
             steps = steps * np.minimum(1, _draws(ALWAYS_ASSUMED["steps"], "steps"))
-            parts["evaluations"] = steps / options["evaluate_every"] * POOL / reads
+            parts["evaluations"] = steps / options.evaluate_every * POOL / reads
         parts["train"] = steps * step_seconds(rates, name, system, options)
-        if kind == "monobert":
-            parts["search"] = queries * options["candidates"] / reads
+        if isinstance(options, Monobert):
+            parts["search"] = queries * options.candidates / reads
         else:
             parts["encode"] = cells * passages / reads
             share = passages / rates["searched"] if kind != "colbert" else 1
             parts["search"] = queries * share / rate(SEARCHES[kind], "queries_per_second")
-        if kind == "colbert":
+        if isinstance(options, Colbert):
             parts["build"] = cells * passages / rates["plaid"]["passages"] * rate("plaid", "build_s")
-            tokens = cells * passages * TOKENS * options["dimensions"] * 2 / 1e9
+            tokens = cells * passages * TOKENS * options.dimensions * 2 / 1e9
             disk = _draws(ALWAYS_ASSUMED["disk_gb_per_second"], "disk")
             parts["disk"] = tokens * (2 + PLAID_SHARE) / disk  # written, read by the build, which writes the index
         hours |= {f"{system}: {part}": seconds / 3_600 for part, seconds in parts.items()}
     return hours
 
 
-def step_seconds(rates: Mapping[str, Any], name: str, system: str, options: Mapping[str, Any]) -> Draws:
+def step_seconds(rates: Mapping[str, Any], name: str, system: str, options: Trained) -> Draws:
     """Draws of the seconds of a training step: measured, or from its operations and kernels (``bounds.json``).
 
     The step of a config that is no paper's is taken for that of the config ``paper``, with its own batch.
     """
     bounds = json.loads((RESULTS / "bounds.json").read_text(encoding="utf-8"))
     kind = base(system)
-    batch = config.load("paper")[kind]["batch_size"]
+    paper = config.load("paper")[kind]
+    assert isinstance(paper, Trained)
     of_paper, own = bounds[f"paper/{kind}"], bounds.get(f"{name}/{system}")
-    size = own["tflop"] / of_paper["tflop"] if own else options["batch_size"] / batch
+    size = own["tflop"] / of_paper["tflop"] if own else options.batch_size / paper.batch_size
     if measured := rates.get(f"train {kind}"):
-        return size * batch / _draws(measured["samples_per_second"], f"train {kind}")
+        return size * paper.batch_size / _draws(measured["samples_per_second"], f"train {kind}")
     waiting = _draws(rates["waiting"], "waiting") * _draws(rates["launch_us"], "launch") / 1e6
     kernels = own["kernels"] if own else size * of_paper["kernels"]
     seconds = size * of_paper["tflop"] / _draws(rates["tflops"], "tflops") + kernels * waiting
-    return seconds * _draws(rates["compiled"], "compiled") if options.get("compile", False) else seconds
+    return seconds * _draws(rates["compiled"], "compiled") if options.compile else seconds
 
 
 def span(draws: Draws) -> str:

@@ -128,7 +128,7 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
 def cell(release: Release, root: Path, system: str, scope: Scope, **options: Any) -> Cell:
     """A cell of the paper's config on a backbone drawn at random."""
     options_of_card = config.chosen("paper", [system], instead_of_bfloat16=instead_of_bfloat16())[system]
-    paper = {name: value for name, value in options_of_card.items() if name not in LEFT_OUT}
+    paper = {name: value for name, value in options_of_card.as_json().items() if name not in LEFT_OUT}
     model = backbone.make(root / "backbone", scope.layers, scope.width, scope.heads)
     known = {name: value for name, value in scope.options.items() if name in paper}
     chosen = paper | known | {"steps": scope.steps, "backbone": str(model)} | options
@@ -158,7 +158,7 @@ def encode(release: Release, root: Path, system: str, scope: Scope) -> dict[str,
     """Passages per second of the trained model, from the grid's token ids."""
     trained = cell(release, root, system, scope)
     # PLAID's index is measured on its own
-    options = trained.options | ({"engine": "exact"} if system == "colbert" else {})
+    options = trained.options.as_json() | ({"engine": "exact"} if system == "colbert" else {})
     retriever = systems.system(system).retriever(trained.model, options)
     retriever.index(passage_texts(trained), root / "encoded" / system)
     encoded = shards.read(root / "encoded" / system)
@@ -168,7 +168,7 @@ def encode(release: Release, root: Path, system: str, scope: Scope) -> dict[str,
 def rerank(release: Release, root: Path, scope: Scope) -> dict[str, Any]:
     """Pairs per second of the trained cross-encoder."""
     trained = cell(release, root, "monobert", scope)
-    retriever = systems.system("monobert").retriever(trained.model, trained.options)
+    retriever = systems.system("monobert").retriever(trained.model, trained.options.as_json())
     texts = release.table("passages", "passages")["text"][: 100 * scope.queries].to_list()
     pairs = [("what is the best of all", text) for text in texts]
     begun = time.monotonic()

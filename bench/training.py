@@ -15,9 +15,11 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from msgspec.structs import replace
 
 from baselines import config, systems
 from baselines.cells.cell import Cell
+from baselines.options import Trained
 from baselines.training.trainer import Build, Parts
 from bench.measuring import Figures, in_turn, keep
 from bench.rehearsal import release as made_up
@@ -59,16 +61,16 @@ class Clock:
 def ours(cell: Cell) -> Figures:
     """Train the cell as the grid does, from scratch."""
     shutil.rmtree(cell.folder, ignore_errors=True)
-    clock = Clock(cell.options["steps"])
+    clock = Clock(cell.options_as(Trained).steps)
     systems.system(cell.name.system).train(cell, lambda progress: clock(progress["step"]))
-    return clock.figures(cell.options["batch_size"])
+    return clock.figures(cell.options_as(Trained).batch_size)
 
 
 def peer(cell: Cell, folder: Path) -> Figures:
     """The same training by :func:`plain_trainer`, with the final model saved in ``folder``."""
     from transformers import TrainerCallback, set_seed
 
-    clock = Clock(cell.options["steps"])
+    clock = Clock(cell.options_as(Trained).steps)
 
     class Timed(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -84,7 +86,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
     with contextlib.redirect_stdout(io.StringIO()):
         trainer.train()
         parts.model.save_pretrained(str(folder / "model"), create_model_card=False)
-    return clock.figures(cell.options["batch_size"])
+    return clock.figures(cell.options_as(Trained).batch_size)
 
 
 def parts_of(cell: Cell) -> Build:
@@ -101,15 +103,15 @@ def plain_trainer(cell: Cell, parts: Parts, folder: Path) -> Any:
     from sentence_transformers.sentence_transformer.training_args import BatchSamplers
     from transformers.trainer_callback import PrinterCallback
 
-    options = cell.options
+    options = cell.options_as(Trained)
     texts = Dataset.from_dict(parts.dataset[: len(parts.dataset)])
     arguments = parts.arguments(
         output_dir=str(folder),
-        max_steps=options["steps"],
-        per_device_train_batch_size=options["batch_size"],
-        learning_rate=options["learning_rate"],
-        warmup_steps=options["warmup"],
-        weight_decay=options.get("weight_decay", 0.0),
+        max_steps=options.steps,
+        per_device_train_batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        warmup_steps=options.warmup,
+        weight_decay=options.weight_decay,
         seed=cell.name.seed,
         batch_sampler=BatchSamplers.NO_DUPLICATES,
         router_mapping={name: "query" if name == "query" else "document" for name in texts.column_names},
@@ -137,8 +139,8 @@ def measured(folder: Path, queries: int = QUERIES, steps: int = STEPS, repeats: 
         plain = folder / "plain" / system
         calls = {"ours": lambda cell=cell: ours(cell), "peer": lambda cell=cell, plain=plain: peer(cell, plain)}
         figures[system] = {
-            "steps": cell.options["steps"],
-            "batch_size": cell.options["batch_size"],
+            "steps": cell.options_as(Trained).steps,
+            "batch_size": cell.options_as(Trained).batch_size,
             "checkpoint_every": CHECKPOINT_EVERY,
             **in_turn(calls, repeats),
             "largest_weight_difference": weight_difference(cell.model, plain / "model"),
@@ -149,9 +151,9 @@ def measured(folder: Path, queries: int = QUERIES, steps: int = STEPS, repeats: 
 def mini_cell(system: str, release: Release, root: Path, most_steps: int) -> Cell:
     """The cell of the topic shift that never sees c0, with the mini config's options."""
     options = config.load("mini")[system]
-    fewer = {"steps": min(options["steps"], most_steps), "checkpoint_every": CHECKPOINT_EVERY}
-    checked = config.checked({"systems": {system: options | fewer}}, "bench")[system]
-    return Cell(names.Cell(system, "topic", "c0"), release, checked, root)
+    assert isinstance(options, Trained) and options.steps is not None
+    fewer = replace(options, steps=min(options.steps, most_steps), checkpoint_every=CHECKPOINT_EVERY)
+    return Cell(names.Cell(system, "topic", "c0"), release, fewer, root)
 
 
 def weight_difference(model: Path, peer: Path) -> float:

@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 import baselines.cli
+import baselines.config
 import builder.cli
 import builder.test_sets
 import eval_kit.cli
@@ -181,8 +182,9 @@ def _schemas() -> str:
 
 def write_schemas() -> None:
     """Write ``schemas/`` anew from the classes of documents."""
-    for name in documents.DOCUMENTS:
-        text = json.dumps(documents.schema(name), indent=1, ensure_ascii=False)
+    generated = {name: documents.schema(name) for name in documents.DOCUMENTS} | {"config": baselines.config.schema()}
+    for name, schema in generated.items():
+        text = json.dumps(schema, indent=1, ensure_ascii=False)
         (ROOT / "schemas" / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
 
 

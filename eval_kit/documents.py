@@ -438,10 +438,14 @@ class FinishedCell(Document, frozen=True, kw_only=True):
 
 def schema(name: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a document of :data:`DOCUMENTS`."""
-    kind = DOCUMENTS[name]
+    return schema_of(DOCUMENTS[name], name.capitalize())
+
+
+def schema_of(kind: type[Document], title: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a class."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": name.capitalize(),
+        "title": title,
         "description": inspect.getdoc(kind),
         **msgspec.json.schema(kind),
     }

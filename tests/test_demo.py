@@ -11,13 +11,14 @@ pytestmark = pytest.mark.slow
 DEMO = """
 import sys
 from pathlib import Path
+from msgspec.structs import replace
 from rich.console import Console
 from baselines import config
 from demo import demo
 
 if __name__ == "__main__":
     options = {system: config.load("mini")[system] for system in ("bm25", "biencoder")}
-    options["biencoder"] |= {"steps": 60}
+    options["biencoder"] = replace(options["biencoder"], steps=60)
     demo(Path(sys.argv[1]), Console(width=120), queries=600, shift="length", options=options)
 """
 

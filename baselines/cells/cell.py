@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from baselines.options import Options, Trained
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
@@ -41,16 +41,22 @@ class Cell:
 
     name: names.Cell
     release: Release
-    options: Mapping[str, Any]
+    options: Options
     root: Path
     variations: tuple[str, ...] = ()
     benchmarks: bool = True
     resolved: Mapping[str, str] | None = None
 
+    def options_as[O: Options](self, kind: type[O]) -> O:
+        """The options, of which the caller knows that they are of this class."""
+        assert isinstance(self.options, kind), f"{self.name.file}: has options of {type(self.options).__name__}"
+        return self.options
+
     @property
     def named_models(self) -> dict[str, str]:
         """The ``backbone`` and the ``teacher`` named in the options: Hub ids or folders."""
-        return {role: self.options[role] for role in MODELS if isinstance(self.options.get(role), str)}
+        models = {role: getattr(self.options, role, None) for role in MODELS}
+        return {role: model for role, model in models.items() if isinstance(model, str)}
 
     @cached_property
     def weights(self) -> Mapping[str, str]:
@@ -67,7 +73,8 @@ class Cell:
     def digest(self) -> str:
         """sha256 over everything that decides the run: cells with the same digest have the same result."""
         of_backbone, of_teacher = (self.weights.get(role) for role in MODELS)
-        decides = [self.release.digest, dict(self.options), of_backbone, self.name.file, self.benchmarks, __version__]
+        options = self.options.as_json()
+        decides = [self.release.digest, options, of_backbone, self.name.file, self.benchmarks, __version__]
         if of_teacher is not None:
             decides.append(of_teacher)
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
@@ -166,9 +173,9 @@ class Cell:
             Sources as :mod:`eval_kit.runs.contamination` reads them; None if the teacher's are unknown. A backbone that
             is not a registered checkpoint counts as pretrained without queries.
         """
-        backbone, teacher = self.options.get("backbone"), self.options.get("teacher")
-        if backbone is None:
+        if not isinstance(self.options, Trained):
             return []
+        backbone, teacher = self.options.backbone, self.options.teacher
         sources = [training_set_id(self.release, self.name.shift, self.name.held_out)]
         if isinstance(backbone, str):
             sources += checkpoints.training_data(backbone) or []

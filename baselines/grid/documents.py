@@ -14,6 +14,7 @@ from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal
 from baselines.model_card import Facts, render
+from baselines.options import Trained
 from baselines.training.queries import allowed
 from eval_kit import __version__
 from eval_kit.documents import FinishedCell
@@ -51,7 +52,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
     [source] = scores.provenance["runs"]
     facts = _description(cell) | {
         "training": journal.facts["training"],
-        "excluded": allowed(cell).excluded if "backbone" in cell.options else {},
+        "excluded": allowed(cell).excluded if isinstance(cell.options, Trained) else {},
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
         "index_bytes": journal.facts["indexing"]["bytes"],
         "run": {
@@ -85,13 +86,13 @@ def write_card(cell: Cell, done: FinishedCell) -> None:
         cell: the one whose model was trained.
         done: from :func:`conclusion`.
     """
-    backbone = cell.options["backbone"]
-    pretrained = isinstance(backbone, str) and not cell.options.get("random_weights", False)
+    options = cell.options_as(Trained)
+    backbone = options.backbone if isinstance(options.backbone, str) and not options.random_weights else None
     manifest = cell.release.manifest
     facts = Facts(
         done,
         architecture=systems.system(cell.name.system).TITLE,
-        backbone=backbone if pretrained else None,
+        backbone=backbone,
         title=title(manifest),
         collection=manifest.collection or manifest.built_from,
     )
@@ -104,7 +105,7 @@ def _description(cell: Cell) -> dict[str, Any]:
         "digest": cell.digest,
         "cell": dataclasses.asdict(cell.name),
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
-        "options": dict(cell.options),
+        "options": cell.options.as_json(),
         "code_version": __version__,
         "backbone_commit": cell.backbone_commit,
         "teacher_commit": cell.teacher_commit,

@@ -4,12 +4,12 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import in_use
 from baselines.grid.documents import describe
 from baselines.grid.stages import Outcome, publish
+from baselines.options import Options, Trained
 from baselines.systems import is_trained
 from eval_kit.models.opening import declared_data
 from eval_kit.models.runs import varied
@@ -25,7 +25,7 @@ type Runner = Callable[[Sequence[Cell]], Iterator[Outcome]]
 
 
 def cells(
-    options: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Options],
     release: Release,
     root: Path,
     shifts: Sequence[str] | None = None,
@@ -70,7 +70,7 @@ def starts(grid: Sequence[Cell]) -> list[str]:
     lines = {}
     for cell in grid:
         backbone = cell.named_models.get("backbone")
-        if backbone and not cell.options.get("random_weights", False):
+        if backbone and not cell.options_as(Trained).random_weights:
             seen = declared_data(backbone)
             known = "on data that nobody declared" if seen is None else f"on {', '.join(seen)}"
             lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {known}"

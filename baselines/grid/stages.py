@@ -16,6 +16,7 @@ from baselines.cells.journal import Journal, Report, lock
 from baselines.grid import torchrun
 from baselines.grid.documents import conclude, conclusion, describe, write_card
 from baselines.grid.encodings import keep_encodings
+from baselines.options import Trained
 from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
@@ -58,7 +59,7 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
             trace = cell.folder / "traceback.txt"
             trace.unlink(missing_ok=True)
             try:
-                if "backbone" in cell.options:
+                if isinstance(cell.options, Trained):
                     refuse_unseen_gpus()
                 work(cell, journal)
             except Exception as error:
@@ -75,7 +76,7 @@ def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
     known = journal.facts.get("training")
     if known is None or (known and not cell.model.exists()):
         with journal.stage("training") as report:
-            if processes > 1 and "backbone" in cell.options:
+            if processes > 1 and isinstance(cell.options, Trained):
                 journal.facts["training"] = torchrun.train(cell, processes, report)
             else:
                 journal.facts["training"] = systems.system(cell.name.system).train(cell, report)
@@ -105,7 +106,7 @@ def search(cell: Cell, retriever: Retriever, report: Report) -> None:
             part = queries[start : start + QUERIES_AT_ONCE]
             parts.append(cell.folder / "parts" / f"{run.stem}.{start:09d}.trec")
             if not parts[-1].is_file():
-                hits = retriever.search(part, systems.index_folder(cell), cell.options["depth"])
+                hits = retriever.search(part, systems.index_folder(cell), cell.options.depth)
                 writer.write(lines(hits), parts[-1], tag=cell.name.system)
             step += part.height
             report({"step": step, "steps": steps})
@@ -119,10 +120,11 @@ def publish(cell: Cell) -> None:
     A file beside each run declares the model's training data.
     """
     training_data = cell.training_data()
+    batch = cell.options.batch_size if isinstance(cell.options, Trained) else None
     for own, published in cell.outputs.items():
         published.parent.mkdir(exist_ok=True)
         if own.suffix == cell.run.suffix:
-            contamination.declare(published, training_data, cell.options.get("batch_size"))
+            contamination.declare(published, training_data, batch)
         if published.exists() and published.samefile(own):
             continue
         with atomic.whole(published) as part:
@@ -135,7 +137,7 @@ def publish(cell: Cell) -> None:
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     train(cell, journal, processes)
     if not cell.searched:
-        retriever = systems.system(cell.name.system).retriever(cell.model, cell.options)
+        retriever = systems.system(cell.name.system).retriever(cell.model, cell.options.as_json())
         index(cell, journal, lambda: retriever.index(_passages(cell), systems.index_folder(cell)))
         with journal.stage("searching") as report:
             keep_encodings(cell, retriever)
@@ -143,7 +145,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     with journal.stage("scoring"):
         scores = score([cell.run], cell.release, allow_missing=True)  # our own run is complete
     done = conclusion(cell, journal, scores)
-    if "backbone" in cell.options:
+    if isinstance(cell.options, Trained):
         write_card(cell, done)
     publish(cell)
     shutil.rmtree(cell.own_index, ignore_errors=True)
@@ -153,7 +155,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
 
 def _passages(cell: Cell) -> Passages:
     """The passages of a cell; a neural system reads the texts that the grid stores."""
-    return passage_texts(cell) if "backbone" in cell.options else passages(cell.release)
+    return passage_texts(cell) if isinstance(cell.options, Trained) else passages(cell.release)
 
 
 def _join(parts: Iterable[Path], run: Path) -> None:

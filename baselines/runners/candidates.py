@@ -6,6 +6,7 @@ import polars as pl
 
 from baselines import systems
 from baselines.cells.cell import Cell
+from baselines.options import Bm25, Monobert
 from baselines.systems.bm25 import tuned
 from baselines.training.queries import passage_texts
 from eval_kit.search import bm25, candidates
@@ -28,8 +29,7 @@ def find(grid: Sequence[Cell]) -> None:
 
 
 def _by_bm25(cell: Cell) -> bool:
-    own = systems.base(cell.name.system) == "bm25" and not cell.options.get("rm3", False)
-    return own or "candidates" in cell.options
+    return isinstance(cell.options, Monobert) or (isinstance(cell.options, Bm25) and not cell.options.rm3)
 
 
 def _find(grid: Sequence[Cell]) -> None:
@@ -37,10 +37,11 @@ def _find(grid: Sequence[Cell]) -> None:
     index = systems.shared_index(grid[0]) / candidates.BM25
     bm25.link_once(grid[0].release, index, passage_texts(grid[0]).key)
     for cell in grid:
-        options = {**cell.options, **(tuned(cell) if cell.options.get("tune", False) else {})}
-        named = {name: options[name] for name in ("k1", "b") if name in options}
-        depth = options.get("candidates", options["depth"])
-        shifts = by_settings.setdefault(Settings(depth, **named), {})
+        options = cell.options
+        assert isinstance(options, Bm25 | Monobert)
+        parameters = tuned(cell) if options.tune else {"k1": options.k1, "b": options.b}
+        depth = options.candidates if isinstance(options, Monobert) else options.depth
+        shifts = by_settings.setdefault(Settings(depth, **parameters), {})
         if cell.name.shift not in shifts:
             shifts[cell.name.shift] = pl.concat(cell.searches().values())
     for settings, queries in by_settings.items():

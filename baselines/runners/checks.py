@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from baselines.cells.cell import Cell
+from baselines.options import Biencoder, Colbert, Monobert, SmallBackbone, Splade, Trained
 from baselines.training.distillation import ARCHITECTURES
 from baselines.training.trainer import share_of
 from eval_kit.errors import UserError
@@ -40,15 +41,16 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
     """
     left = [cell for cell in cells if not cell.finished]
     for cell in left:
-        if "batch_size" in cell.options:
+        if isinstance(cell.options, Trained):
             share_of(cell, processes)
-    for backbone in {cell.options["backbone"] for cell in left if "backbone" in cell.named_models}:
+    for backbone in {cell.named_models["backbone"] for cell in left if "backbone" in cell.named_models}:
         checkpoint.kind(backbone)
-    distilled = [cell.options for cell in left if "teacher" in cell.options]
-    for teacher, distillation in {(options["teacher"], options["distillation"]) for options in distilled}:
-        checkpoint.check(teacher, ARCHITECTURES[distillation])
-    if any("backbone" in cell.options for cell in left):
-        refuse_old_gpus(bfloat16=any(cell.options.get("precision") == "bfloat16" for cell in left))
+    trained = [cell.options for cell in left if isinstance(cell.options, Trained)]
+    for teacher, distillation in {(options.teacher, options.distillation) for options in trained}:
+        if teacher is not None and distillation is not None:
+            checkpoint.check(teacher, ARCHITECTURES[distillation])
+    if trained:
+        refuse_old_gpus(bfloat16=any(options.precision == "bfloat16" for options in trained))
     if left:
         passages = how_many(left[0].release) or 0
         if any(_by_plaid(cell, passages) for cell in left):
@@ -65,7 +67,7 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
     root, passages = cells[0].root, how_many(cells[0].release) or 0
     queries = {cell.name.shift: cell for cell in cells}
     heights = {shift: cell.test_queries().height for shift, cell in queries.items()}
-    runs = sum(heights[cell.name.shift] * cell.options["depth"] * LINE_BYTES for cell in cells)
+    runs = sum(heights[cell.name.shift] * cell.options.depth * LINE_BYTES for cell in cells)
     each = sorted((_bytes_of_a_passage(cell, passages) for cell in cells), reverse=True)
     encoded = passages * sum(each[:workers])
     shared = 0 if (root / "passages").exists() else passages * SHARED_BYTES
@@ -81,21 +83,21 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
 
 
 def _by_plaid(cell: Cell, passages: int) -> bool:
-    return "dimensions" in cell.options and engine_for(passages, cell.options.get("engine")) == "plaid"
+    return isinstance(cell.options, Colbert) and engine_for(passages, cell.options.engine) == "plaid"
 
 
 def _bytes_of_a_passage(cell: Cell, passages: int) -> float:
     """Bytes of an encoded passage on disk, while the cell is searched."""
     options = cell.options
-    if "passage_flops" in options:
+    if isinstance(options, Splade):
         return TERMS * TERM_BYTES
-    if "candidates" in options or "backbone" not in options:
+    if isinstance(options, Monobert) or not isinstance(options, Trained):
         return 0
-    number = 2 if store_of(options.get("store"), options.get("encode_precision")) == "float16" else 4
-    if "dimensions" in options:
-        return TOKENS * int(options["dimensions"]) * number * (1 + PLAID_SHARE * _by_plaid(cell, passages))
-    backbone = options["backbone"]
-    return number * (WIDTH if isinstance(backbone, str) else int(backbone["width"]))
+    store = options.store if isinstance(options, Biencoder | Colbert) else None
+    number = 2 if store_of(store, options.encode_precision) == "float16" else 4
+    if isinstance(options, Colbert):
+        return TOKENS * options.dimensions * number * (1 + PLAID_SHARE * _by_plaid(cell, passages))
+    return number * (options.backbone.width if isinstance(options.backbone, SmallBackbone) else WIDTH)
 
 
 def _existing(folder: Path) -> Path:

@@ -28,7 +28,7 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
     """Encode the passages of a cell whose model is trained."""
 
     def work(cell: Cell, journal: Journal) -> None:
-        retriever = systems.system(cell.name.system).retriever(cell.model, cell.options)
+        retriever = systems.system(cell.name.system).retriever(cell.model, cell.options.as_json())
         folder = systems.index_folder(cell)
         index(cell, journal, lambda: encode_with_ray(retriever, passage_texts(cell), folder, gpus, threads))
 

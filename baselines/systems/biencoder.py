@@ -6,6 +6,7 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Biencoder
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
@@ -36,7 +37,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     from sentence_transformers.sentence_transformer.modules import Pooling
     from sentence_transformers.util import dot_score
 
-    options = cell.options
+    options = cell.options_as(Biencoder)
     session = Session(cell, retriever)
 
     def build(mini_batch: int | None) -> Parts:
@@ -44,8 +45,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             encoder = transformer(
                 cell,
                 session.judged.texts.values(),
-                query_length=options.get("query_length"),
-                document_length=options.get("passage_length"),
+                query_length=options.query_length,
+                document_length=options.passage_length,
             )
             pooling = Pooling(encoder.get_embedding_dimension(), "cls")
             model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
@@ -55,10 +56,10 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             "margin_mse": lambda: MarginMSELoss(model),
             "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),
             None: lambda: MultipleNegativesRankingLoss(
-                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=processes() > 1
+                model, scale=options.scale, similarity_fct=dot_score, gather_across_devices=processes() > 1
             ),
         }
-        loss = losses[options.get("distillation")]()
+        loss = losses[options.distillation]()
         whole_or_cached = cached(loss, mini_batch) if mini_batch else loss
         return session.parts(model, whole_or_cached, SentenceTransformerTrainer, SentenceTransformerTrainingArguments)
 

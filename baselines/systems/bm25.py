@@ -10,6 +10,7 @@ from filelock import FileLock
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Bm25 as Bm25Options
 from baselines.systems import shared_index
 from eval_kit.files import atomic
 from eval_kit.models.bm25 import Bm25
@@ -34,7 +35,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     Raises:
         UserError: no Java, no passages, or (to tune) no validation queries.
     """
-    return keep_tuned(cell, progress) if cell.options.get("tune", False) else {}
+    return keep_tuned(cell, progress) if cell.options_as(Bm25Options).tune else {}
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

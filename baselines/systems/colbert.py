@@ -12,6 +12,7 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Colbert
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session
@@ -46,51 +47,51 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    options = cell.options
+    options = cell.options_as(Colbert)
     session = Session(cell, retriever)
 
     def build(mini_batch: int | None) -> Parts:
-        expansion = {"strategy": "fixed", "length": options["query_length"]}
+        expansion = {"strategy": "fixed", "length": options.query_length}
         with loading(cell):
             encoder = transformer(
                 cell,
                 session.judged.texts.values(),
-                query_length=options["query_length"],
-                document_length=options["passage_length"],
-                query_expansion=expansion if options.get("expand_queries", False) else None,
+                query_length=options.query_length,
+                document_length=options.passage_length,
+                query_expansion=expansion if options.expand_queries else None,
             )
             projection = Dense(
                 encoder.get_embedding_dimension(),
-                options["dimensions"],
+                options.dimensions,
                 bias=False,
                 activation_function=torch.nn.Identity(),
                 module_input_name="token_embeddings",
             )
             torch.nn.init.orthogonal_(projection.linear.weight)
-            markers = options.get("markers", {})
+            markers = options.markers.as_json() if options.markers else {}
             register(markers.values(), encoder)
-            mask = MultiVectorMask(list(string.punctuation) if options.get("skip_punctuation", False) else None)
+            mask = MultiVectorMask(list(string.punctuation) if options.skip_punctuation else None)
             model = MultiVectorEncoder(
                 modules=[encoder, projection, mask, Normalize("token_embeddings")],
                 prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
             )
         session.feed(model)
-        if options.get("distillation") == "margin_mse":
+        if options.distillation == "margin_mse":
             if mini_batch:
                 raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
             loss: Any = MultiVectorMarginMSELoss(model)
         else:
-            in_batch = options.get("in_batch_negatives", True)
-            scores = negative_squared_l2 if options.get("similarity") == "l2" else colbert_scores
+            in_batch = options.in_batch_negatives
+            scores = negative_squared_l2 if options.similarity == "l2" else colbert_scores
             contrastive: Any = MultiVectorMultipleNegativesRankingLoss
             if mini_batch:
                 contrastive = partial(CachedMultiVectorMultipleNegativesRankingLoss, mini_batch_size=mini_batch)
             loss = contrastive(
                 model,
-                scale=options.get("scale", 1.0),
+                scale=options.scale,
                 similarity_fct=scores if in_batch else own_passages_only(scores),
                 gather_across_devices=in_batch and processes() > 1,
-                score_mini_batch_size=options["batch_size"],
+                score_mini_batch_size=options.batch_size,
             )
         return session.parts(model, loss, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments)
 

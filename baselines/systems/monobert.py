@@ -8,6 +8,7 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Monobert
 from baselines.systems import bm25
 from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length
@@ -55,27 +56,27 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     class Cached(InBatch, CachedMultipleNegativesRankingLoss):
         """One mini-batch of pairs at a time."""
 
-    options = cell.options
+    options = cell.options_as(Monobert)
     session = Session(cell, retriever)
 
     def build(mini_batch: int | None) -> Parts:
         with loading(cell):
             name, pinned = backbone(cell, session.judged.texts.values())
-            model = CrossEncoder(name, num_labels=1, max_length=options["pair_length"], **pinned)
+            model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pinned)
         preprocess = model.preprocess
         model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
         by_length(model, "scores")
         session.feed(model)
         loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else Whole)(
             model,
-            num_negatives=options.get("in_batch_negatives", 1),
-            scale=options.get("scale", 1.0),
+            num_negatives=options.in_batch_negatives,
+            scale=options.scale,  # type: ignore[arg-type]  # it accepts any number
             activation_fn=torch.nn.Identity(),
         )
         return session.parts(model, loss, CrossEncoderTrainer, CrossEncoderTrainingArguments)
 
     facts = session.train(build, progress)
-    return facts | (bm25.keep_tuned(cell) if options.get("tune", False) else {})
+    return facts | (bm25.keep_tuned(cell) if options.tune else {})
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

@@ -12,6 +12,7 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Splade
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
@@ -22,7 +23,6 @@ from eval_kit import models
 from eval_kit.models.sparse import greatest_first
 from eval_kit.search.retriever import Retriever
 
-FLOPS_WARMUP = 1 / 3
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 IS_TRAINED = True
 TAKES_BACKBONE = True
@@ -43,7 +43,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     from sentence_transformers.sparse_encoder.modules import SpladePooling
     from sentence_transformers.util import dot_score
 
-    options = cell.options
+    options = cell.options_as(Splade)
     session = Session(cell, retriever)
 
     def build(mini_batch: int | None) -> Parts:
@@ -52,12 +52,10 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 cell,
                 session.judged.texts.values(),
                 transformer_task="fill-mask",
-                query_length=options.get("query_length"),
-                document_length=options.get("passage_length"),
+                query_length=options.query_length,
+                document_length=options.passage_length,
             )
-            model = SparseEncoder(
-                modules=[encoder, SpladePooling(options.get("pooling", "max"))], similarity_fn_name="dot"
-            )
+            model = SparseEncoder(modules=[encoder, SpladePooling(options.pooling)], similarity_fn_name="dot")
         greatest_first(model)
         by_length(model)
         session.feed(model)
@@ -66,24 +64,23 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
             "kl": lambda: in_batch(SparseDistillKLDivLoss)(
                 model, temperature=1.0, teacher_temperature=TEACHER_TEMPERATURE
             ),
-            "share": lambda: in_batch_pairwise(options["share"]),
             None: lambda: SparseMultipleNegativesRankingLoss(
-                model, scale=options.get("scale", 1.0), similarity_fct=dot_score, gather_across_devices=processes() > 1
+                model, scale=options.scale, similarity_fct=dot_score, gather_across_devices=processes() > 1
             ),
         }
+        if options.share is not None:
+            losses["share"] = partial(in_batch_pairwise, options.share)
         flops = gathered_flops(model) if processes() > 1 else None
         splade = partial(CachedSpladeLoss, mini_batch_size=mini_batch) if mini_batch else SpladeLoss
         loss = splade(
             model,
-            losses[options.get("distillation", "share" if "share" in options else None)](),
-            document_regularizer_weight=options["passage_flops"],
-            query_regularizer_weight=options["query_flops"],
+            losses[options.distillation or ("share" if options.share else None)](),
+            document_regularizer_weight=options.passage_flops,
+            query_regularizer_weight=options.query_flops,
             document_regularizer=flops,
             query_regularizer=flops,
         )
-        schedule = SpladeRegularizerWeightSchedulerCallback(
-            loss, warmup_ratio=options.get("flops_warmup", FLOPS_WARMUP)
-        )
+        schedule = SpladeRegularizerWeightSchedulerCallback(loss, warmup_ratio=options.flops_warmup)
         return session.parts(model, loss, SparseEncoderTrainer, SparseEncoderTrainingArguments, [schedule])
 
     return session.train(build, progress)

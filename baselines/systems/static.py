@@ -11,6 +11,7 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Static
 from baselines.training.backbone import loading, transformer
 from baselines.training.session import Session
 from baselines.training.trainer import Parts, processes
@@ -49,7 +50,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
         model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
         loss = MultipleNegativesRankingLoss(
-            model, scale=cell.options.get("scale", 20.0), gather_across_devices=processes() > 1
+            model, scale=cell.options_as(Static).scale, gather_across_devices=processes() > 1
         )
         return session.parts(model, loss, SentenceTransformerTrainer, SentenceTransformerTrainingArguments)
 

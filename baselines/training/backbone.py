@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines.cells.cell import Cell
+from baselines.options import SmallBackbone, Trained
 from baselines.training.trainer import rank
 from eval_kit.files import atomic, checkpoint
 from eval_kit.search.passages import collection_key, passages
@@ -40,12 +41,13 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     Raises:
         UserError: there is no such transformer.
     """
-    chosen = cell.options["backbone"]
-    if not isinstance(chosen, str):
+    options = cell.options_as(Trained)
+    chosen = options.backbone
+    if isinstance(chosen, SmallBackbone):
         return _with_words(_small(cell, chosen), texts, _own_folder(cell)), {}
     pinned = dict(checkpoint.pinned(chosen, cell.backbone_commit))
     checkpoint.kind(chosen, cell.backbone_commit)  # raises if there is none
-    return (_bare(cell, chosen, pinned), {}) if cell.options.get("random_weights", False) else (chosen, pinned)
+    return (_bare(cell, chosen, pinned), {}) if options.random_weights else (chosen, pinned)
 
 
 def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
@@ -59,7 +61,7 @@ def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
 @contextlib.contextmanager
 def loading(cell: Cell) -> Iterator[None]:
     """Load the cell's backbone without warnings about missing heads; a failure becomes one sentence."""
-    named = cell.options["backbone"]
+    named = cell.options_as(Trained).backbone
     with checkpoint.loading(named if isinstance(named, str) else "the small backbone", whole=False):
         yield
 
@@ -80,9 +82,9 @@ def _bare(cell: Cell, name: str, pinned: Mapping[str, Any]) -> str:
     return str(folder)
 
 
-def _small(cell: Cell, sizes: Mapping[str, Any]) -> Path:
+def _small(cell: Cell, sizes: SmallBackbone) -> Path:
     """The small backbone, made once for a release and shared by the cells of a grid."""
-    key = hashlib.sha256(json.dumps([collection_key(cell.release), dict(sizes), SEED]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([collection_key(cell.release), sizes.as_json(), SEED]).encode()).hexdigest()[:16]
     folder = cell.root / "backbones" / key
     with atomic.lock(folder):
         if not folder.exists():
@@ -139,11 +141,11 @@ def _tokenizer(words: Iterable[str]) -> Any:
     )
 
 
-def _drawn(vocabulary: int, sizes: Mapping[str, Any]) -> Any:
+def _drawn(vocabulary: int, sizes: SmallBackbone) -> Any:
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
-    width = sizes["width"]
+    width = sizes.width
     spread = 1 / math.sqrt(width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
@@ -151,8 +153,8 @@ def _drawn(vocabulary: int, sizes: Mapping[str, Any]) -> Any:
             BertConfig(
                 vocab_size=vocabulary,
                 hidden_size=width,
-                num_hidden_layers=sizes["layers"],
-                num_attention_heads=sizes["heads"],
+                num_hidden_layers=sizes.layers,
+                num_attention_heads=sizes.heads,
                 intermediate_size=2 * width,
                 max_position_embeddings=POSITIONS,
                 initializer_range=spread / 2,

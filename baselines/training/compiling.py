@@ -1,12 +1,13 @@
 """A transformer's layers as compiled code: fewer kernels to launch, and less to read and write between them."""
 
-from collections.abc import Mapping
 from typing import Any
+
+from baselines.options import Trained
 
 BACKEND = "inductor"
 
 
-def compile_layers(model: Any, options: Mapping[str, Any]) -> None:
+def compile_layers(model: Any, options: Trained) -> None:
     """Compile a model's layers for a GPU, where the option ``compile`` says so; on a CPU nothing is compiled.
 
     One code serves all layers, whatever the number and length of the texts. The model is the same: names of weights,
@@ -15,7 +16,7 @@ def compile_layers(model: Any, options: Mapping[str, Any]) -> None:
     import torch
     from transformers.modeling_layers import GradientCheckpointingLayer
 
-    if not options.get("compile", False) or not torch.cuda.is_available():
+    if not options.compile or not torch.cuda.is_available():
         return
     torch._dynamo.config.suppress_errors = True
     for module in model.modules():

@@ -4,12 +4,12 @@
 ``kl`` the distribution of a late-interaction model over all passages of the batch (TCT-ColBERT: Lin et al., 2020).
 """
 
-from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from baselines.options import Trained
 from baselines.training.queries import Teacher
 from eval_kit.errors import UserError
 
@@ -19,22 +19,22 @@ ARCHITECTURES = {"margin_mse": "cross", "kl": "multivector"}
 """The teacher's architecture, by ``distillation``."""
 
 
-def teacher(options: Mapping[str, Any], commit: str | None = None) -> Teacher | None:
+def teacher(options: Trained, commit: str | None = None) -> Teacher | None:
     """The teacher that the options name, if any.
 
     Args:
-        options: of a system.
+        options: of a trained system.
         commit: of the teacher on the Hub.
 
     Raises:
         UserError: there is no such model, or it is of another architecture.
     """
-    if "teacher" not in options:
+    if options.teacher is None:
         return None
-    if not options["negatives"]:
+    if not options.negatives:
         raise UserError("distillation needs negatives: set the option 'negatives' to 1 or more")
-    labels = _margins if options["distillation"] == "margin_mse" else _scores
-    return labels(options["teacher"], commit)
+    labels = _margins if options.distillation == "margin_mse" else _scores
+    return labels(options.teacher, commit)
 
 
 def in_batch(loss: type) -> Any:

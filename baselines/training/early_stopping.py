@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from baselines.cells.cell import Cell
+from baselines.options import Trained
 from baselines.training.queries import validation
 from eval_kit.search.encoders import Batch
 from eval_kit.search.texts import PassageTexts
@@ -25,11 +26,12 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
         cell: with the option ``evaluate_every``.
         contents: of the passages, as the model reads them.
     """
-    if "evaluate_every" not in cell.options:
+    options = cell.options_as(Trained)
+    if options.evaluate_every is None:
         return None
     from eval_kit.sentence_transformers import PoolEvaluator
 
-    batch = Batch(cell.options.get("encode_batch"))
+    batch = Batch(options.encode_batch)
 
     class Fitting(PoolEvaluator):
         """With batches as large as those for encoding, or smaller if memory is short during training."""

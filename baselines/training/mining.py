@@ -14,22 +14,22 @@ from typing import Any
 import polars as pl
 
 from baselines.cells.cell import Cell
+from baselines.options import Trained
 from baselines.training.queries import Lookup, Mined, passage_texts
 from baselines.training.trainer import encoding, quiet, rank
 from eval_kit.files import atomic
 from eval_kit.search.examples import Judged
 from eval_kit.search.retriever import Retriever
 
-DEPTH = 200
-
 type Open = Callable[[Path], Retriever]
 
 
-def miner(cell: Cell, judged: Judged, lookup: Lookup, opened: Open) -> Any:
-    """A callback that mines every ``mine_every`` steps, and after a resume restores the negatives last mined.
+def miner(cell: Cell, every: int, judged: Judged, lookup: Lookup, opened: Open) -> Any:
+    """A callback that mines every so many steps, and after a resume restores the negatives last mined.
 
     Args:
-        cell: with the options ``mine_every`` and ``mine_depth``; what was mined is kept beside the checkpoints.
+        cell: with the option ``mine_depth``; what was mined is kept beside the checkpoints.
+        every: steps, the option ``mine_every``.
         judged: its training queries.
         lookup: receives the mined passages.
         opened: makes a retriever of a saved model.
@@ -40,12 +40,12 @@ def miner(cell: Cell, judged: Judged, lookup: Lookup, opened: Open) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             folder = Path(args.output_dir)
             # the loader is one batch ahead: that batch was made before this step's passages were mined
-            every, step = cell.options["mine_every"], state.global_step
+            step = state.global_step
             lookup.mined = _read(folder, (step - 1) // every * every)
             lookup.mined_next = _read(folder, step) if step % every == 0 else None
 
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-            if state.global_step % cell.options["mine_every"] or state.global_step == args.max_steps:
+            if state.global_step % every or state.global_step == args.max_steps:
                 return
             folder = Path(args.output_dir)
             path = _path(folder, state.global_step)
@@ -63,7 +63,7 @@ def _negatives(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Ope
 
     shutil.rmtree(folder, ignore_errors=True)
     queries = pl.DataFrame({"query_id": list(judged.texts), "text": list(judged.texts.values())})
-    depth = cell.options.get("mine_depth", DEPTH)
+    depth = cell.options_as(Trained).mine_depth
     with quiet(), encoding(cell.name.file, "while mining"), torch.random.fork_rng():
         model.save_pretrained(str(folder / "model"), create_model_card=False)
         retriever = opened(folder / "model")

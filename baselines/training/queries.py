@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from baselines.cells.cell import Cell
+from baselines.options import Trained
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.search.examples import (
@@ -48,7 +49,7 @@ def training(cell: Cell) -> Judged:
     Raises:
         UserError: the release has no such queries, no judgements of them, or no negatives although the cell uses some.
     """
-    if cell.options["negatives"]:
+    if cell.options_as(Trained).negatives:
         refuse_without_negatives(cell.release)
     may_train_on = allowed(cell)
     queries = judged(cell.release, may_train_on.queries, may_train_on.qrels)
@@ -59,13 +60,14 @@ def training(cell: Cell) -> Judged:
 
 def steps(cell: Cell, pairs: int) -> int:
     """Updates of the weights, if the cell trains on ``pairs`` pairs of a query and a relevant passage."""
-    options = cell.options
-    return int(options.get("steps") or max(1, math.ceil(pairs * options["epochs"] / examples_a_step(cell))))
+    options = cell.options_as(Trained)
+    return options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / examples_a_step(cell)))
 
 
 def examples_a_step(cell: Cell) -> int:
     """Examples per update of the weights, over all batches and processes."""
-    return int(cell.options["batch_size"] * cell.options.get("gradient_accumulation", 1))
+    options = cell.options_as(Trained)
+    return options.batch_size * options.gradient_accumulation
 
 
 def pairs(cell: Cell) -> int:
@@ -115,7 +117,8 @@ def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple[
     from datasets import Dataset
     from datasets.table import InMemoryTable
 
-    width, random = cell.options["negatives"], cell.options.get("negatives_from") == "random"
+    options = cell.options_as(Trained)
+    width, random = options.negatives, options.negatives_from == "random"
     ids = pa.schema([(name, pa.string()) for name in columns(width)])
     sha256, parts = hashlib.sha256(), []
     for table in tables(queries, lookup.texts, width, count, cell.name.seed, random):
@@ -183,5 +186,5 @@ def allowed(cell: Cell) -> Training:
     Raises:
         UserError: the shift has no such part, or the release no training queries of it.
     """
-    name, strict = cell.name, bool(cell.options.get("strict"))
-    return permitted(cell.release, name.shift, name.held_out, strict, name.file)
+    name = cell.name
+    return permitted(cell.release, name.shift, name.held_out, cell.options_as(Trained).strict, name.file)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Trained
 from baselines.training import early_stopping
 from baselines.training.compiling import compile_layers
 from baselines.training.distillation import teacher
@@ -38,7 +39,7 @@ class Session:
         Raises:
             UserError: it lacks queries, judgements, negatives or passages; or the teacher cannot be obtained.
         """
-        options = cell.options
+        options = cell.options_as(Trained)
         self.cell = cell
         self.judged = training(cell)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
@@ -46,8 +47,10 @@ class Session:
         self.dataset, self._sha256 = dataset(cell, self.judged, lookup, self.steps * examples_a_step(cell))
         self._contents: PassageTexts | PassageTokens = self._lookup.texts
         self._callbacks = []
-        if "mine_every" in options:
-            self._callbacks.append(miner(cell, self.judged, lookup, lambda model: opener(model, options)))
+        if options.mine_every is not None:
+            self._callbacks.append(
+                miner(cell, options.mine_every, self.judged, lookup, lambda model: opener(model, options.as_json()))
+            )
 
     def feed(self, model: Any) -> None:
         """Make the dataset supply passages as the model reads them, as token ids if it can."""
@@ -67,7 +70,7 @@ class Session:
             arguments: see ``trainer``.
             callbacks: the system's own.
         """
-        compile_layers(model, self.cell.options)
+        compile_layers(model, self.cell.options_as(Trained))
         return Parts(
             trainer=trainer,
             arguments=arguments,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
+from baselines.options import Splade, Trained
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory, is_out_of_memory
@@ -136,20 +137,20 @@ def _attempt(
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
-    batch = share_of(cell, processes()) * processes()
+    options, batch = cell.options_as(Trained), share_of(cell, processes()) * processes()
     set_seed(cell.name.seed)
     parts = build(mini_batch)
     checkpoints = folder / "checkpoints"
     watch = _watch(steps, progress)
     callbacks = [watch, *parts.callbacks]
-    if parts.evaluator is not None:
-        callbacks.append(EarlyStoppingCallback(cell.options["patience"]))
+    if parts.evaluator is not None and options.patience is not None:
+        callbacks.append(EarlyStoppingCallback(options.patience))
     roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
     prompts = getattr(parts.model, "prompts", {})
     trainer = _adapted(parts.trainer, cell.name.file)(
         model=parts.model,
         args=parts.arguments(
-            **_arguments(cell.options, cell.name.seed, steps, batch, checkpoints, parts.metric),
+            **_arguments(options, cell.name.seed, steps, batch, checkpoints, parts.metric),
             router_mapping=roles,  # gives each role its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
@@ -252,43 +253,41 @@ def _ended(checkpoint: str) -> bool:
     return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
 
 
-def _arguments(
-    options: Mapping[str, Any], seed: int, steps: int, batch: int, folder: Path, metric: str | None
-) -> dict[str, Any]:
-    precision = options.get("precision", "float32")
-    every = options.get("evaluate_every") if metric else None
-    by_the_model = "teacher" in options or "mine_every" in options  # these batches are made in the training process
+def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path, metric: str | None) -> dict[str, Any]:
+    every = options.evaluate_every if metric else None
+    # with a teacher or mining, batches are made in the training process
+    by_the_model = options.teacher is not None or options.mine_every is not None
     arguments: dict[str, Any] = {
         "output_dir": str(folder),
         "max_steps": steps,
         "per_device_train_batch_size": batch,
         # each process takes its share of one batch of distinct texts; nothing waits for copies from pinned memory
         "accelerator_config": {"split_batches": True, "non_blocking": _device() != "cpu"},
-        "gradient_accumulation_steps": options.get("gradient_accumulation", 1),
-        "learning_rate": options["learning_rate"],
-        "warmup_steps": options["warmup"],
-        "lr_scheduler_type": SCHEDULES[options.get("schedule", "linear")],
-        "weight_decay": options.get("weight_decay", 0.0),
+        "gradient_accumulation_steps": options.gradient_accumulation,
+        "learning_rate": options.learning_rate,
+        "warmup_steps": options.warmup,
+        "lr_scheduler_type": SCHEDULES[options.schedule],
+        "weight_decay": options.weight_decay,
         "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
-        "bf16": precision == "bfloat16",
-        "fp16": precision == "float16",
-        "ddp_timeout": SECONDS_TO_MINE if "mine_every" in options else SECONDS_TO_WAIT,
+        "bf16": options.precision == "bfloat16",
+        "fp16": options.precision == "float16",
+        "ddp_timeout": SECONDS_TO_WAIT if options.mine_every is None else SECONDS_TO_MINE,
         "seed": seed,
         "batch_sampler": _sampler(),
-        "dataloader_num_workers": 0 if by_the_model else options.get("loader_processes", 0),
+        "dataloader_num_workers": 0 if by_the_model else options.loader_processes,
         "dataloader_pin_memory": _device() != "cpu",
         "logging_strategy": "steps",
         "logging_steps": max(1, min(100, steps // LOSSES_LOGGED)),
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
-        "save_steps": every or options["checkpoint_every"],
+        "save_steps": every or options.checkpoint_every,
         "save_total_limit": 1,
         "restore_callback_states_from_checkpoint": True,
         "report_to": "none",
         "disable_tqdm": True,
     }
-    if "embedding_learning_rate" in options:
-        arguments["learning_rate_mapping"] = {r".*word_embeddings.*": options["embedding_learning_rate"]}
+    if options.embedding_learning_rate is not None:
+        arguments["learning_rate_mapping"] = {r".*word_embeddings.*": options.embedding_learning_rate}
     if every:
         arguments |= {
             "eval_strategy": "steps",
@@ -371,16 +370,17 @@ def share_of(cell: Cell, processes: int) -> int:
     Raises:
         UserError: the processes cannot share the batch, or would train a different model from one process.
     """
-    batch, name = cell.options["batch_size"], cell.name.file
+    options, name = cell.options_as(Trained), cell.name.file
+    batch, share = options.batch_size, options.share if isinstance(options, Splade) else None
     if batch % processes:
         raise UserError(f"{name}: {processes} processes cannot share a batch of {batch} equally")
-    own: int = batch // processes
-    if processes > 1 and cell.options.get("distillation") == "kl":
+    own = batch // processes
+    if processes > 1 and options.distillation == "kl":
         raise UserError(f"{name}: distillation by kl is over all passages of a batch; train it in one process")
-    if processes > 1 and own % cell.options.get("share", 1):
+    if processes > 1 and share and own % share:
         raise UserError(
             f"{name}: {processes} processes train on {own} queries each, which the option share "
-            f"({cell.options['share']}) does not divide; use fewer processes"
+            f"({share}) does not divide; use fewer processes"
         )
     return own
 

@@ -11,6 +11,7 @@ import polars as pl
 from baselines import config, systems
 from baselines.cells.cell import Cell
 from baselines.grid import stages
+from baselines.options import Trained
 from baselines.runners import candidates
 from baselines.training.queries import Lookup, dataset, passage_texts, training
 from bench.rehearsal import backbone
@@ -63,7 +64,7 @@ class Work:
     def retriever(self, system: str) -> Retriever:
         """The model that an earlier stage trained."""
         cell = self.cell(system)
-        return systems.system(system).retriever(cell.model, cell.options)
+        return systems.system(system).retriever(cell.model, cell.options.as_json())
 
     def queries(self, count: int) -> pl.DataFrame:
         """The first test queries."""
@@ -97,7 +98,7 @@ def _train(system: str, work: Work) -> int:
     cell = work.cell(system)
     cell.folder.mkdir(parents=True, exist_ok=True)
     systems.system(system).train(cell)
-    return int(cell.options["steps"] * cell.options["batch_size"])
+    return work.sizes.steps * cell.options_as(Trained).batch_size
 
 
 def _encode(system: str, work: Work) -> int:
@@ -109,7 +110,7 @@ def _search(system: str, count: int, work: Work) -> int:
     cell, retriever = work.cell(system), work.retriever(system)
     if system == "monobert":
         retriever.index(work.passages, systems.index_folder(cell))  # links to what the grid keeps
-    hits = retriever.search(work.queries(count), systems.index_folder(cell), cell.options["depth"])
+    hits = retriever.search(work.queries(count), systems.index_folder(cell), cell.options.depth)
     return sum(1 for _ in hits)
 
 

@@ -1,18 +1,22 @@
 """Configs of the kit, and what is said about wrong ones."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from baselines import config
 from baselines.grid import grid
+from baselines.options import SYSTEMS as CLASSES
+from baselines.options import Biencoder, Bm25, Colbert, Monobert, Splade, Static, Trained
 from baselines.systems import SYSTEMS, base
 from eval_kit.errors import UserError
 from eval_kit.papers.figures import CIKM_VARIANTS
 from eval_kit.release import Release
-from tests.conftest import Run
+from tests.conftest import ROOT, Run
 
 BM25 = {"depth": 100}
 FLOPS = {"passage_flops": 0, "query_flops": 0}
@@ -46,43 +50,43 @@ def test_each_system_is_in_a_config_of_the_kit() -> None:
 
 def test_paper_is_as_ecir_2023_section_4_says() -> None:
     paper = config.load("paper")
-    steps = {system: (options["steps"], options["batch_size"]) for system, options in paper.items() if system != "bm25"}
-    assert steps == {
+    trained = {system: options for system, options in paper.items() if isinstance(options, Trained)}
+    assert {system: (options.steps, options.batch_size) for system, options in trained.items()} == {
         "biencoder": (100_000, 128),
         "splade": (100_000, 128),
         "colbert": (150_000, 32),
         "monobert": (150_000, 32),
     }
-    assert {options["backbone"] for options in paper.values() if "backbone" in options} == {
-        "distilbert/distilbert-base-uncased"
-    }
-    assert (paper["bm25"]["k1"], paper["bm25"]["b"]) == (0.82, 0.68)
-    assert (paper["splade"]["passage_flops"], paper["splade"]["query_flops"]) == (1e-4, 3e-4)
-    assert paper["splade"]["flops_warmup"] * paper["splade"]["steps"] == 50_000
-    assert paper["monobert"]["warmup"] * paper["monobert"]["steps"] == pytest.approx(10_000, rel=1e-3)
-    assert paper["colbert"]["schedule"] == "constant"
+    assert {options.backbone for options in trained.values()} == {"distilbert/distilbert-base-uncased"}
+    bm25, biencoder, splade, colbert, monobert = (paper[system] for system in paper)
+    assert isinstance(bm25, Bm25) and isinstance(biencoder, Biencoder) and isinstance(splade, Splade)
+    assert isinstance(colbert, Colbert) and isinstance(monobert, Monobert)
+    assert (bm25.k1, bm25.b) == (0.82, 0.68)
+    assert (splade.passage_flops, splade.query_flops) == (1e-4, 3e-4)
+    assert splade.flops_warmup * (splade.steps or 0) == 50_000
+    assert monobert.warmup * (monobert.steps or 0) == pytest.approx(10_000, rel=1e-3)
+    assert colbert.schedule == "constant"
     assert config.plan("paper") == config.Plan(["topic", "wh", "length"], control=True, variations=[])
-    for options in (paper["biencoder"], paper["splade"]):  # the paper's best came at about 40k: 40k and patience < 100k
-        assert 40_000 + options["evaluate_every"] * options["patience"] < options["steps"]
-    assert (paper["splade"]["pooling"], paper["splade"]["share"]) == ("max", 128 // 4)  # its 4 GPUs
-    assert paper["colbert"]["similarity"] == "l2" and "in_batch_negatives" not in paper["colbert"]
-    assert (paper["monobert"]["k1"], paper["monobert"]["b"]) == (0.82, 0.68)
-    early = {system for system, options in paper.items() if "evaluate_every" in options}
-    assert early == {"biencoder", "splade"}
-    assert paper["monobert"]["candidates"] == 1000
+    for options in (biencoder, splade):  # the paper's best came at about 40k: 40k and patience < 100k
+        assert 40_000 + (options.evaluate_every or 0) * (options.patience or 0) < (options.steps or 0)
+    assert (splade.pooling, splade.share) == ("max", 128 // 4)  # its 4 GPUs
+    assert colbert.similarity == "l2" and colbert.in_batch_negatives
+    assert (monobert.k1, monobert.b) == (0.82, 0.68)
+    assert {system for system, options in trained.items() if options.evaluate_every} == {"biencoder", "splade"}
+    assert monobert.candidates == 1000
 
 
 def test_paper_cikm2022_is_as_its_section_5_says() -> None:
-    options = config.load("paper-cikm2022")
+    options: Any = config.load("paper-cikm2022")
     dense = options["biencoder"]
-    assert dense["batch_size"] * dense["negatives"] == 1024
-    assert dense["negatives_from"] == "random"
-    assert options["monobert"]["in_batch_negatives"] == 0
-    assert options["monobert"]["tune"] is options["bm25"]["tune"] is True
-    assert options["splade"]["pooling"] == "sum"
-    assert (options["colbert"]["similarity"], options["colbert"]["in_batch_negatives"]) == ("l2", False)
+    assert dense.batch_size * dense.negatives == 1024
+    assert dense.negatives_from == "random"
+    assert options["monobert"].in_batch_negatives == 0
+    assert options["monobert"].tune is options["bm25"].tune is True
+    assert options["splade"].pooling == "sum"
+    assert (options["colbert"].similarity, options["colbert"].in_batch_negatives) == ("l2", False)
     assert config.plan("paper-cikm2022") == config.Plan(["resttest", "restrain"], control=False, variations=[])
-    assert {one["epochs"] for system, one in options.items() if system != "bm25"} == {50}
+    assert {own.epochs for system, own in options.items() if system != "bm25"} == {50}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,9 @@ def test_paper_cikm2022_is_as_its_section_5_says() -> None:
         ({"biencoder": {**TRAINED, "batch_size": 0}}, "less than the minimum"),
         ({"biencoder": {**TRAINED, "learning_rate": "fast"}}, "fast"),
         ({"biencoder": {**TRAINED, "epochs": 2}}, "so many steps or so many epochs: name one"),
+        ({"biencoder": {**TRAINED, "query_length": None}}, "None is not of type 'integer'"),
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
+        ({"biencoder": {**TRAINED, "mine_depth": 9}}, "'mine_every' is a dependency of 'mine_depth'"),
         ({"biencoder": {**TRAINED, "evaluate_every": 5}}, "patience"),
         ({"splade": TRAINED}, "flops"),
         (
@@ -122,10 +128,22 @@ def test_a_wrong_config_is_refused_in_one_sentence(tmp_path: Path, systems: Any,
     assert "\n" not in str(error.value)
 
 
+def test_the_published_schema_is_that_of_the_classes() -> None:
+    published = json.loads((ROOT / "schemas" / "config.schema.json").read_text(encoding="utf-8"))
+    assert published == config.schema(), "run: python docs/reference.py schemas"
+    assert {*CLASSES} == {*SYSTEMS}
+
+
+def test_options_that_were_pickled_are_written_as_before() -> None:
+    options = Static(**TRAINED, scale=20.0)
+    assert options.as_json() == pickle.loads(pickle.dumps(options)).as_json() == TRAINED
+    assert Static(**TRAINED, scale=1.0).as_json() == {**TRAINED, "scale": 1.0}
+
+
 def test_shared_options_come_to_the_trained_systems_only_and_own_ones_win(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"neural": TRAINED, "systems": {"bm25": BM25, "biencoder": {"steps": 99}}}))
-    assert config.load(path) == {"bm25": BM25, "biencoder": {**TRAINED, "steps": 99}}
+    assert config.load(path) == {"bm25": Bm25(**BM25), "biencoder": Biencoder(**{**TRAINED, "steps": 99})}
 
 
 def test_candidates_are_from_the_bm25_of_the_same_config_unless_they_say_from_which() -> None:
@@ -133,11 +151,12 @@ def test_candidates_are_from_the_bm25_of_the_same_config_unless_they_say_from_wh
 
     def of_monobert(bm25: dict[str, Any], **own: float) -> dict[str, Any]:
         options = config.checked({"systems": {"bm25": {"depth": 9, **bm25}, "monobert": {**monobert, **own}}}, "test")
-        return {name: value for name, value in options["monobert"].items() if name not in monobert}
+        return {name: value for name, value in options["monobert"].as_json().items() if name not in monobert}
 
     assert of_monobert({"k1": 0.82, "b": 0.68, "rm3": True}) == {"k1": 0.82, "b": 0.68}
     assert of_monobert({"tune": True}) == {"tune": True}
     assert of_monobert({"tune": True}, k1=1.2) == {"k1": 1.2}
+    assert of_monobert({"tune": True}, tune=False) == {}
     assert of_monobert({}) == {}
 
 
@@ -146,8 +165,9 @@ def test_the_variants_of_tables_8_and_9_are_those_that_are_compared() -> None:
     assert set(variants) == set(CIKM_VARIANTS)
     base_options = config.load("paper-cikm2022")["biencoder"]
     for name in ("roberta", "ernie2", "condenser", "cocondenser-wiki", "cocondenser-marco"):
-        assert variants[f"biencoder-{name}"] == base_options | {"backbone": variants[f"biencoder-{name}"]["backbone"]}
-    assert variants["biencoder-rand"] == {**base_options, "random_weights": True}
+        variant = variants[f"biencoder-{name}"]
+        assert isinstance(variant, Biencoder) and variant == replace(base_options, backbone=variant.backbone)
+    assert variants["biencoder-rand"] == replace(base_options, random_weights=True)
 
 
 def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
@@ -185,7 +205,7 @@ def test_another_backbone_is_for_transformers_and_word_vectors_still_learn_from_
     expected = config.load(name)
     for system, options in expected.items():
         if system not in ("bm25", "static"):
-            options["backbone"] = "some/model"
+            expected[system] = replace(options, backbone="some/model")
     assert config.chosen(name, backbone="some/model") == expected
 
 

@@ -12,6 +12,7 @@ from tiny_checkpoints import passages, tiny
 from baselines.runners import local
 from eval_kit.models import devices, retriever
 from eval_kit.search import processes, shards, texts
+from tests.baselines.tiny_cells import tiny_options
 
 QUERIES = pl.DataFrame({"query_id": ["a", "b", "c"], "text": ["alpha beta", "gamma delta omega", "xi"]})
 
@@ -75,8 +76,7 @@ def test_a_teachers_scores_are_computed_where_its_model_is(monkeypatch: pytest.M
         return original(*sides, **options)
 
     monkeypatch.setattr(sentence_transformers.util, "maxsim", maxsim)
-    options = {"teacher": str(tiny("multivector")), "distillation": "kl", "negatives": 1}
-    label = teacher(options)
+    label = teacher(tiny_options("biencoder", teacher=str(tiny("multivector")), distillation="kl"))
     assert label is not None
     [scores] = label(["alpha"], [["alpha beta"], ["gamma"]])
     assert len(scores) == 2 and where == [torch.device("cpu")]

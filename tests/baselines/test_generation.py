@@ -2,17 +2,18 @@
 
 import json
 from collections import Counter
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tiny_checkpoints import tiny, tiny_t5
 
 from baselines import config, generation
-from baselines.generation import Recipe, generate
+from baselines.generation import generate
 from baselines.grid.grid import cells
 from baselines.grid.stages import run_cell
+from baselines.options import Recipe
 from builder import rebuilt
 from builder import release as releases
 from builder.sources import beir
@@ -107,7 +108,7 @@ def test_genq_trains_on_them(generated: Path, tmp_path: Path) -> None:
     releases.write(rebuilt.draft(source, ["resttest"]), tmp_path / "release")
     options = config.load("genq")
     small = {"backbone": str(tiny("bert")), "batch_size": 8, "query_length": 32, "passage_length": 64, "depth": 20}
-    options = {name: own | small | {"loader_processes": 0, "precision": "float32"} for name, own in options.items()}
+    options = {name: replace(own, **small, loader_processes=0, precision="float32") for name, own in options.items()}
     plan = config.plan("genq")
     grid = cells(options, open_release(str(tmp_path / "release")), tmp_path / "grid", plan.shifts, control=plan.control)
     [cell] = grid

@@ -20,7 +20,7 @@ from baselines.training.distillation import teacher
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.search.passages import passages
-from tests.baselines.tiny_cells import NEURAL, tiny_cell
+from tests.baselines.tiny_cells import NEURAL, tiny_cell, tiny_options
 
 LEARNING = {"backbone": {"layers": 2, "width": 32, "heads": 2}, "steps": 60, "batch_size": 16}
 LEARNERS = [pytest.param(name, marks=[] if name in ("splade", "static") else pytest.mark.slow) for name in NEURAL]
@@ -31,13 +31,13 @@ type Trained = Callable[[str], tuple[Cell, Any]]
 
 def reciprocal_ranks(cell: Cell) -> dict[str, float]:
     """RR@10 of each test query of the topic shift."""
-    retriever = systems.system(cell.name.system).retriever(cell.model, cell.options)
+    retriever = systems.system(cell.name.system).retriever(cell.model, cell.options.as_json())
     retriever.index(passages(cell.release), systems.index_folder(cell))
     relevant = dict(cell.release.qrels("topic_test").select("query_id", "passage_id").iter_rows())
     queries = cell.test_queries().filter(pl.col("query_id").is_in(list(relevant)))
     return {
         query: next((1 / rank for rank, (one, _) in enumerate(hits[:10], 1) if one == relevant[query]), 0.0)
-        for query, hits in retriever.search(queries, systems.index_folder(cell), cell.options["depth"])
+        for query, hits in retriever.search(queries, systems.index_folder(cell), cell.options.depth)
     }
 
 
@@ -239,16 +239,14 @@ def test_teachers_give_margins_and_scores_of_the_whole_batch() -> None:
         ["alpha beta", "what is beta"],
         [["alpha beta gamma", "beta gamma delta"], ["gamma delta", "delta eta zeta"]],
     )
-    options = {"negatives": 1, "teacher": str(tiny("cross")), "distillation": "margin_mse"}
-    margins = teacher(options)
+    margins = teacher(tiny_options("biencoder", teacher=str(tiny("cross")), distillation="margin_mse"))
     assert margins is not None
     labels = margins(queries, columns)
     assert [len(row) for row in labels] == [1, 1]
     reversed_ = margins(queries, columns[::-1])
     assert [[-value for value in row] for row in reversed_] == [pytest.approx(row, abs=1e-5) for row in labels]
 
-    options = {"negatives": 1, "teacher": str(tiny("multivector")), "distillation": "kl"}
-    scores = teacher(options)
+    scores = teacher(tiny_options("biencoder", teacher=str(tiny("multivector")), distillation="kl"))
     assert scores is not None
     assert [len(row) for row in scores(queries, columns)] == [4, 4]
     same = scores(["alpha beta"], [["alpha beta"], ["psi chi phi"]])[0]
@@ -298,7 +296,7 @@ def test_bm25_is_tuned_on_validation_queries(
 
     figures = {(k1, b): figure(k1, b) for k1 in bm25.K1 for b in bm25.B}
     assert figures[facts["k1"], facts["b"]] == max(figures.values())
-    assert systems.system("bm25").retriever(cell.model, cell.options) == bm25.Bm25(facts["k1"], facts["b"])
+    assert systems.system("bm25").retriever(cell.model, cell.options.as_json()) == bm25.Bm25(facts["k1"], facts["b"])
     assert systems.system("bm25").retriever(cell.model, {"depth": 9}) == bm25.Bm25(0.9, 0.4)
 
 
@@ -310,7 +308,7 @@ def test_monobert_re_ranks_the_candidates_of_a_tuned_bm25(
     cell = tiny_cell("monobert", trainable_release, tmp_path, steps=2, tune=True)
     facts = systems.system("monobert").train(cell)
     assert (facts["k1"], facts["b"]) == (0.1, 0.7)
-    retriever: Any = systems.system("monobert").retriever(cell.model, cell.options)
+    retriever: Any = systems.system("monobert").retriever(cell.model, cell.options.as_json())
     assert (retriever.k1, retriever.b) == (0.1, 0.7)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from baselines import config
 from baselines.cells.cell import Cell
+from baselines.options import Options
 from eval_kit.release import Release
 from eval_kit.runs import names as cells
 
@@ -12,13 +13,17 @@ NEURAL = ("biencoder", "splade", "colbert", "monobert", "static")
 SMALL = {"backbone": {"layers": 1, "width": 32, "heads": 2}, "batch_size": 8, "negatives": 2, "depth": 20}
 
 
-def tiny_cell(
-    system: str, release: Release, root: Path, place: tuple[str, str] = ("topic", "c0"), **options: Any
-) -> Cell:
-    """A cell of the mini or static config with smaller sizes, and with the options given (None takes one out)."""
-    of_config = {**config.load("static"), **config.load("mini")}[system]
+def tiny_options(system: str, **options: Any) -> Options:
+    """Of the mini or static config with smaller sizes, and with the options given (None takes one out)."""
+    of_config = {**config.load("static"), **config.load("mini")}[system].as_json()
     length = {"epochs": None} if "steps" in options else {}
     chosen = {**of_config, **(SMALL if system != "bm25" else {}), **length, **options}
     kept = {name: value for name, value in chosen.items() if value is not None}
-    checked = config.checked({"systems": {system: kept}}, "test")[system]
-    return Cell(cells.Cell(system, *place), release, checked, root)
+    return config.checked({"systems": {system: kept}}, "test")[system]
+
+
+def tiny_cell(
+    system: str, release: Release, root: Path, place: tuple[str, str] = ("topic", "c0"), **options: Any
+) -> Cell:
+    """A cell of :func:`tiny_options`."""
+    return Cell(cells.Cell(system, *place), release, tiny_options(system, **options), root)

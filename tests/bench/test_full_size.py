@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from baselines import config
 from bench import cost, gpu_check
 from bench.rehearsal import __main__ as rehearsal
 from bench.rehearsal import collection, sizes
 from eval_kit.search import cache
+from tests.baselines.tiny_cells import tiny_options
 
 BOUNDS = json.loads((cost.RESULTS / "bounds.json").read_text(encoding="utf-8"))
 
@@ -66,10 +68,10 @@ def test_an_assumed_step_counts_operations_launches_and_compiling(monkeypatch: p
     monkeypatch.setattr(cost, "MEASURED_WITHIN", 1)
     step = BOUNDS["paper/splade"]
     expected = step["tflop"] / 100 + step["kernels"] * 2.5e-6
-    plain = {"batch_size": 128}
+    plain = tiny_options("splade", batch_size=128)
     assert cost.step_seconds(rates, "paper", "splade", plain)[0] == pytest.approx(expected)
-    assert cost.step_seconds(rates, "paper", "splade", plain | {"compile": True})[0] == pytest.approx(0.8 * expected)
-    half = cost.step_seconds(rates, "day", "splade", {"batch_size": 64})[0]  # of a config without figures of its own
+    assert cost.step_seconds(rates, "paper", "splade", replace(plain, compile=True))[0] == pytest.approx(0.8 * expected)
+    half = cost.step_seconds(rates, "day", "splade", replace(plain, batch_size=64))[0]  # a config without own figures
     assert half == pytest.approx(expected / 2)
 
 

@@ -51,7 +51,7 @@ def test_systems_of_beir_read_512_word_pieces():
             lengths[entry.name] = entry.options.get("passage_length", entry.options.get("pair_length"))
     assert lengths.pop("sparta") is None and sparta.LENGTH == 500
     assert lengths == dict.fromkeys(("dpr", "ance", "tas-b", "minilm-cross-encoder"), 512)
-    assert config.load("genq")["biencoder-genq"]["passage_length"] == generation.LONGEST_PASSAGE == 512
+    assert config.load("genq")["biencoder-genq"].passage_length == generation.LONGEST_PASSAGE == 512
 
 
 def test_prebuilt_indexes_are_pyserinis():

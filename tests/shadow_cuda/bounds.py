@@ -7,13 +7,13 @@ Backbones of one depth are one, as all are BERT's width; only their vocabularies
 """
 
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from baselines import config, systems
 from baselines.cells.cell import Cell
+from baselines.options import Trained
 from bench.rehearsal import backbone
 from bench.rehearsal import release as made_up
 from bench.rehearsal.sizes import Sizes
@@ -33,10 +33,12 @@ def layers_of(backbone: str) -> int:
     return 6 if "distilbert" in backbone else 12
 
 
-def step_of(options: Mapping[str, Any]) -> dict[str, Any]:
+def step_of(options: Trained) -> dict[str, Any]:
     """What decides a system's step: two systems that agree in it have the same."""
-    decides = {name: value for name, value in options.items() if name not in (*LEFT_OUT, "steps", "negatives_from")}
-    return decides | {"backbone": layers_of(options["backbone"])}
+    decides = {
+        name: value for name, value in options.as_json().items() if name not in (*LEFT_OUT, "steps", "negatives_from")
+    }
+    return decides | {"backbone": layers_of(str(options.backbone))}
 
 
 class FirstStepError(Exception):
@@ -49,11 +51,12 @@ def step(config_name: str, system: str, folder: Path) -> dict[str, float]:
     release = folder / "release"
     if not release.exists():
         made_up.make(release, Sizes(40_000, train=4_000, test=40, validation=20, examples=1), negatives=True)
-    layers = layers_of(options["backbone"])
+    assert isinstance(options, Trained)
+    layers = layers_of(str(options.backbone))
     model = backbone.make(folder / f"backbone-{layers}", layers, 768, 12)
-    chosen = {name: value for name, value in options.items() if name not in LEFT_OUT}
+    chosen = {name: value for name, value in options.as_json().items() if name not in LEFT_OUT}
     chosen |= {"steps": 1, "backbone": str(model)}
-    if "teacher" in options:
+    if options.teacher is not None:
         chosen |= {"teacher": str(tiny("multivector"))}
     checked = config.checked({"systems": {system: chosen}}, "bounds")[system]
     cell = Cell(names.Cell(system, made_up.SHIFT, "c0"), open_release(release), checked, folder / config_name)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from baselines import config
+from baselines.options import Trained
 from bench.gpu_check import BESIDE
 from tests.conftest import ROOT
 from tests.shadow_cuda.bounds import CONFIGS, step_of
@@ -26,7 +27,7 @@ def steps() -> list[tuple[dict[str, Any], list[str]]]:
     alike: list[tuple[dict[str, Any], list[str]]] = []
     for name in CONFIGS:
         for system, options in config.load(name).items():
-            if "backbone" not in options:
+            if not isinstance(options, Trained):
                 continue
             step = step_of(options) | {"system": system.partition("-")[0]}
             known = next((names for other, names in alike if other == step), None)

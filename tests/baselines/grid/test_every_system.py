@@ -9,6 +9,7 @@ import pytest
 from baselines import config
 from baselines.grid.grid import cells, run
 from baselines.grid.stages import run_cell
+from baselines.options import Options
 from eval_kit.pages.page import result_page
 from eval_kit.papers.beside import results
 from eval_kit.papers.figures import benchmark_figures, own_figures
@@ -34,11 +35,11 @@ SIZES = {"14k": "small", "45k": "medium", "200k": "large"}
 STEPS = {"steps": 4, "passage_length": 16, "query_length": 8}
 
 
-def options(release_folder: Path) -> dict[str, dict[str, object]]:
+def options(release_folder: Path) -> dict[str, Options]:
     """The systems of the config mini and the variants of cikm2022-tables8-9, all very small."""
     small = {"neural": {}, "systems": {}}
     for name, own in config.load("mini").items():
-        small["systems"][name] = own if name == "bm25" else {**own, **SMALL, **STEPS}
+        small["systems"][name] = own.as_json() | (SMALL | STEPS if name != "bm25" else {})
     small["systems"]["monobert"] |= {"candidates": 5}
     for name in VARIANTS:
         more = {"mine_every": 2, "mine_depth": 5} if name == "biencoder-star" else {"negatives": 3}

@@ -18,6 +18,7 @@ from baselines.cells.journal import in_use
 from baselines.grid.grid import cells, run, starts
 from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
+from baselines.options import Bm25, Options
 from baselines.runners import local
 from baselines.training.queries import allowed
 from builder import mini as planted
@@ -32,9 +33,10 @@ from eval_kit.release import Release
 from eval_kit.runs import contamination
 from eval_kit.search.gpus import gpus, refuse_unseen_gpus
 from tests.baselines.grids import small_release, until
+from tests.baselines.tiny_cells import tiny_options
 from tests.conftest import Run
 
-BM25 = {"bm25": {"k1": 0.9, "b": 0.4, "rm3": False, "depth": 100}}
+BM25: dict[str, Options] = {"bm25": Bm25(depth=100)}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def begun(root: Path) -> bool:
 
 
 def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
-    options = {"bm25": {"depth": 10}, "splade": {"depth": 10}}
+    options = {name: tiny_options(name, depth=10) for name in ("bm25", "splade")}
     grid = cells(options, mini_release, tmp_path, seeds=(0, 1))
     count = Counter((cell.name.system, cell.name.shift, cell.name.seed) for cell in grid)
     sizes = {"topic": 5, "wh": 3, "length": 2, "resttest": 5, "restrain": 6}
@@ -90,7 +92,7 @@ def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
 
 
 def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_release: Release, tmp_path: Path):
-    options = {"bm25": {"depth": 10}, "splade": {"depth": 10}, "biencoder": {"depth": 10}}
+    options = {name: tiny_options(name, depth=10) for name in ("bm25", "splade", "biencoder")}
     grid = cells(options, mini_release, tmp_path, shifts=["wh", "length"], control=True)
     control = [cell.name.file for cell in grid if cell.name.shift == "all"]
     assert control == ["splade.all.none.trec", "biencoder.all.none.trec"]
@@ -106,14 +108,14 @@ def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_
 def test_a_config_asks_for_what_a_release_may_lack(mini_release: Release, tmp_path: Path):
     own = [entry for entry in mini_release.manifest.test_sets if entry.shift == "wh"]
     bare = Release(mini_release.folder, replace(mini_release.manifest, test_sets=own, variations=[]))
-    grid = cells({"splade": {"depth": 10}}, bare, tmp_path, shifts=["wh"], control=True, variations=["all"])
+    grid = cells({"splade": tiny_options("splade")}, bare, tmp_path, shifts=["wh"], control=True, variations=["all"])
     assert {(cell.name.shift, cell.variations) for cell in grid} == {("wh", ())}
     assert set(grid[0].test_queries()["query_id"]) == set(mini_release.table("wh", "test")["query_id"])
 
 
 def test_the_demo_leaves_the_benchmarks_out(mini_release: Release, tmp_path: Path):
     with_them, without = (
-        cells({"splade": {"depth": 10}}, mini_release, tmp_path, shifts=["wh"], benchmarks=benchmarks)[0]
+        cells({"splade": tiny_options("splade")}, mini_release, tmp_path, shifts=["wh"], benchmarks=benchmarks)[0]
         for benchmarks in (True, False)
     )
     benchmarks = pl.concat(mini_release.test_sets[name].queries for name in ("dev", "dl19", "dl20"))
@@ -149,9 +151,11 @@ def test_what_a_start_was_trained_on_is_said(release: Release, tmp_path: Path):
     for name, card in (("told", "---\ndatasets: [ms_marco, squad]\n---\n"), ("bare", "")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "README.md").write_text(card)
-    systems = {f"biencoder-{name}": {"backbone": str(tmp_path / name)} for name in ("told", "bare")}
-    random = {"backbone": str(tmp_path / "told"), "random_weights": True}
-    own = {"static": {"backbone": {"layers": 1}}, "biencoder": random}
+    systems = {
+        f"biencoder-{name}": tiny_options("biencoder", backbone=str(tmp_path / name)) for name in ("told", "bare")
+    }
+    random = tiny_options("biencoder", backbone=str(tmp_path / "told"), random_weights=True)
+    own = {"static": tiny_options("static"), "biencoder": random}
     assert starts(cells(systems | own, release, tmp_path, shifts=["wh"])) == [
         f"biencoder-told starts from {tmp_path / 'told'}, which was trained on ms_marco, squad",
         f"biencoder-bare starts from {tmp_path / 'bare'}, which was trained on data that nobody declared",
@@ -159,24 +163,27 @@ def test_what_a_start_was_trained_on_is_said(release: Release, tmp_path: Path):
 
 
 def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: Release, tmp_path: Path):
-    def digests(options: dict, of: Release = release, root: Path = tmp_path, **how: tuple) -> set[str]:
-        return {cell.digest for cell in cells({"bm25": options}, of, root, shifts=["wh"], **how)}
+    def digests(
+        options: dict, of: Release = release, root: Path = tmp_path, system: str = "bm25", **how: tuple
+    ) -> set[str]:
+        typed = {system: tiny_options(system, **options)}
+        return {cell.digest for cell in cells(typed, of, root, shifts=["wh"], **how)}
 
     first = digests({"depth": 10, "k1": 0.9})
-    assert first == digests({"k1": 0.9, "depth": 10}, root=tmp_path / "elsewhere")
+    assert first == digests({"k1": 0.9, "depth": 10}, root=tmp_path / "elsewhere") == digests({"depth": 10})
     for other in (digests({"depth": 10, "k1": 1.0}), digests({"depth": 10, "k1": 0.9}, mini_release)):
         assert not first & other
     assert not first & digests({"depth": 10, "k1": 0.9}, seeds=(1,))
     backbone = tmp_path / "backbone"
     backbone.mkdir()
     (backbone / "config.json").write_text("{}")
-    named = digests({"backbone": str(backbone)})
-    assert named == digests({"backbone": str(backbone)})
+    named = digests({"backbone": str(backbone)}, system="biencoder")
+    assert named == digests({"backbone": str(backbone)}, system="biencoder")
     (backbone / "config.json").write_text('{"hidden_size": 2}')
-    assert not named & digests({"backbone": str(backbone)})
-    taught = digests({"teacher": str(backbone)})
+    assert not named & digests({"backbone": str(backbone)}, system="biencoder")
+    taught = digests({"teacher": str(backbone), "distillation": "kl"}, system="biencoder")
     (backbone / "config.json").write_text('{"hidden_size": 3}')
-    assert not taught & digests({"teacher": str(backbone)})
+    assert not taught & digests({"teacher": str(backbone), "distillation": "kl"}, system="biencoder")
 
 
 def test_a_cell_goes_elsewhere_with_absolute_paths(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -204,7 +211,7 @@ def test_gpus_that_torch_does_not_see_are_refused_before_anything_starts(monkeyp
 
 
 def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Release, tmp_path: Path):
-    options = BM25 | {"bm25-b7": {**BM25["bm25"], "b": 0.7}}
+    options = BM25 | {"bm25-b7": Bm25(depth=100, b=0.7)}
     ended = list(run(cells(options, release, tmp_path, shifts=["length"]), lambda some: map(run_cell, some)))
     assert [outcome.state for outcome in ended] == ["done"] * 4
     runs = runs_of(tmp_path)
@@ -254,15 +261,15 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
 
 def test_a_run_declares_the_queries_behind_its_model(release: Release, tmp_path: Path):
     def declared(**options: object) -> list[str] | None:
-        [cell, _] = cells({"biencoder": options}, release, tmp_path, shifts=["length"])
+        [cell, _] = cells({"biencoder": tiny_options("biencoder", **options)}, release, tmp_path, shifts=["length"])
         return cell.training_data()
 
     own = "ms-marco-shift-mini/shift/length/not-short"
-    assert declared(backbone={"layers": 1}) == declared(backbone="distilbert/distilbert-base-uncased") == [own]
-    teacher = {"backbone": "google-bert/bert-base-uncased", "teacher": "colbert-ir/colbertv2.0"}
-    assert declared(**teacher) == [own, "msmarco-passage/train"]
+    assert declared() == declared(backbone="distilbert/distilbert-base-uncased") == [own]
+    teacher = {"teacher": "colbert-ir/colbertv2.0", "distillation": "kl"}
+    assert declared(backbone="google-bert/bert-base-uncased", **teacher) == [own, "msmarco-passage/train"]
     assert declared(backbone="castorini/tct_colbert-msmarco") == [own, "msmarco-passage/train"]
-    assert declared(backbone={"layers": 1}, teacher="some/model") is None
+    assert declared(teacher="some/model", distillation="kl") is None
 
 
 @pytest.mark.slow
@@ -344,7 +351,7 @@ def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: R
     assert (empty.returncode, empty.stderr.count("\n")) == (2, 1)
     assert "holds no grid" in empty.stderr
     config = tmp_path / "wrong.json"
-    config.write_text(json.dumps({"systems": {"bm25": {**BM25["bm25"], "k2": 1}}}))
+    config.write_text(json.dumps({"systems": {"bm25": {"depth": 100, "k2": 1}}}))
     arguments = ["baselines", "grid", "run", "--config", config, "--release", release.folder, "--out", tmp_path / "g"]
     wrong = command(*arguments)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

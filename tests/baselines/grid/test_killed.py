@@ -8,6 +8,7 @@ from pathlib import Path
 
 import clients
 import pytest
+from msgspec.structs import replace
 
 from baselines import config
 from baselines.cells.cell import Cell
@@ -30,12 +31,14 @@ SHARDS_DONE = f"index/{shards.DONE}"
 ONE_CELL = """
 import json, os, signal, sys
 from pathlib import Path
+from baselines.config import checked
 from baselines.grid import stages
 from eval_kit.search import shards
 from baselines.grid.grid import cells
 from eval_kit.release import open_release
 shards.SHARD, stages.QUERIES_AT_ONCE = 20, 1
-cell = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])[0]
+options = checked(json.loads(sys.argv[3]), "test")
+cell = cells(options, open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])[0]
 pattern, count = sys.argv[4], int(sys.argv[5])
 
 def reached():
@@ -58,12 +61,13 @@ print(stages.run_cell(cell).state)
 def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
     system: str, release: Release, tmp_path: Path
 ):
-    options = {system: config.load("mini")[system] | {"steps": 16, "checkpoint_every": 4}}
+    options = {system: replace(config.load("mini")[system], steps=16, checkpoint_every=4)}
     [whole, killed] = [cells(options, release, tmp_path / name, shifts=["length"])[0] for name in ("whole", "killed")]
 
     def do(cell: Cell, pattern: str = "", count: int = 0) -> subprocess.CompletedProcess[str]:
         """Do the cell, until it holds so many files of that pattern, or lines of that file."""
-        arguments = [str(release.folder), str(cell.root), json.dumps(options), pattern, str(count)]
+        written = json.dumps({"systems": {system: options[system].as_json()}})
+        arguments = [str(release.folder), str(cell.root), written, pattern, str(count)]
         return clients.run(["-c", ONE_CELL, *arguments], os.environ | environment(threads=1), None, neural=True)
 
     def kill_at(pattern: str, count: int) -> None:

@@ -22,6 +22,7 @@ from eval_kit.models.multivector import MultiVector
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.search import gpus, late
+from tests.baselines.tiny_cells import tiny_options
 
 
 class Usage(NamedTuple):
@@ -29,7 +30,7 @@ class Usage(NamedTuple):
 
 
 def cell(release: Release, root: Path, system: str = "biencoder", **options: object) -> Cell:
-    return Cell(names.Cell(system, "topic", "c0"), release, {"depth": 1000, **options}, root)
+    return Cell(names.Cell(system, "topic", "c0"), release, tiny_options(system, depth=1000, **options), root)
 
 
 @pytest.fixture
@@ -66,13 +67,13 @@ def test_a_card_without_bfloat16_trains_in_the_widest_that_it_has(gpu, capabilit
     gpu(capability)
     of_card = gpus.instead_of_bfloat16()
     chosen = config.chosen("day", instead_of_bfloat16=of_card)
-    assert {name: own["precision"] for name, own in chosen.items() if name != "bm25"} == dict.fromkeys(
+    assert {name: own.precision for name, own in chosen.items() if name != "bm25"} == dict.fromkeys(
         ("biencoder", "splade", "colbert", "monobert"), precision
     )
-    assert "precision" not in chosen["bm25"] | config.chosen("mini", ["biencoder"], None, None, of_card)["biencoder"]
+    assert config.chosen("mini", ["biencoder"], None, None, of_card)["biencoder"].precision == "float32"
     for name in ("mini", "day"):
         forced = config.chosen(name, ["splade"], precision="float32", instead_of_bfloat16=of_card)
-        assert forced["splade"]["precision"] == "float32"
+        assert forced["splade"].precision == "float32"
 
 
 def test_processes_that_cannot_share_a_batch(mini_release: Release, tmp_path: Path):
@@ -90,7 +91,7 @@ def test_a_gpu_with_too_little_memory_for_plaid(
     gpu("9.0", str(need >> 20))
     with pytest.raises(UserError, match=r"PLAID's index of .* takes about .* GB of a GPU's memory, and GPU 0 has"):
         checks.refuse(cells, workers=1)
-    of_no_engine = [cell(mini_release, tmp_path, "colbert", dimensions=128, store="float16")]
+    of_no_engine = [cell(mini_release, tmp_path, "colbert", engine=None, dimensions=128, store="float16")]
     checks.refuse(of_no_engine, workers=1)
     monkeypatch.setattr(late, "MANY_PASSAGES", 1)
     with pytest.raises(UserError, match="takes about"):
@@ -132,7 +133,7 @@ def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
     mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     root = tmp_path / "not" / "yet"
-    cells = [cell(mini_release, root, backbone={"width": 10})] * 3
+    cells = [cell(mini_release, root, backbone={"layers": 1, "width": 10, "heads": 1})] * 3
     passages, queries = mini_release.table("passages", "passages").height, cells[0].test_queries().height
     need = 3 * queries * 1000 * 45 + 2 * passages * 40 + passages * 930
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need))
@@ -140,7 +141,7 @@ def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 1))
     with pytest.raises(UserError, match=r"the grid takes about .* GB there \(runs .*\), but .* GB are free"):
         checks.refuse_small_disk(cells, workers=2)
-    halves = [cell(mini_release, root, backbone={"width": 10}, encode_precision="float16")] * 3
+    halves = [cell(mini_release, root, backbone={"layers": 1, "width": 10, "heads": 1}, encode_precision="float16")] * 3
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 2 * passages * 20))
     checks.refuse_small_disk(halves, workers=2)  # vectors of 16-bit arithmetic are stored in 16 bits
     assert not root.exists()

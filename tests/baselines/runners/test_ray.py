@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tiny_checkpoints import tiny
 
 from baselines import config
 from baselines.cells.cell import Cell
 from baselines.grid.grid import cells, run
+from baselines.options import Options
 from baselines.runners import local
 from baselines.systems import system
 from baselines.training.queries import passage_texts
@@ -36,11 +38,12 @@ GRID = """
 import json, sys
 from functools import partial
 from pathlib import Path
+from baselines.config import checked
 from baselines.grid.grid import cells
 from baselines.grid.grid import run
 from baselines.runners import ray
 from eval_kit.release import open_release
-grid = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
+grid = cells(checked(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
 with open(sys.argv[4], "w") as ended:  # Ray says on stdout that a node is gone
     for outcome in run(grid, partial(ray.run, threads=1, many_passages=1)):
         print(outcome.name.file, outcome.state, outcome.reason, file=ended, flush=True)
@@ -74,6 +77,7 @@ except UserError as error:
 SEEN = """
 import json, os, pickle, sys, time
 from pathlib import Path
+from baselines.config import checked
 from baselines.grid.grid import cells
 from baselines.grid.stages import Outcome
 from baselines.runners import ray, ray_encoding
@@ -99,7 +103,7 @@ class Actor:
 
 for step in ("train_cell", "encode_cell", "run_cell"):
     setattr(ray, step, noting(step))
-grid = cells(json.loads(sys.argv[3]), open_release(sys.argv[1]), folder, shifts=["length"])
+grid = cells(checked(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), folder, shifts=["length"])
 assert {outcome.state for outcome in ray.run(grid, threads=1, many_passages=1)} == {"done"}
 ray_encoding._Actor = Actor
 for gpus in (0, 1):
@@ -135,6 +139,11 @@ def nodes() -> Iterator[Any]:
         made.shutdown()
 
 
+def written(options: dict[str, Options]) -> str:
+    """A config of these systems, for a script."""
+    return json.dumps({"systems": {name: own.as_json() for name, own in options.items()}})
+
+
 def driver(nodes: Any, script: str, *arguments: object) -> subprocess.Popen[bytes]:
     """A process that is connected to the cluster."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
@@ -142,10 +151,10 @@ def driver(nodes: Any, script: str, *arguments: object) -> subprocess.Popen[byte
 
 
 @pytest.fixture(scope="module")
-def options() -> dict[str, dict[str, Any]]:
+def options() -> dict[str, Options]:
     """BM25, and a bi-encoder of a few steps."""
     mini = config.load("mini")
-    return {"bm25": mini["bm25"], "biencoder": mini["biencoder"] | STEPS}
+    return {"bm25": mini["bm25"], "biencoder": replace(mini["biencoder"], **STEPS)}
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +163,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 @pytest.fixture(scope="module")
-def by_local(
-    release: Release, options: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> list[Cell]:
+def by_local(release: Release, options: dict[str, Options], tmp_path_factory: pytest.TempPathFactory) -> list[Cell]:
     """The grid, done by processes of this machine."""
     grid = cells(options, release, tmp_path_factory.mktemp("local"), shifts=["length"])
     ended = list(run(grid, partial(local.run, workers=1, threads=1)))
@@ -171,10 +178,10 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
 
     monkeypatch.setattr(shards, "SHARD", 300)
     trained = next(cell for cell in by_local if cell.name.system == "biencoder")
-    options = json.dumps(trained.options)
+    options = json.dumps(trained.options.as_json())
     kept = passage_texts(trained)
     assert driver(nodes, ENCODING, kept.folder, tmp_path / "ray", trained.model, options).wait() == 0
-    retriever = system("biencoder").retriever(trained.model, trained.options)
+    retriever = system("biencoder").retriever(trained.model, trained.options.as_json())
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     retriever.index(kept, tmp_path / "alone")
@@ -190,7 +197,7 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
 
 
 def test_each_task_and_actor_sees_as_many_gpus_as_it_asks_for(
-    release: Release, options: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    release: Release, options: dict[str, Options], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Of two that Ray believes in, on one machine. It would show all of them to a task that asks for none."""
     from ray.cluster_utils import Cluster
@@ -201,7 +208,7 @@ def test_each_task_and_actor_sees_as_many_gpus_as_it_asks_for(
     head = {"num_cpus": 2, "num_gpus": 2, "object_store_memory": MEMORY, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args=head)
     try:
-        assert driver(made, SEEN, release.folder, tmp_path, json.dumps(options)).wait() == 0
+        assert driver(made, SEEN, release.folder, tmp_path, written(options)).wait() == 0
     finally:
         made.shutdown()
     seen = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
@@ -237,11 +244,11 @@ def test_a_beir_folder_is_encoded_on_the_cluster(nodes: Any, by_local: list[Cell
 
 
 def test_a_cluster_that_loses_a_node_ends_with_the_same_runs(
-    nodes: Any, release: Release, options: dict[str, dict[str, Any]], by_local: list[Cell], tmp_path: Path
+    nodes: Any, release: Release, options: dict[str, Options], by_local: list[Cell], tmp_path: Path
 ):
     grid = cells(options, release, tmp_path, shifts=["length"])
     outcomes = tmp_path / "outcomes.txt"
-    begun = driver(nodes, GRID, release.folder, tmp_path, json.dumps(options), outcomes)
+    begun = driver(nodes, GRID, release.folder, tmp_path, written(options), outcomes)
     until(lambda: begun.poll() is not None or (outcomes.exists() and outcomes.read_text()))
     nodes.remove_node(nodes.worker_nodes.copy().pop(), allow_graceful=False)
     assert begun.wait() == 0

@@ -8,6 +8,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from baselines.training import compiling
+from tests.baselines.tiny_cells import tiny_options
 
 SHAPES = ((32, 20), (32, 31), (7, 40))
 """Texts and tokens of batches."""
@@ -20,7 +21,7 @@ def compile_layers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], 
     def on_a_gpu(model: Any) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(torch.cuda, "is_available", lambda: True)
-            compiling.compile_layers(model, {"compile": True})
+            compiling.compile_layers(model, tiny_options("biencoder", compile=True))
         monkeypatch.setattr(torch._dynamo.config, "suppress_errors", False)
 
     torch._dynamo.reset()
@@ -95,7 +96,7 @@ def test_compiled_code_gives_the_gradients_of_plain_layers(compile_layers: Calla
 
 def test_nothing_is_compiled_on_a_cpu_or_without_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     model = bert(1)
-    compiling.compile_layers(model, {"compile": True})
+    compiling.compile_layers(model, tiny_options("biencoder", compile=True))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    compiling.compile_layers(model, {})
+    compiling.compile_layers(model, tiny_options("biencoder"))
     assert all(module._compiled_call_impl is None for module in model.modules())

@@ -25,7 +25,7 @@ from baselines.training.trainer import last_checkpoint
 from eval_kit.errors import UserError
 from eval_kit.models.dense import Dense
 from eval_kit.release import Release
-from tests.baselines.tiny_cells import tiny_cell
+from tests.baselines.tiny_cells import tiny_cell, tiny_options
 from tests.conftest import ROOT
 
 TRAIN = """
@@ -34,7 +34,7 @@ from pathlib import Path
 from baselines import systems
 from eval_kit.errors import UserError
 from eval_kit.release import open_release
-from tests.baselines.tiny_cells import tiny_cell
+from tests.baselines.tiny_cells import tiny_cell, tiny_options
 
 release, faults = open_release(sys.argv[1]), json.loads(sys.argv[2])
 
@@ -135,9 +135,8 @@ def test_a_training_that_ended_is_not_done_further(
 
 
 def test_processes_wait_for_each_other_for_minutes_unless_the_first_mines(tmp_path: Path) -> None:
-    options = {"learning_rate": 1e-3, "warmup": 0, "checkpoint_every": 5}
     waits = [
-        trainer._arguments({**options, **more}, 0, 10, 8, tmp_path, None)["ddp_timeout"]
+        trainer._arguments(tiny_options("biencoder", **more), 0, 10, 8, tmp_path, None)["ddp_timeout"]
         for more in ({}, {"mine_every": 5})
     ]
     assert waits == [30 * 60, 24 * 3600]

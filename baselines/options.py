@@ -1,0 +1,283 @@
+"""The options of each system, and of a generation of queries, as typed classes: every default stands here alone."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, structs
+
+from eval_kit.documents import Document, Text
+from eval_kit.search.bm25 import K1, B
+
+type Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+type Number = Annotated[int, Meta(ge=0)]
+type Depth = Annotated[int, Meta(ge=1, le=1_000_000)]
+type Tokens = Annotated[int, Meta(ge=1, le=32_768)]
+type Share = Annotated[float, Meta(ge=0, le=1)]
+type Positive = Annotated[float, Meta(gt=0, le=1_000_000_000)]
+type Weight = Annotated[float, Meta(ge=0, le=1_000_000_000)]
+type Precision = Literal["float32", "bfloat16", "float16"]
+type Store = Literal["float32", "float16"]
+
+
+def never(why: str, *groups: tuple[str, ...]) -> dict[str, Any]:
+    """The rule that a system has none of these groups of options whole; ``why`` is what the user reads."""
+    return {"description": why, "not": {"anyOf": [{"required": [*group]} for group in groups]}}
+
+
+class SmallBackbone(Document, frozen=True, kw_only=True):
+    """A BERT drawn at random whose vocabulary is the words of the passages and of the training queries."""
+
+    layers: Tokens
+    width: Tokens
+    heads: Tokens
+
+
+class Markers(Document, frozen=True, kw_only=True):
+    """Tokens that queries and passages begin with; one that the vocabulary lacks is added to it."""
+
+    query: Text
+    passage: Text
+
+
+class Options(Document, frozen=True, kw_only=True):
+    """What every system has.
+
+    Attributes:
+        RULES: of this class, not of its base; JSON Schemas about several options at once, whose ``description``, if
+            any, is what the user reads.
+    """
+
+    RULES: ClassVar[tuple[dict[str, Any], ...]] = ()
+
+    depth: Annotated[Depth, Meta(description="Passages in the run for a query.")]
+
+    def as_json(self) -> dict[str, Any]:
+        """The options that are not the defaults, as a config has them."""
+        defaults = {field.name: field.default for field in structs.fields(self)}
+        # msgspec's own omit_defaults asks for the same object, which a pickled copy does not have
+        return {name: value for name, value in super().as_json().items() if value != defaults[name]}
+
+
+class Bm25(Options, frozen=True, kw_only=True):
+    """BM25 has no training."""
+
+    k1: Positive = K1
+    b: Share = B
+    tune: Annotated[bool, Meta(description="Choose k1 and b by RR@10 on the validation queries.")] = False
+    rm3: Annotated[
+        bool, Meta(description="Expand queries by RM3 with Anserini's defaults: 10 terms of 10 passages, weight 0.5.")
+    ] = False
+
+
+class Trained(Options, frozen=True, kw_only=True):
+    """What the trained systems share."""
+
+    RULES: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "description": "a system trains for so many steps or so many epochs: name one of them",
+            "oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}],
+        },
+        {
+            "dependentRequired": {
+                "evaluate_every": ["patience"],
+                "patience": ["evaluate_every"],
+                "distillation": ["teacher"],
+                "teacher": ["distillation"],
+                "mine_depth": ["mine_every"],
+            }
+        },
+    )
+
+    backbone: Annotated[
+        Text | SmallBackbone,
+        Meta(
+            description="Any pretrained transformer by Hub id or folder, or the sizes of a small one that is made from "
+            "the release's passages."
+        ),
+    ]
+    strict: Annotated[
+        bool,
+        Meta(
+            description="Leave out the test queries of all other shifts too, and every text of a test or validation "
+            "query."
+        ),
+    ] = False
+    random_weights: Annotated[bool, Meta(description="Use the backbone's shape and vocabulary, not its weights.")] = (
+        False
+    )
+    steps: Annotated[Count | None, Meta(description="Updates of the weights.")] = None
+    epochs: Annotated[Positive | None, Meta(description="Passes over the judged pairs, instead of steps.")] = None
+    batch_size: Annotated[Depth, Meta(description="Queries in a step, over all GPUs.")]
+    gradient_accumulation: Annotated[Count, Meta(description="Batches in a step.")] = 1
+    learning_rate: Positive
+    embedding_learning_rate: Annotated[
+        Positive | None, Meta(description="Of the token embeddings; as the rest if left out.")
+    ] = None
+    warmup: Annotated[Share, Meta(description="Share of the steps during which the learning rate rises.")]
+    schedule: Annotated[
+        Literal["linear", "constant"],
+        Meta(description="Of the learning rate after its rise: linear to 0, or constant."),
+    ] = "linear"
+    weight_decay: Weight = 0.0
+    scale: Annotated[Positive, Meta(description="What similarities are multiplied by before the softmax.")] = 1.0
+    precision: Annotated[Precision, Meta(description="Of training on a GPU.")] = "float32"
+    compile: Annotated[
+        bool,
+        Meta(
+            description="Train with the transformer's layers compiled by torch.compile on a GPU; on a CPU they stay as "
+            "they are."
+        ),
+    ] = False
+    loader_processes: Annotated[
+        int,
+        Meta(ge=0, le=1024, description="Processes that make the batches; with 0 the training process does it."),
+    ] = 0
+    negatives: Annotated[Number, Meta(description="For each query, besides the other passages of the batch.")]
+    negatives_from: Annotated[
+        Literal["bm25", "random"], Meta(description="The release's negatives (bm25), or all passages (random).")
+    ] = "bm25"
+    mine_every: Annotated[
+        Count | None,
+        Meta(
+            description="Steps after which the model's own best-ranked passages that are not judged become the "
+            "negatives, again and again."
+        ),
+    ] = None
+    mine_depth: Annotated[Depth, Meta(description="How many passages are ranked for that.")] = 200
+    teacher: Annotated[
+        str | None,
+        Meta(description="Hub id or folder: a cross-encoder for margin_mse, a late-interaction model for kl."),
+    ] = None
+    distillation: Annotated[
+        Literal["margin_mse", "kl"] | None,
+        Meta(
+            description="Learn the teacher's margins, or its distribution over the passages of the batch, instead of "
+            "the judgements."
+        ),
+    ] = None
+    evaluate_every: Annotated[
+        Count | None, Meta(description="Steps between evaluations on the validation queries; the best model is kept.")
+    ] = None
+    patience: Annotated[Count | None, Meta(description="Evaluations without a gain after which training ends.")] = None
+    checkpoint_every: Annotated[Count, Meta(description="Steps that a killed training may lose.")]
+    query_length: Annotated[Tokens | None, Meta(description="Tokens.")] = None
+    passage_length: Annotated[Tokens | None, Meta(description="Tokens.")] = None
+    encode_batch: Depth | None = None
+    encode_precision: Annotated[
+        Precision | None,
+        Meta(description="Of encoding and re-ranking; by default float16 on a GPU, float32 on a CPU."),
+    ] = None
+
+
+class Static(Trained, frozen=True, kw_only=True):
+    """Word vectors: the backbone's, or drawn at random where its sizes are given."""
+
+    RULES = (
+        never(
+            "static reads whole texts, and has no teacher", ("distillation",), ("query_length",), ("passage_length",)
+        ),
+    )
+
+    scale: Annotated[Positive, Meta(description="What cosines are multiplied by before the softmax.")] = 20.0
+
+
+class Biencoder(Trained, frozen=True, kw_only=True):
+    """A dense bi-encoder."""
+
+    store: Store | None = None
+
+
+class Splade(Trained, frozen=True, kw_only=True):
+    """SPLADE, or with sum pooling that of SIGIR 2021."""
+
+    RULES = (never("distillation replaces the loss that share is of", ("distillation", "share")),)
+
+    engine: Literal["csr", "lucene"] = "csr"
+    pooling: Annotated[Literal["max", "sum"], Meta(description="Of a term's weights over the tokens of a text.")] = (
+        "max"
+    )
+    share: Annotated[
+        Count | None,
+        Meta(
+            description="Train with the loss of naver/splade: queries whose positives compete with each other, as "
+            "those of one GPU of the authors'; if left out, all passages of the batch do."
+        ),
+    ] = None
+    passage_flops: Annotated[Weight, Meta(description="Greatest weight of the FLOPS regulariser of passages.")]
+    query_flops: Annotated[Weight, Meta(description="The same of queries.")]
+    flops_warmup: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share of the steps during which these weights rise, quadratically."),
+    ] = 1 / 3
+
+
+class Colbert(Trained, frozen=True, kw_only=True):
+    """ColBERT, a vector of each token."""
+
+    RULES = (
+        never(
+            "distillation replaces the loss that in_batch_negatives and similarity are of",
+            ("distillation", "in_batch_negatives"),
+            ("distillation", "similarity"),
+        ),
+    )
+
+    distillation: Literal["margin_mse"] | None = None
+    in_batch_negatives: Annotated[
+        bool, Meta(description="Whether the passages of other queries of the batch are negatives.")
+    ] = True
+    similarity: Annotated[
+        Literal["cosine", "l2"],
+        Meta(description="Of two tokens in training: cosine, or l2, the negative squared distance."),
+    ] = "cosine"
+    engine: Annotated[
+        Literal["exact", "plaid"] | None,
+        Meta(description="If left out, plaid from a million passages on, else exact."),
+    ] = None
+    dimensions: Annotated[Tokens, Meta(description="Of a token's vector.")]
+    query_length: Annotated[Tokens, Meta(description="Tokens.")]
+    passage_length: Annotated[Tokens, Meta(description="Tokens.")]
+    expand_queries: Annotated[
+        bool, Meta(description="Fill queries up to query_length with [MASK] tokens that match too.")
+    ] = False
+    markers: Markers | None = None
+    skip_punctuation: Annotated[bool, Meta(description="Leave the vectors of punctuation out of passages.")] = False
+    store: Store | None = None
+
+
+class Monobert(Trained, frozen=True, kw_only=True):
+    """monoBERT; the BM25 whose passages it reads is the config's system bm25 if k1, b and tune are left out."""
+
+    RULES = (never("monobert has neither distillation nor mined negatives", ("distillation",), ("mine_every",)),)
+
+    candidates: Annotated[Depth, Meta(description="Passages of BM25 that are re-ranked.")]
+    k1: Annotated[Positive, Meta(description="Of that BM25.")] = K1
+    b: Annotated[Share, Meta(description="Of that BM25.")] = B
+    tune: Annotated[bool, Meta(description="Choose k1 and b of that BM25 by RR@10 on the validation queries.")] = False
+    pair_length: Annotated[Tokens, Meta(description="Tokens of query and passage together.")]
+    in_batch_negatives: Annotated[
+        Number, Meta(description="Passages of other queries of the batch that each query is paired with.")
+    ] = 1
+
+
+class Recipe(Document, frozen=True, kw_only=True):
+    """Queries that a T5 writes for the passages of a dataset: training queries, or more text for the passages."""
+
+    model: Annotated[Text, Meta(description="Hub id or folder of a sequence-to-sequence model.")]
+    queries: Annotated[Count, Meta(description="Drawn for each passage.")]
+    top_k: Annotated[Count, Meta(description="Tokens that the next one is drawn from.")]
+    top_p: Annotated[Share, Meta(description="Share of the probability that these must have together.")] = 1.0
+    passages: Annotated[
+        Count | None, Meta(description="That queries are written for, drawn at random; all if left out.")
+    ] = None
+    expand: Annotated[bool, Meta(description="Give the passages the queries as a field, queries.")] = False
+
+
+SYSTEMS: dict[str, type[Options]] = {
+    "bm25": Bm25,
+    "biencoder": Biencoder,
+    "splade": Splade,
+    "colbert": Colbert,
+    "monobert": Monobert,
+    "static": Static,
+}
+"""The classes by the names of the systems."""
