@@ -1,0 +1,61 @@
+"""The documents that are exchanged, as typed classes; ``schemas/`` is generated from them.
+
+A document from outside is checked against its JSON Schema (:mod:`eval_kit.files.schemas`), which reports every fault
+with its path, and then becomes an object: only this package knows how its keys are spelt.
+"""
+
+from typing import Any
+
+from eval_kit.documents.cell import FinishedCell
+from eval_kit.documents.document import MS_MARCO, NAME, Count, Document, Text, schema_of
+from eval_kit.documents.release import (
+    Column,
+    ColumnType,
+    Input,
+    Lack,
+    Manifest,
+    Rule,
+    TableEntry,
+    TestSetEntry,
+    Variation,
+)
+from eval_kit.documents.scores import Provenance, ScoresDocument
+from eval_kit.documents.submission import ReleaseName, Submission, Training
+
+__all__ = [
+    "MS_MARCO",
+    "NAME",
+    "Column",
+    "ColumnType",
+    "Count",
+    "Document",
+    "FinishedCell",
+    "Input",
+    "Lack",
+    "Manifest",
+    "Provenance",
+    "ReleaseName",
+    "Rule",
+    "ScoresDocument",
+    "Submission",
+    "TableEntry",
+    "TestSetEntry",
+    "Text",
+    "Training",
+    "Variation",
+    "schema_of",
+]
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "cell": FinishedCell,
+    "release": Manifest,
+    "scores": ScoresDocument,
+    "submission": Submission,
+    "training": Training,
+}
+"""The classes by the names of their schemas."""
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a document of :data:`DOCUMENTS`."""
+    return schema_of(DOCUMENTS[name], name.capitalize())

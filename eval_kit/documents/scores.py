@@ -1,0 +1,97 @@
+"""What ``eval_kit score --json`` writes and others read."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from eval_kit.documents.document import Count, Document, Positive, Sha256, together
+
+
+class ReleaseIdentity(Document, frozen=True, kw_only=True):
+    """The release that figures are of."""
+
+    version: str
+    kind: str
+    digest: Sha256
+
+
+class ScoredRelease(ReleaseIdentity, frozen=True, kw_only=True):
+    """The release that runs were scored on."""
+
+    missing: Annotated[list[str], Meta(description="What a partial release lacks.")]
+    cautions: Annotated[list[str] | UnsetType, Meta(description="Why figures on it are not to be trusted.")] = UNSET
+
+
+class ScoredRun(Document, frozen=True, kw_only=True):
+    """A run that was scored."""
+
+    run: str
+    file: str
+    sha256: Sha256
+    lines: Positive
+    queries: Positive
+    depth: Annotated[Positive, Meta(description="Most passages that it holds for one query.")]
+    judged_passages: Annotated[Count, Meta(description="(query, passage) pairs of the run that somebody judged.")]
+    unjudged_queries: Annotated[
+        Count, Meta(description="Queries of the run that are known but that no test set judges.")
+    ]
+    rank_contradictions: Annotated[
+        Count | UnsetType, Meta(description="Queries whose ranks contradict their scores, which decide.")
+    ] = UNSET
+    own_passages_left_out: Annotated[
+        Count | UnsetType, Meta(description="Queries whose own id was a passage's, left out as in BEIR.")
+    ] = UNSET
+    training_data: Annotated[
+        list[str] | UnsetType | None,
+        Meta(description="Declared sources of the model's training queries; null where nobody declared them."),
+    ] = UNSET
+
+
+class Provenance(Document, frozen=True):
+    """What scores were computed from."""
+
+    kit_version: str
+    release: ScoredRelease
+    tie_rule: str
+    runs: list[ScoredRun]
+
+
+class Figure(Document, frozen=True, kw_only=True):
+    """A mean over the queries of a test set."""
+
+    test_set: str
+    measure: str
+    value: Annotated[float, Meta(description="A query that the run lacks counts as no result.")]
+    queries: Annotated[Positive, Meta(description="n, the test set's own number of queries.")]
+
+
+class ScoredFigure(Figure, frozen=True, kw_only=True):
+    """A mean, and what readers must know about it."""
+
+    run: str
+    missing: Annotated[Count, Meta(description="Queries of the test set that the run does not hold.")]
+    ties_at_cutoff: Annotated[
+        Count, Meta(description="Queries in which documents with one score stand on both sides of the cutoff.")
+    ]
+    worst: Annotated[
+        float | UnsetType,
+        Meta(description="The mean, were each of those ties resolved worst; present where there are ties."),
+    ] = UNSET
+    best: Annotated[
+        float | UnsetType,
+        Meta(description="The mean, were each of those ties resolved best; present where there are ties."),
+    ] = UNSET
+    trained_on: Annotated[
+        Literal["no", "unknown", "yes"],
+        Meta(
+            description="Whether the model was trained on queries of the test set, by what is declared of its training "
+            "data."
+        ),
+    ]
+
+
+class ScoresDocument(Document, frozen=True):
+    """What 'eval_kit score --json' writes: every figure with its n, and what it was computed from."""
+
+    measures: list[Annotated[ScoredFigure, together("worst", "best")]]
+    provenance: Provenance
