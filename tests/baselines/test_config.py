@@ -101,6 +101,10 @@ def test_paper_cikm2022_is_as_its_section_5_says() -> None:
         ({"biencoder": {**TRAINED, "dimensions": 32}}, "dimensions"),
         ({"biencoder": {**TRAINED, "batch_size": 0}}, "less than the minimum"),
         ({"biencoder": {**TRAINED, "learning_rate": "fast"}}, "fast"),
+        (
+            {"biencoder": {**TRAINED, "backbone": {"layers": 1, "width": 32}}},
+            "biencoder.backbone: 'heads' is a required",
+        ),
         ({"biencoder": {**TRAINED, "epochs": 2}}, "so many steps or so many epochs: name one"),
         ({"biencoder": {**TRAINED, "query_length": None}}, "None is not of type 'integer'"),
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
