@@ -163,7 +163,7 @@ def beir(
     parts, systems = folders(folder, datasets or []), list(dict.fromkeys(systems))
     if latency is not None:
         costs = [efficiency(systems, part, latency, out) for part in parts]
-        if not write_json([dataclasses.asdict(cost) for cost in costs], json_file):
+        if not write_json(list(map(dataclasses.asdict, costs)), json_file):
             for cost in costs:
                 terminal.show(cost.table(), screen())
         return

@@ -63,7 +63,7 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
             _shard(work / f"{number:06d}.json", shard, generator, [seed, number])
             for number, shard in enumerate(batched(documents, SHARD))
         ]
-        queries = chain.from_iterable(strict_json.read(shard) for shard in shards)
+        queries = chain.from_iterable(map(strict_json.read, shards))
         pairs = zip(_drawn(source / "corpus.jsonl", recipe.passages, seed), queries, strict=True)
         with atomic.folder(out) as staging:
             (staging / "qrels").mkdir()

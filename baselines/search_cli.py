@@ -184,7 +184,7 @@ def _show_checkpoints(json_file: Path | None) -> None:
     from eval_kit.tables.table import Table, text_columns
 
     entries = checkpoints.load().values()
-    if write_json([dataclasses.asdict(entry) for entry in entries], json_file):
+    if write_json(list(map(dataclasses.asdict, entries)), json_file):
         return
     columns = text_columns("name", "what", "architecture", "model", "published figures")
     rows = []

@@ -55,8 +55,11 @@ class Cell:
     @property
     def named_models(self) -> dict[str, str]:
         """The ``backbone`` and the ``teacher`` named in the options: Hub ids or folders."""
-        models = {role: getattr(self.options, role, None) for role in MODELS}
-        return {role: model for role, model in models.items() if isinstance(model, str)}
+        models: dict[str, str] = {}
+        for role in MODELS:
+            if isinstance(model := getattr(self.options, role, None), str):
+                models[role] = model
+        return models
 
     @cached_property
     def weights(self) -> Mapping[str, str]:
@@ -72,7 +75,7 @@ class Cell:
     @cached_property
     def digest(self) -> str:
         """sha256 over everything that decides the run: cells with the same digest have the same result."""
-        of_backbone, of_teacher = (self.weights.get(role) for role in MODELS)
+        of_backbone, of_teacher = map(self.weights.get, MODELS)
         options = self.options.as_json()
         decides = [self.release.digest, options, of_backbone, self.name.file, self.benchmarks, __version__]
         if of_teacher is not None:

@@ -101,7 +101,7 @@ def cached(loss: Any, mini_batch_size: int) -> Any:
             self.loss, self.model, self.mini_batch_size = loss, loss.model, mini_batch_size
 
         def calculate_loss(self, reps: Any, labels: Any = None, *, with_backward: bool = False) -> Any:
-            value = self.loss.compute_loss_from_embeddings([torch.cat(column) for column in reps], labels)
+            value = self.loss.compute_loss_from_embeddings(list(map(torch.cat, reps)), labels)
             if with_backward:
                 value.backward()
             return value.detach() if with_backward else value

@@ -162,7 +162,7 @@ class Lookup:
         if self.mined_next is not None:
             self.mined, self.mined_next = self.mined_next, None
         if self.teacher is not None:
-            columns["label"] = self.teacher(columns["query"], [self.texts.of(column) for column in passages.values()])
+            columns["label"] = self.teacher(columns["query"], list(map(self.texts.of, passages.values())))
         for name, column in passages.items():
             columns[name] = (self.tokens or self.texts).of(column)
         return columns
