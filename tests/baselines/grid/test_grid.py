@@ -60,7 +60,7 @@ def reference(release: Release, tmp_path_factory: pytest.TempPathFactory) -> dic
 def start(tmp_path: Path, release: Release) -> Iterator[Callable[..., clients.Running]]:
     """Start ``grid run`` on ``tmp_path / "grid"`` in a process of its own, as a user would."""
     config = tmp_path / "bm25.json"
-    config.write_text(json.dumps({"systems": BM25}))
+    config.write_text(json.dumps({"systems": {system: options.as_json() for system, options in BM25.items()}}))
     started = []
 
     def begin(*arguments: str) -> clients.Running:
