@@ -75,7 +75,7 @@ def test_compare(submissions, mini_release, command, tmp_path):
 def test_copies_are_one_warning(submissions, mini_release, command, tmp_path):
     for name in ("a.trec", "b.trec"):
         shutil.copy(next((submissions / "s1").glob("*.trec")), tmp_path / name)
-    done = command("eval_kit", "compare", "a.trec", "b.trec", "--release", mini_release.folder, cwd=tmp_path)
+    done = command("eval_kit", "compare", "a.trec", "b.trec", "--release", mini_release.folder.resolve(), cwd=tmp_path)
     assert done.returncode == 0 and done.stderr.count("byte for byte") == 1, done.stderr
 
 

@@ -1,6 +1,7 @@
 """The schemas themselves, and how their errors read."""
 
 import json
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -31,7 +32,14 @@ def test_there_is_a_schema_for_everything_exchanged():
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_published_schema_is_that_of_the_class(name: str):
     published = json.loads((schemas.FOLDER / f"{name}.schema.json").read_text())
-    assert published == schema(name), "run: python docs/reference.py schemas"
+    assert ordered(published) == ordered(schema(name)), "run: python docs/reference.py schemas"
+
+
+def ordered(value: Any) -> Any:
+    """The choices of every anyOf by their text: msgspec 0.20 has null first, and later versions last."""
+    if isinstance(value, dict):
+        return {name: ordered(part) for name, part in value.items()}
+    return sorted(value, key=str) if isinstance(value, list) else value
 
 
 def test_errors_name_the_path_and_the_reason(mini_release: Release):
