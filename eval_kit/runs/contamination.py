@@ -140,7 +140,7 @@ def mark(verdict: str) -> str:
 
 def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
     name = source.strip().casefold()
-    held_back = test_set.qrels == f"{test_set.shift}_test"  # training queries that a shift keeps for its test
+    held_back = _is_held_back(test_set)
     training_sets = f"{release.collection}/shift/".casefold()
     if name == "none":
         return TrainedOn.NO
@@ -152,14 +152,18 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
     if rest != words:
         letters = re.sub(r"[\W_]", "", rest)
         splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
-        for each in release.test_sets.values():
-            if each.qrels != f"{each.shift}_test" and _without(each.qrels, rest) != rest:
-                splits.add(each.qrels)
+        own_splits = {known.qrels for known in release.test_sets.values() if not _is_held_back(known)}
+        splits |= {split for split in own_splits if _without(split, rest) != rest}
         if "train" in letters or not splits:
             splits.add(TRAINING_QUERIES)
         return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
     is_known = release.manifest.kind == "published" or is_of_ms_marco(release.manifest)
     return TrainedOn.NO if is_known else TrainedOn.UNKNOWN
+
+
+def _is_held_back(test_set: TestSet) -> bool:
+    """Whether its queries are training queries that a shift keeps for its test."""
+    return test_set.qrels == f"{test_set.shift}_test"
 
 
 def _without(name: str, words: str) -> str:

@@ -26,11 +26,12 @@ def opened(runs: Iterable[Any]) -> list[Any]:
         if not isinstance(run, str | PathLike) or not is_folder(Path(run)):
             listed.append(run)
             continue
-        files = sorted(file for file in Path(run).iterdir() if file.name.endswith(ENDINGS))
+        inside = sorted(Path(run).iterdir())
+        files = [file for file in inside if file.name.endswith(ENDINGS)]
         if not files:
             raise UserError(f"{run}: is a folder without runs; their names end in {' or '.join(ENDINGS)}")
-        others = {file for file in Path(run).iterdir() if run_name(file) != file.name} - set(files)
-        if skipped := sorted(file.name for file in others if not file.name.endswith(".ids.txt")):
+        others = [file.name for file in inside if not file.name.endswith((*ENDINGS, ".ids.txt"))]
+        if skipped := [name for name in others if run_name(Path(name)) != name]:
             more = f" and {len(skipped) - 1} more" if skipped[1:] else ""
             warnings.warn(f"{run}: without {skipped[0]}{more}, as runs in a folder end in .trec", stacklevel=2)
         listed += files
