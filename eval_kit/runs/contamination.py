@@ -152,8 +152,9 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
     if rest != words:
         letters = re.sub(r"[\W_]", "", rest)
         splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
-        own_splits = {known.qrels for known in release.test_sets.values() if not _is_held_back(known)}
-        splits |= {split for split in own_splits if _without(split, rest) != rest}
+        for known in release.test_sets.values():
+            if not _is_held_back(known) and _without(known.qrels, rest) != rest:
+                splits.add(known.qrels)
         if "train" in letters or not splits:
             splits.add(TRAINING_QUERIES)
         return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
