@@ -64,19 +64,19 @@ def demo(
     cells = grid.cells(options, release, folder / "grid", [shift], benchmarks=False)
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
     runner = partial(local.run, workers=local.most_workers(1), threads=1)
-    if failed := watched(cells, runner, Console(stderr=True)):
-        raise UserError(f"{failed[0].name.file}: {failed[0].reason}")
+    if failures := watched(cells, runner, Console(stderr=True)):
+        raise UserError(f"{failures[0].name.file}: {failures[0].reason}")
 
     console.rule("3. the papers' table (as ECIR 2023, Table 2)")
-    trained = results(folder / "grid" / "runs", release)
-    trained.show(console)
+    of_trained = results(folder / "grid" / "runs", release)
+    of_trained.show(console)
 
     console.rule("4. a model that is trained already: its card beside BM25, and what a typo in each query costs")
     model = next(cell.model for cell in cells if cell.name.system == MODEL)
     card = run(str(model), release, folder / "card", test_sets=["dl19"], variations=["dl19.typo"], name=MODEL)
     card.show(console)
     report = folder / "report.html"
-    atomic.write_text(report, result_page(Report(trained.protocols, card.variations, release)))
+    atomic.write_text(report, result_page(Report(of_trained.protocols, card.variations, release)))
     console.print(f"{report}", highlight=False)
 
 

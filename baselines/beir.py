@@ -40,10 +40,10 @@ def folders(parent: Path, names: Sequence[str]) -> list[Path]:
     Raises:
         UserError: one of them is missing, or there is none.
     """
-    chosen = names or [name for name in beir_suite.datasets() if (parent / name).is_dir()]
-    if not chosen:
+    names_of_datasets = names or [name for name in beir_suite.datasets() if (parent / name).is_dir()]
+    if not names_of_datasets:
         raise UserError(f"{parent}: holds no dataset of BEIR; download one with python -m builder beir NAME")
-    parts = [part for name in chosen for part in beir_suite.parts(parent / name)]
+    parts = [part for name in names_of_datasets for part in beir_suite.parts(parent / name)]
     if missing := next((part for part in parts if not part.is_dir()), None):
         raise UserError(f"{missing}: there is no such folder; python -m builder beir fetches BEIR's datasets")
     return parts
@@ -113,12 +113,12 @@ def check(system: str, folder: Path) -> None:
     Raises:
         UserError: its name is unknown, or it is a prebuilt index of MS MARCO's passages and the dataset has others.
     """
-    known = checkpoints.load()
+    registry = checkpoints.load()
     if system in LEXICAL:
         return
-    if system not in known:
-        raise UserError(f"{system} is neither {' nor '.join(LEXICAL)} nor a checkpoint ({', '.join(known)})")
-    if known[system].architecture == "prebuilt" and dataset_name(folder) != MS_MARCO:
+    if system not in registry:
+        raise UserError(f"{system} is neither {' nor '.join(LEXICAL)} nor a checkpoint ({', '.join(registry)})")
+    if registry[system].architecture == "prebuilt" and dataset_name(folder) != MS_MARCO:
         raise UserError(
             f"{system} is an index of MS MARCO's passages, but {folder} has others{_INSTEAD.get(system, '')}"
         )
@@ -154,17 +154,17 @@ def passages(folder: Path, most: int | None = None) -> Counted:
 def _search(system: str, folder: Path, run: Path, depth: int, runner: Runner) -> None:
     """Make a run; its file appears last, once those beside it are complete."""
     searcher, working = retriever(system, folder), run.with_suffix(".searching")
-    index, made = working / "index", working / run.name
+    index, part = working / "index", working / run.name
     if runner is Runner.ray and hasattr(searcher, "encode_passages"):
         from baselines.runners import ray
 
         ray.encode(searcher, passages(folder), index)
     queries = judged_queries(folder, split_of(folder))
-    figures = make_run(searcher, passages(folder), queries, made, index, depth)
+    figures = make_run(searcher, passages(folder), queries, part, index, depth)
     figures |= {"run": str(run), "latency_ms": latency_ms(searcher, queries, index, depth)}
     contamination.declare(run, [] if system in LEXICAL else checkpoints.named(system).training_data)
     atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")
-    made.replace(run)
+    part.replace(run)
     shutil.rmtree(working)
 
 

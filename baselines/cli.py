@@ -80,18 +80,26 @@ def run_grid(
         of_card = None if precision else instead_of_bfloat16()
     if of_card is not None:
         typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
-    chosen = {name: config.chosen(name, system, backbone, precision, of_card) for name in configs}
-    opened = open_release(release)
-    trained = [own for systems in chosen.values() for own in systems.values() if isinstance(own, Trained)]
-    if not check and any(own.negatives for own in trained):
-        refuse_without_negatives(opened)
+    systems_of = {name: config.chosen(name, system, backbone, precision, of_card) for name in configs}
+    opened_release = open_release(release)
+    trained = [
+        options for systems in systems_of.values() for options in systems.values() if isinstance(options, Trained)
+    ]
+    if not check and any(options.negatives for options in trained):
+        refuse_without_negatives(opened_release)
     if runner is Runner.ray:
         ray.connect()
     cells = []
-    for name, systems in chosen.items():
+    for name, systems in systems_of.items():
         plan = config.plan(name)
         cells += grid.cells(
-            systems, opened, out, shift or plan.shifts, seed or (0,), control=plan.control, variations=plan.variations
+            systems,
+            opened_release,
+            out,
+            shift or plan.shifts,
+            seed or (0,),
+            control=plan.control,
+            variations=plan.variations,
         )
     if len({cell.name for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
@@ -105,9 +113,9 @@ def run_grid(
         run = functools.partial(ray.run, threads=threads, processes=processes)
     else:
         run = functools.partial(local.run, workers=workers, threads=threads, processes=processes)
-    failed = watched(cells, run, Console(stderr=True))
+    failures = watched(cells, run, Console(stderr=True))
     typer.echo(str(out / "runs"))
-    if failed:
+    if failures:
         raise typer.Exit(1)
 
 
@@ -187,9 +195,9 @@ def generate(
     from baselines.generation import generate as write_queries
     from eval_kit.search.gpus import refuse_unusable_gpus
 
-    chosen = recipe(config)
+    settings = recipe(config)
     refuse_unusable_gpus()
-    count = write_queries(beir, out, msgspec.structs.replace(chosen, model=model or chosen.model), seed)
+    count = write_queries(beir, out, msgspec.structs.replace(settings, model=model or settings.model), seed)
     typer.echo(f"{out}: {count:,} queries")
 
 

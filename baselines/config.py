@@ -65,8 +65,8 @@ class Config(Document, frozen=True, kw_only=True):
 
 def schema() -> dict[str, Any]:
     """``schemas/config.schema.json``: an option may be left out where its field is None, but not be null."""
-    generated = schema_of(Config, "Config of a grid")
-    parts = generated["$defs"]
+    document = schema_of(Config, "Config of a grid")
+    parts = document["$defs"]
     kinds: list[type[Options]] = [Trained, *SYSTEMS.values()]
     for kind in kinds:
         parts |= msgspec.json.schema(kind)["$defs"]
@@ -81,17 +81,17 @@ def schema() -> dict[str, Any]:
         if issubclass(kind, Trained):
             parts[kind.__name__] = _beside(parts["Trained"], parts[kind.__name__])
     del parts["Trained"]["additionalProperties"]
-    return generated
+    return document
 
 
-def _beside(shared: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+def _beside(common: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     """A trained system's part of the schema, without what it shares with the others."""
-    own = {"$ref": "#/$defs/Trained", **part, "unevaluatedProperties": False}
-    del own["additionalProperties"]
+    properties = {"$ref": "#/$defs/Trained", **part, "unevaluatedProperties": False}
+    del properties["additionalProperties"]
     options = part["properties"].items()
-    own["properties"] = {name: option for name, option in options if option != shared["properties"].get(name)}
-    own["required"] = [name for name in part["required"] if name not in shared["required"]]
-    return own
+    properties["properties"] = {name: option for name, option in options if option != common["properties"].get(name)}
+    properties["required"] = [name for name in part["required"] if name not in common["required"]]
+    return properties
 
 
 def names() -> list[str]:
@@ -133,14 +133,14 @@ def chosen(
     options = load(config)
     if unknown := [name for name in systems or () if name not in options]:
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
-    named = {name: options[name] for name in systems or options}
-    for name, own in named.items():
-        if isinstance(own, Trained):
-            of_card = instead_of_bfloat16 if own.precision == "bfloat16" else None
-            own_precision = precision or of_card or own.precision
-            start = own.backbone if backbone is None or not system(name).TAKES_BACKBONE else backbone
-            named[name] = msgspec.structs.replace(own, backbone=start, precision=own_precision)
-    return named
+    selection = {name: options[name] for name in systems or options}
+    for name, system_options in selection.items():
+        if isinstance(system_options, Trained):
+            of_card = instead_of_bfloat16 if system_options.precision == "bfloat16" else None
+            own_precision = precision or of_card or system_options.precision
+            start = system_options.backbone if backbone is None or not system(name).TAKES_BACKBONE else backbone
+            selection[name] = msgspec.structs.replace(system_options, backbone=start, precision=own_precision)
+    return selection
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,9 @@ def plan(config: str | Path) -> Plan:
         UserError: as :func:`load`.
     """
     document, origin = _document(config)
-    parsed = _parsed(document, origin)
-    check_names(parsed.shifts or [], f"{origin}: $.shifts:")
-    return Plan(parsed.shifts, parsed.control, ["all"] if parsed.variations == "all" else parsed.variations)
+    whole = _parse(document, origin)
+    check_names(whole.shifts or [], f"{origin}: $.shifts:")
+    return Plan(whole.shifts, whole.control, ["all"] if whole.variations == "all" else whole.variations)
 
 
 def recipe(config: str | Path) -> Recipe:
@@ -171,7 +171,7 @@ def recipe(config: str | Path) -> Recipe:
         UserError: as :func:`load`, or the config generates none.
     """
     document, origin = _document(config)
-    generation = _parsed(document, origin).generation
+    generation = _parse(document, origin).generation
     if generation is None:
         raise UserError(f"{origin}: generates no queries; genq and doct5query do")
     return generation
@@ -192,27 +192,27 @@ def checked(document: Any, origin: str) -> dict[str, Options]:
     Raises:
         UserError: it does not follow ``schemas/config.schema.json``; names the first fault and counts the rest.
     """
-    return _parsed(document, origin).systems
+    return _parse(document, origin).systems
 
 
-def _parsed(document: Any, origin: str) -> Config:
+def _parse(document: Any, origin: str) -> Config:
     """The config, with ``systems`` as :func:`checked` returns them."""
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
-        shared = document.get("neural", {})
+        common = document.get("neural", {})
         systems = dict(document["systems"])
-        for name, own in systems.items():
-            if is_trained(name) and isinstance(own, dict) and isinstance(shared, dict):
-                systems[name] = {**shared, **own}
+        for name, settings in systems.items():
+            if is_trained(name) and isinstance(settings, dict) and isinstance(common, dict):
+                systems[name] = {**common, **settings}
         document = document | {"systems": systems}
     if faults := faults_of("config", document):
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
         raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
     systems = document["systems"]
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in BM25_OPTIONS}
-    for name, own in systems.items():
-        if "candidates" in own and not BM25_OPTIONS & own.keys():
-            own = {**own, **of_bm25}
-        systems[name] = options = msgspec.convert(own, SYSTEMS[base(name)])
+    for name, settings in systems.items():
+        if "candidates" in settings and not BM25_OPTIONS & settings.keys():
+            settings = {**settings, **of_bm25}
+        systems[name] = options = msgspec.convert(settings, SYSTEMS[base(name)])
         backbone = getattr(options, "backbone", None)
         if isinstance(backbone, SmallBackbone) and backbone.width % backbone.heads:
             raise UserError(f"{origin}: $.systems.{name}.backbone: its heads do not divide its width")

@@ -46,8 +46,8 @@ class Efficiency:
             name = names.get(system, system)
             row = [system, f"{figures['passages']:,}"]
             for where in _WHERE:
-                own = f"{figures['latency_ms']:,.1f}" if figures["device"] == where else ""
-                row += [own, cells.get((name, f"latency-{where}-ms"), "")]
+                latency = f"{figures['latency_ms']:,.1f}" if figures["device"] == where else ""
+                row += [latency, cells.get((name, f"latency-{where}-ms"), "")]
             rows.append([*row, f"{figures['index_bytes'] / 1e9:.3g}", cells.get((name, "index-gb"), "")])
         notes = [f"Ours: passages of {self.dataset}; BEIR's: a million of DBPedia's, on its own machine."]
         return Table(columns, [rows], "Latency of one query and index size (BEIR, Table 3)", notes=notes)
@@ -70,15 +70,15 @@ def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path) -
     if set(systems) - {*beir.LEXICAL}:
         refuse_unusable_gpus()
     dataset = dataset_name(folder)
-    measured = {}
+    figures_of = {}
     for system in systems:
         path = out / f"{system}.{dataset}.{passages}.json"
         with atomic.lock(path):
             if not path.is_file():
                 figures = _measure(system, folder, passages, path.with_suffix(".index"))
                 atomic.write_text(path, json.dumps(figures, indent=1) + "\n")
-        measured[system] = strict_json.read(path)
-    return Efficiency(dataset, measured)
+        figures_of[system] = strict_json.read(path)
+    return Efficiency(dataset, figures_of)
 
 
 def _measure(system: str, folder: Path, most: int, index: Path) -> dict[str, Any]:

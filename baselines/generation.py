@@ -58,13 +58,13 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
         if out.exists():
             raise UserError(f"{out}: already exists; remove it to generate again")
         work.mkdir(exist_ok=True)
-        documents = counted(_drawn(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages")
+        documents = counted(_sample(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages")
         shards = [
             _shard(work / f"{number:06d}.json", shard, generator, [seed, number])
             for number, shard in enumerate(batched(documents, SHARD))
         ]
         queries = chain.from_iterable(map(strict_json.read, shards))
-        pairs = zip(_drawn(source / "corpus.jsonl", recipe.passages, seed), queries, strict=True)
+        pairs = zip(_sample(source / "corpus.jsonl", recipe.passages, seed), queries, strict=True)
         with atomic.folder(out) as staging:
             (staging / "qrels").mkdir()
             count = _write_expanded(pairs, staging, source) if recipe.expand else _write_training(pairs, staging, seed)
@@ -90,22 +90,22 @@ class Generator:
 
         torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-        generated: list[list[str]] = [[] for _ in texts]
+        queries: list[list[str]] = [[] for _ in texts]
         for rows in batched(order, BATCH):
-            drawn = iter(self._draw([texts[row] for row in rows]))
+            samples = iter(self._draw([texts[row] for row in rows]))
             for row in rows:
-                own = (query.strip() for query in islice(drawn, self._recipe.queries))
-                generated[row] = list(dict.fromkeys(filter(None, own)))
-        return generated
+                of_text = (query.strip() for query in islice(samples, self._recipe.queries))
+                queries[row] = list(dict.fromkeys(filter(None, of_text)))
+        return queries
 
     def _draw(self, texts: list[str]) -> list[str]:
         import torch
 
-        tokenizer, model = self._loaded
+        tokenizer, model = self._load
         cut = {"truncation": True, "max_length": LONGEST_PASSAGE}
         inputs = tokenizer(texts, padding=True, return_tensors="pt", **cut).to(model.device)
         with torch.inference_mode():
-            drawn = model.generate(
+            tokens = model.generate(
                 **{name: inputs[name] for name in ("input_ids", "attention_mask")},
                 do_sample=True,
                 max_length=LONGEST_QUERY,
@@ -113,19 +113,19 @@ class Generator:
                 top_p=self._recipe.top_p,
                 num_return_sequences=self._recipe.queries,
             )
-        texts_of: list[str] = tokenizer.batch_decode(drawn, skip_special_tokens=True)
+        texts_of: list[str] = tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return texts_of
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def _load(self) -> tuple[Any, Any]:
         import torch
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         name = self._recipe.model
         with checkpoint.loading(name):
-            pinned = checkpoint.pinned(name)
-            model = AutoModelForSeq2SeqLM.from_pretrained(name, **pinned).eval()
-            tokenizer = AutoTokenizer.from_pretrained(name, **pinned)
+            pin = checkpoint.pinned(name)
+            model = AutoModelForSeq2SeqLM.from_pretrained(name, **pin).eval()
+            tokenizer = AutoTokenizer.from_pretrained(name, **pin)
         return tokenizer, model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -137,13 +137,13 @@ def _shard(path: Path, documents: Iterable[Document], generator: Generator, seed
     return path
 
 
-def _drawn(corpus: Path, most: int | None, seed: int) -> Iterator[Document]:
+def _sample(corpus: Path, most: int | None, seed: int) -> Iterator[Document]:
     """The documents of a corpus, in its order: all, or ``most`` of them."""
     if most is None:
         return read_documents(corpus)
     count = sum(1 for _ in read_documents(corpus))
-    chosen = set(np.random.default_rng(seed).permutation(count)[:most].tolist())
-    return (document for number, document in enumerate(read_documents(corpus)) if number in chosen)
+    rows = set(np.random.default_rng(seed).permutation(count)[:most].tolist())
+    return (document for number, document in enumerate(read_documents(corpus)) if number in rows)
 
 
 def _write_training(pairs: Iterable[tuple[Document, list[str]]], folder: Path, seed: int) -> int:

@@ -56,18 +56,18 @@ def render(facts: Facts) -> str:
     """
     from huggingface_hub import ModelCard
 
-    done = facts.done
-    if done.cell.shift != CONTROL.name:
-        check_names([done.cell.shift], "shift")
+    conclusion = facts.done
+    if conclusion.cell.shift != CONTROL.name:
+        check_names([conclusion.cell.shift], "shift")
     return str(
         ModelCard.from_template(
             _card_data(facts),
             template_path=str(TEMPLATE),
             facts=facts,
-            done=done,
-            cell=done.cell,
-            config=json.dumps(done.options, indent=1, sort_keys=True, ensure_ascii=False),
-            figures=_by_test_set(done),
+            done=conclusion,
+            cell=conclusion.cell,
+            config=json.dumps(conclusion.options, indent=1, sort_keys=True, ensure_ascii=False),
+            figures=_by_test_set(conclusion),
         )
     )
 
@@ -103,20 +103,20 @@ def _card_data(facts: Facts) -> Any:
     )
 
 
-def _by_test_set(done: FinishedCell) -> Sequence[dict[str, Any]]:
+def _by_test_set(conclusion: FinishedCell) -> Sequence[dict[str, Any]]:
     """One row per test set, in the order given: its name, side (In, Out or neither), queries and figures by measure."""
     rows: dict[str, dict[str, Any]] = {}
-    for figure in done.figures:
+    for figure in conclusion.figures:
         name = figure.test_set
-        row = {"test_set": name, "side": _side(done, name), "queries": figure.queries, "figures": {}}
+        row = {"test_set": name, "side": _side(conclusion, name), "queries": figure.queries, "figures": {}}
         rows.setdefault(name, row)["figures"][figure.measure] = figure.value
     return list(rows.values())
 
 
-def _side(done: FinishedCell, test_set: str) -> str:
-    if test_set == f"{done.cell.shift}.{done.cell.held_out}":
+def _side(conclusion: FinishedCell, test_set: str) -> str:
+    if test_set == f"{conclusion.cell.shift}.{conclusion.cell.held_out}":
         return "Out"
-    return "In" if test_set.startswith(f"{done.cell.shift}.") else ""
+    return "In" if test_set.startswith(f"{conclusion.cell.shift}.") else ""
 
 
 def _is_hub_id(backbone: str | None) -> bool:

@@ -123,7 +123,7 @@ def search(model: Model, texts: Texts, output: Output) -> None:
 
     if output.runner is Runner.ray:
         ray.connect()
-    retriever, training_data = _opened(model.system, parsed(model.options or []), texts.beir)
+    retriever, training_data = _open_system(model.system, parsed(model.options or []), texts.beir)
     name = output.name or Path(model.system).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
@@ -135,17 +135,17 @@ def search(model: Model, texts: Texts, output: Output) -> None:
         shutil.rmtree(index, ignore_errors=True)
     if output.runner is Runner.ray:
         ray.encode(retriever, _read(texts)[0], index)
-    measured, *of_wordings = make_runs(retriever, collection, runs, index, output.depth)
+    efficiency, *of_wordings = make_runs(retriever, collection, runs, index, output.depth)
     for file in runs:
         contamination.declare(file, training_data)
     if output.json_file is not None:
-        measured["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
-    document = {"name": name, **measured} | ({"variations": of_wordings} if of_wordings else {})
+        efficiency["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
+    document = {"name": name, **efficiency} | ({"variations": of_wordings} if of_wordings else {})
     if not write_json(document, output.json_file):
         typer.echo("\n".join(map(str, runs)))
 
 
-def _opened(system: str, options: dict[str, Any], beir_folder: Path | None) -> Any:
+def _open_system(system: str, options: dict[str, Any], beir_folder: Path | None) -> Any:
     """The retriever, and what it was trained on."""
     from baselines.beir import MULTIFIELD, MultifieldBm25, over_fields
     from eval_kit.models.opening import opened

@@ -116,12 +116,12 @@ def step_seconds(rates: Mapping[str, Any], name: str, system: str, options: Trai
     kind = base(system)
     paper = config.load("paper")[kind]
     assert isinstance(paper, Trained)
-    of_paper, own = bounds[f"paper/{kind}"], bounds.get(f"{name}/{system}")
-    size = own["tflop"] / of_paper["tflop"] if own else options.batch_size / paper.batch_size
-    if measured := rates.get(f"train {kind}"):
-        return size * paper.batch_size / _draws(measured["samples_per_second"], f"train {kind}")
+    of_paper, bound = bounds[f"paper/{kind}"], bounds.get(f"{name}/{system}")
+    size = bound["tflop"] / of_paper["tflop"] if bound else options.batch_size / paper.batch_size
+    if rate := rates.get(f"train {kind}"):
+        return size * paper.batch_size / _draws(rate["samples_per_second"], f"train {kind}")
     waiting = _draws(rates["waiting"], "waiting") * _draws(rates["launch_us"], "launch") / 1e6
-    kernels = own["kernels"] if own else size * of_paper["kernels"]
+    kernels = bound["kernels"] if bound else size * of_paper["kernels"]
     seconds = size * of_paper["tflop"] / _draws(rates["tflops"], "tflops") + kernels * waiting
     return seconds * _draws(rates["compiled"], "compiled") if options.compile else seconds
 
@@ -132,13 +132,13 @@ def span(draws: Draws) -> str:
     return " to ".join(f"{end:,.0f}" if end >= 9.95 else f"{end:.1f}" for end in (low, high))
 
 
-def on_cpus(rehearsed: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+def on_cpus(rehearsal: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
     """For each of ``STAGES`` the hours of processor time at full size, from the largest scale, and their source."""
     hours = {}
-    for scale in sorted(rehearsed, key=float):
+    for scale in sorted(rehearsal, key=float):
         how = "measured" if float(scale) == 1 else f"projected from scale {scale}"
         for stage in STAGES:
-            if cost := rehearsed[scale]["stages"].get(stage):
+            if cost := rehearsal[scale]["stages"].get(stage):
                 hours[stage] = (cost["cpu_s"] / float(scale) / 3_600, how)
     return hours
 
@@ -152,10 +152,10 @@ def main() -> None:
     parser.add_argument(
         "--training-queries", type=int, default=TRAINING_QUERIES, help="of systems that train for epochs"
     )
-    given = parser.parse_args()
-    rates = json.loads(given.rates.read_text(encoding="utf-8")) if given.rates else ASSUMED
-    how = "projected from measured rates" if given.rates else "assumed"
-    gpu = projected(rates, given.config, given.passages, given.training_queries)
+    arguments = parser.parse_args()
+    rates = json.loads(arguments.rates.read_text(encoding="utf-8")) if arguments.rates else ASSUMED
+    how = "projected from measured rates" if arguments.rates else "assumed"
+    gpu = projected(rates, arguments.config, arguments.passages, arguments.training_queries)
     parts = {part: (span(draws), how) for part, draws in gpu.items()}
     parts[f"all on the GPU ({rates['card']})"] = (span(sum(gpu.values(), np.zeros(DRAWS))), how)
     for stage, (hours, source) in on_cpus(json.loads(REHEARSED.read_text(encoding="utf-8"))).items():

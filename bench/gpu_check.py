@@ -72,13 +72,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--folder", type=Path, help="where temporary files go, about 60 GB on a GPU")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     os.environ["TQDM_DISABLE"] = "1"
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # figures are of one card
     on_gpu = torch.cuda.is_available()
     card = torch.cuda.get_device_name().replace(" ", "-") if on_gpu else "none"
-    out = given.out or RESULTS / f"gpu-{card}.json"
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+    out = arguments.out or RESULTS / f"gpu-{card}.json"
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         document = measured(Path(folder), GPU if on_gpu else CPU)
     out.write_text(json.dumps({"card": card, **document}, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(document, indent=1))
@@ -92,9 +92,9 @@ def verdict(document: Mapping[str, Any], memory: float) -> str:
     bounds = json.loads((RESULTS / "bounds.json").read_text(encoding="utf-8"))
     large = [system for system in NEURAL if bounds[f"paper/{system}"]["peak_gb"] + BESIDE > memory]
     fits = f"all batches of the paper fit but those of {', '.join(large)}" if large else "all batches of the paper fit"
-    failed = [name for name, part in document.items() if isinstance(part, dict) and "error" in part]
-    if failed:
-        return f"{document['card']}, {memory:.0f} GB: {fits}; no hours, as these parts failed: {', '.join(failed)}"
+    failures = [name for name, part in document.items() if isinstance(part, dict) and "error" in part]
+    if failures:
+        return f"{document['card']}, {memory:.0f} GB: {fits}; no hours, as these parts failed: {', '.join(failures)}"
     hours = cost.span(sum(cost.projected(document, "paper", PASSAGES).values(), np.zeros(cost.DRAWS)))
     return f"{document['card']}, {memory:.0f} GB: {fits}; the paper's grid would take {hours} hours"
 
@@ -115,13 +115,13 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
     parts["sparse search"] = lambda scratch: sparse_search(scratch, scope)
     parts["plaid"] = lambda scratch: plaid(scratch, scope)
     for name, part in parts.items():
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 document[name] = part(Path(scratch))
         except Exception as error:  # the other parts are worth having
             document[name] = {"error": f"{type(error).__name__}: {error}"}
-        print(f"{name}: {time.monotonic() - begun:.1f} s: {document[name]}", flush=True)
+        print(f"{name}: {time.monotonic() - start:.1f} s: {document[name]}", flush=True)
     return document
 
 
@@ -130,22 +130,22 @@ def cell(release: Release, root: Path, system: str, scope: Scope, **options: Any
     options_of_card = config.chosen("paper", [system], instead_of_bfloat16=instead_of_bfloat16())[system]
     paper = {name: value for name, value in options_of_card.as_json().items() if name not in LEFT_OUT}
     model = backbone.make(root / "backbone", scope.layers, scope.width, scope.heads)
-    known = {name: value for name, value in scope.options.items() if name in paper}
-    chosen = paper | known | {"steps": scope.steps, "backbone": str(model)} | options
-    checked = config.checked({"systems": {system: chosen}}, "gpu-check")[system]
-    return Cell(names.Cell(system, made_up.SHIFT, "c0"), release, checked, root / "grid")
+    overrides = {name: value for name, value in scope.options.items() if name in paper}
+    settings = paper | overrides | {"steps": scope.steps, "backbone": str(model)} | options
+    options_of_system = config.checked({"systems": {system: settings}}, "gpu-check")[system]
+    return Cell(names.Cell(system, made_up.SHIFT, "c0"), release, options_of_system, root / "grid")
 
 
 def train(release: Release, root: Path, system: str, scope: Scope) -> dict[str, Any]:
     """Samples per second after the first step, and the greatest GPU memory in GB."""
     import torch
 
-    trained = cell(release, root, system, scope)
+    new_cell = cell(release, root, system, scope)
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    rate = ours(trained)["samples_per_second"]
-    facts = json.loads((trained.folder / "training.json").read_text(encoding="utf-8"))
+    rate = ours(new_cell)["samples_per_second"]
+    facts = json.loads((new_cell.folder / "training.json").read_text(encoding="utf-8"))
     return {
         "samples_per_second": round(rate, 2),
         "batch_size": facts["batch_size"],
@@ -156,24 +156,24 @@ def train(release: Release, root: Path, system: str, scope: Scope) -> dict[str, 
 
 def encode(release: Release, root: Path, system: str, scope: Scope) -> dict[str, Any]:
     """Passages per second of the trained model, from the grid's token ids."""
-    trained = cell(release, root, system, scope)
+    trained_cell = cell(release, root, system, scope)
     # PLAID's index is measured on its own
-    options = trained.options.as_json() | ({"engine": "exact"} if system == "colbert" else {})
-    retriever = systems.system(system).retriever(trained.model, options)
-    retriever.index(passage_texts(trained), root / "encoded" / system)
-    encoded = shards.read(root / "encoded" / system)
-    return {"passages_per_second": round(len(encoded) / max(encoded.seconds, 1e-9), 1)}
+    options = trained_cell.options.as_json() | ({"engine": "exact"} if system == "colbert" else {})
+    retriever = systems.system(system).retriever(trained_cell.model, options)
+    retriever.index(passage_texts(trained_cell), root / "encoded" / system)
+    encodings = shards.read(root / "encoded" / system)
+    return {"passages_per_second": round(len(encodings) / max(encodings.seconds, 1e-9), 1)}
 
 
 def rerank(release: Release, root: Path, scope: Scope) -> dict[str, Any]:
     """Pairs per second of the trained cross-encoder."""
-    trained = cell(release, root, "monobert", scope)
-    retriever = systems.system("monobert").retriever(trained.model, trained.options.as_json())
+    trained_cell = cell(release, root, "monobert", scope)
+    retriever = systems.system("monobert").retriever(trained_cell.model, trained_cell.options.as_json())
     texts = release.table("passages", "passages")["text"][: 100 * scope.queries].to_list()
     pairs = [("what is the best of all", text) for text in texts]
-    begun = time.monotonic()
+    start = time.monotonic()
     retriever.scores(pairs)
-    rate = len(pairs) / (time.monotonic() - begun)
+    rate = len(pairs) / (time.monotonic() - start)
     return {"pairs_per_second": round(rate, 1)}
 
 
@@ -184,9 +184,9 @@ def dense_search(folder: Path, scope: Scope) -> dict[str, Any]:
     def encoded(texts: list[str]) -> shards.Arrays:
         return {"vectors": rng.standard_normal((len(texts), DIMENSIONS), dtype=np.float32).astype(np.float16)}
 
-    stored = shards.write(_numbered(scope.searched), folder, encoded, "drawn")
+    index = shards.write(_numbered(scope.searched), folder, encoded, "drawn")
     queries = rng.standard_normal((scope.queries, DIMENSIONS), dtype=np.float32)
-    return _speeds(lambda some: dense.exact(some, stored, DEPTH), queries)
+    return _speeds(lambda some: dense.exact(some, index, DEPTH), queries)
 
 
 def sparse_search(folder: Path, scope: Scope) -> dict[str, Any]:
@@ -196,9 +196,9 @@ def sparse_search(folder: Path, scope: Scope) -> dict[str, Any]:
     def encoded(texts: list[str]) -> Any:
         return sparse.arrays_of(weights(next(blocks), len(texts), NON_ZEROS))
 
-    stored = shards.write(_numbered(scope.searched), folder, encoded, "drawn")
+    index = shards.write(_numbered(scope.searched), folder, encoded, "drawn")
     queries = weights(TERMS, scope.queries, QUERY_NON_ZEROS)
-    return _speeds(lambda some: sparse.exact(some, stored, DEPTH), queries)
+    return _speeds(lambda some: sparse.exact(some, index, DEPTH), queries)
 
 
 def weights(seed: int, rows: int, non_zeros: int) -> Any:
@@ -228,14 +228,14 @@ def plaid(folder: Path, scope: Scope) -> dict[str, Any]:
         lengths = np.full(len(texts), TOKENS, np.int32)
         return {"tokens": tokens(int(lengths.sum())).astype(np.float16), "lengths": lengths}
 
-    stored = shards.write(_numbered(scope.plaid), folder, encoded, "drawn")
+    index = shards.write(_numbered(scope.plaid), folder, encoded, "drawn")
     queries = [tokens(32) for _ in range(scope.queries)]
-    begun = time.monotonic()
-    late.build(stored, "plaid", folder)
-    built = time.monotonic()
-    list(late.plaid(queries, late.load(stored, folder), stored, DEPTH))
-    rate = len(queries) / (time.monotonic() - built)
-    return {"passages": scope.plaid, "build_s": round(built - begun, 1), "queries_per_second": round(rate, 2)}
+    start = time.monotonic()
+    late.build(index, "plaid", folder)
+    end = time.monotonic()
+    list(late.plaid(queries, late.load(index, folder), index, DEPTH))
+    rate = len(queries) / (time.monotonic() - end)
+    return {"passages": scope.plaid, "build_s": round(end - start, 1), "queries_per_second": round(rate, 2)}
 
 
 def _numbered(count: int) -> Iterator[tuple[str, str]]:
@@ -252,9 +252,9 @@ def _release(folder: Path, scope: Scope) -> Release:
 def _speeds(search: Callable[[Any], Any], queries: Any) -> dict[str, Any]:
     """Queries per second, without the first call, which loads the index."""
     list(search(queries[:1]))
-    begun = time.monotonic()
+    start = time.monotonic()
     list(search(queries))
-    return {"queries_per_second": round(queries.shape[0] / (time.monotonic() - begun), 2)}
+    return {"queries_per_second": round(queries.shape[0] / (time.monotonic() - start), 2)}
 
 
 if __name__ == "__main__":

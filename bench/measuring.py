@@ -44,10 +44,10 @@ def cost(command: Sequence[str]) -> Cost:
     Raises:
         RuntimeError: the command failed; with the end of what it printed.
     """
-    launched = subprocess.run([sys.executable, "-c", LAUNCHER, *command], capture_output=True)
-    if launched.returncode:
-        raise RuntimeError(f"{command[0]} failed: {launched.stderr[-500:].decode(errors='replace')}")
-    output, _, figures = launched.stdout.decode().rstrip("\n").rpartition("\n")
+    process = subprocess.run([sys.executable, "-c", LAUNCHER, *command], capture_output=True)
+    if process.returncode:
+        raise RuntimeError(f"{command[0]} failed: {process.stderr[-500:].decode(errors='replace')}")
+    output, _, figures = process.stdout.decode().rstrip("\n").rpartition("\n")
     return Cost(*json.loads(figures), output)
 
 

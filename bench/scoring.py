@@ -40,26 +40,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--no-peers", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
     document["machine"] = machine("polars")
     with tempfile.TemporaryDirectory() as folder:
-        release, judged = _release(Path(folder))
+        release, pairs = _release(Path(folder))
         run = Path(folder) / "synthetic.trec"
-        lines = write_run(run, judged)
-        commands = _commands(run, judged, release, not given.no_peers)
-        costs = {name: median_cost(command, given.repeats) for name, command in commands.items()}
+        lines = write_run(run, pairs)
+        commands = _commands(run, pairs, release, not arguments.no_peers)
+        costs = {name: median_cost(command, arguments.repeats) for name, command in commands.items()}
     document["results"][SIZE] = {"lines": lines, "costs": costs}
     print(json.dumps(document["results"][SIZE], indent=1))
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _commands(run: Path, judged: pl.DataFrame, release: Path, peers: bool) -> dict[str, list[str]]:
+def _commands(run: Path, pairs: pl.DataFrame, release: Path, peers: bool) -> dict[str, list[str]]:
     score = [sys.executable, "-m", "eval_kit", "score", str(run), "--release", str(release)]
     commands = {"eval_kit score": score}
     if peers:
         qrels = run.with_suffix(".qrels")
-        columns = judged.drop_nulls().select("query_id", pl.lit(0), "passage_id", "relevance")
+        columns = pairs.drop_nulls().select("query_id", pl.lit(0), "passage_id", "relevance")
         columns.write_csv(qrels, include_header=False, separator=" ")
         if trec_eval := shutil.which("trec_eval"):
             names = ["recip_rank", "recall.1000", "map", "ndcg"]
@@ -77,14 +77,14 @@ def _release(folder: Path) -> tuple[Path, pl.DataFrame]:
     releases.write(planted.draft(queries=QUERIES), folder / "ms-marco-shift")
     release = open_release(folder / "ms-marco-shift")
     dev = release.test_sets["dev"]
-    judged = dev.queries.to_frame().join(release.qrels(dev.qrels), on="query_id", maintain_order="left")
-    return release.folder, judged
+    pairs = dev.queries.to_frame().join(release.qrels(dev.qrels), on="query_id", maintain_order="left")
+    return release.folder, pairs
 
 
-def write_run(run: Path, judged: pl.DataFrame) -> int:
+def write_run(run: Path, pairs: pl.DataFrame) -> int:
     """Write a run that finds most judged passages among random ones; return how many lines it has."""
-    queries = judged["query_id"].unique(maintain_order=True)
-    relevant = dict(judged.filter(pl.col("relevance") > 0).group_by("query_id").agg("passage_id").iter_rows())
+    queries = pairs["query_id"].unique(maintain_order=True)
+    relevant = dict(pairs.filter(pl.col("relevance") > 0).group_by("query_id").agg("passage_id").iter_rows())
     rng = np.random.Generator(np.random.PCG64(SEED))
     lines = 0
     with run.open("w") as file:

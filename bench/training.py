@@ -54,8 +54,8 @@ class Clock:
 
     def figures(self, batch: int) -> Figures:
         """Seconds between the two steps, and samples per second."""
-        spent = {name: self._at[self.steps][name] - begun for name, begun in self._at[1].items()}
-        return spent | {"samples_per_second": (self.steps - 1) * batch / spent["wall_s"]}
+        seconds = {name: self._at[self.steps][name] - start for name, start in self._at[1].items()}
+        return seconds | {"samples_per_second": (self.steps - 1) * batch / seconds["wall_s"]}
 
 
 def ours(cell: Cell) -> Figures:

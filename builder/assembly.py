@@ -80,12 +80,12 @@ class Build:
         """Split -> queries with vectors; all are encoded together, and so lie in one space."""
         distinct = pl.concat(self.splits.values()).unique("query_id", keep="first", maintain_order=True)
         vectors = embed(distinct, self.encoder, self.cache)
-        embedded = {}
+        vectors_of = {}
         for split, queries in self.splits.items():
             ids = queries["query_id"]
             values = vectors.values[: len(ids)] if split == "train" else vectors.of(ids)  # train is first: no copy
-            embedded[split] = Vectors(vectors.source, ids, values)
-        return embedded
+            vectors_of[split] = Vectors(vectors.source, ids, values)
+        return vectors_of
 
     def rule(self, text: str, source: str, parameters: Any = None, encoded: bool = False, **more: Any) -> Rule:
         """The rule of a table.
@@ -120,7 +120,7 @@ class Build:
         return self.collection.qrels[split].group_by("query-id", "corpus-id").agg(pl.col("score").max())
 
     def held_back(
-        self, shift: str, assigned: pl.DataFrame, rule: Rule, reports: Mapping[str, str] | None = None
+        self, shift: str, assignment: pl.DataFrame, rule: Rule, reports: Mapping[str, str] | None = None
     ) -> ShiftResult:
         """A shift's two splits, and the judgements of its test queries, which are held-back training queries.
 
@@ -128,16 +128,16 @@ class Build:
 
         Args:
             shift: its name.
-            assigned: ``query_id``, ``cluster`` and ``split`` (train, test).
+            assignment: ``query_id``, ``cluster`` and ``split`` (train, test).
             rule: of both splits.
             reports: as in :class:`ShiftResult`.
         """
         remarks = []
         if self.disjoint_passages:
-            assigned = apart(shift, assigned, self.pairs("train").filter(pl.col("score") > 0), self.seed)
+            assignment = apart(shift, assignment, self.pairs("train").filter(pl.col("score") > 0), self.seed)
             remarks.append(f"{shift}: no training query shares a relevant passage with a test query")
-        sizes = dict(assigned.filter(pl.col("split") == "test")["cluster"].cast(pl.String).value_counts().iter_rows())
-        labels = categories(assigned["cluster"])
+        sizes = dict(assignment.filter(pl.col("split") == "test")["cluster"].cast(pl.String).value_counts().iter_rows())
+        labels = categories(assignment["cluster"])
         few = [label for label in labels if sizes.get(label, 0) < FEWEST_TESTED]
         if few and shift not in self.required:
             names = ", ".join(f"{label} ({sizes.get(label, 0)})" for label in few[:SHOWN])
@@ -147,9 +147,9 @@ class Build:
                 raise UserError(f"{why}; too few to test on, --shift {shift} builds them all the same")
             remarks.append(f"{shift}: parts left out, with {why}")
             text = pl.col("cluster").cast(pl.String)
-            assigned = assigned.filter(text.is_in(labels)).with_columns(text.cast(pl.Enum(labels)))
+            assignment = assignment.filter(text.is_in(labels)).with_columns(text.cast(pl.Enum(labels)))
         remarks.append(interval_remark(shift, [sizes[label] for label in labels if label in sizes]))
-        members = assigned.join(self.train, on="query_id", maintain_order="left")
+        members = assignment.join(self.train, on="query_id", maintain_order="left")
         parts = {split: members.filter(pl.col("split") == split) for split in ("train", "test")}
         check_clusters(shift, parts)
         tables = [self.table(shift, split, queries, ["cluster"], rule) for split, queries in parts.items()]
@@ -184,7 +184,7 @@ def lacks_train(build: Build) -> str:
     return "" if build.train.height else f"{build.collection.name} has no split train with judgements"
 
 
-def apart(shift: str, assigned: pl.DataFrame, pairs: pl.DataFrame, seed: int) -> pl.DataFrame:
+def apart(shift: str, assignment: pl.DataFrame, pairs: pl.DataFrame, seed: int) -> pl.DataFrame:
     """The same queries divided anew, so that none in training shares a relevant passage with one in test.
 
     Queries that are linked by relevant passages, directly or through others, are drawn together, until as many are
@@ -192,7 +192,7 @@ def apart(shift: str, assigned: pl.DataFrame, pairs: pl.DataFrame, seed: int) ->
 
     Args:
         shift: its name, for the message.
-        assigned: ``query_id``, ``cluster`` and ``split``; a query may be in several clusters.
+        assignment: ``query_id``, ``cluster`` and ``split``; a query may be in several clusters.
         pairs: ``query-id`` and ``corpus-id`` of relevant passages.
         seed: of the draw.
 
@@ -203,11 +203,11 @@ def apart(shift: str, assigned: pl.DataFrame, pairs: pl.DataFrame, seed: int) ->
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    ids = assigned["query_id"].unique().sort()
-    linked = pairs.filter(pl.col("query-id").is_in(ids.implode()))
-    queries = pl.Series(ids).search_sorted(linked["query-id"]).to_numpy()
-    passages = linked["corpus-id"].rank("dense").to_numpy() - 1 + len(ids)
-    nodes = len(ids) + linked["corpus-id"].n_unique()
+    ids = assignment["query_id"].unique().sort()
+    links = pairs.filter(pl.col("query-id").is_in(ids.implode()))
+    queries = pl.Series(ids).search_sorted(links["query-id"]).to_numpy()
+    passages = links["corpus-id"].rank("dense").to_numpy() - 1 + len(ids)
+    nodes = len(ids) + links["corpus-id"].n_unique()
     graph = coo_array((np.ones(len(queries)), (queries, passages)), shape=(nodes, nodes))
     group = connected_components(graph, directed=False)[1][: len(ids)]
     sizes = np.bincount(group)
@@ -215,11 +215,11 @@ def apart(shift: str, assigned: pl.DataFrame, pairs: pl.DataFrame, seed: int) ->
         raise UserError(
             f"{shift} cannot be disjoint in passages: {sizes.max():,} of {len(ids):,} queries are linked by them"
         )
-    wanted = assigned.filter(pl.col("split") == "test")["query_id"].n_unique()
+    goal = assignment.filter(pl.col("split") == "test")["query_id"].n_unique()
     order = np.random.Generator(np.random.PCG64([seed, *shift.encode()])).permutation(len(sizes))
-    chosen = order[: 1 + int(np.abs(np.cumsum(sizes[order]) - wanted).argmin())]
-    test = ids.filter(pl.Series(np.isin(group, chosen)))
-    return assigned.with_columns(split=validation.split_by(test))
+    choice = order[: 1 + int(np.abs(np.cumsum(sizes[order]) - goal).argmin())]
+    test = ids.filter(pl.Series(np.isin(group, choice)))
+    return assignment.with_columns(split=validation.split_by(test))
 
 
 def categories(labels: pl.Series) -> list[str]:

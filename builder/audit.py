@@ -75,16 +75,16 @@ def audit(release: Release, near: float = leaks.NEAR) -> dict[str, Any]:
     if not to_compare:
         raise UserError(f"{release.folder}: holds no two sets of queries to compare")
     queries = _queries(release, to_compare)
-    compared = []
+    comparisons = []
     for pair in to_compare:
         leaking = [*_texts(queries, pair), _near(queries, pair, near), *_passages(release, pair)]
         sides = {"train": _side(queries, pair.train), "test": _side(queries, pair.test)}
-        compared.append({"name": pair.name, **sides, "leaks": leaking})
+        comparisons.append({"name": pair.name, **sides, "leaks": leaking})
     return {
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
         "near": near,
-        "headline": _headline(compared, near),
-        "pairs": compared,
+        "headline": _headline(comparisons, near),
+        "pairs": comparisons,
     }
 
 
@@ -137,7 +137,7 @@ def pairs(release: Release) -> Iterator[Pair]:
         for test_set in (release.test_sets[name] for name in WHOLE if name in release.test_sets):
             queries = test_set.queries.to_frame()
             yield _pair(release, f"{test_set.name}{suffix}", train, queries, ["train"], test_set.qrels)
-        yield from _worded(release, train["query_id"].unique().sort(), suffix)
+        yield from _pairs_of_variations(release, train["query_id"].unique().sort(), suffix)
 
 
 def shared_passages(release: Release) -> dict[str, Any]:
@@ -159,16 +159,16 @@ def shared_passages(release: Release) -> dict[str, Any]:
     if not splits or not years:
         lacking = "judgements of training queries" if years else f"test set {' or '.join(TREC_DL)}"
         raise UserError(f"{release.folder}: holds no {lacking}")
-    labelled = pl.concat(release.qrels(split) for split in splits).filter(pl.col("relevance") >= 1)
+    labels = pl.concat(release.qrels(split) for split in splits).filter(pl.col("relevance") >= 1)
     cells = published(TABLE_3) if release.manifest.kind == "published" else []
-    printed = {(cell["test_set"], cell["measure"]): cell["value"] for cell in cells}
+    paper = {(cell["test_set"], cell["measure"]): cell["value"] for cell in cells}
     rows = []
     for year in years:
         test_set = release.test_sets[year]
-        judged = release.qrels(test_set.qrels).join(test_set.queries.to_frame(), on="query_id", how="semi")
-        trained = judged.join(labelled.select("passage_id").unique(), on="passage_id", how="semi")
+        judgements = release.qrels(test_set.qrels).join(test_set.queries.to_frame(), on="query_id", how="semi")
+        in_training = judgements.join(labels.select("passage_id").unique(), on="passage_id", how="semi")
         for grade in GRADES:
-            passages = trained.filter(pl.col("relevance") >= grade).group_by("query_id").len()["len"]
+            passages = in_training.filter(pl.col("relevance") >= grade).group_by("query_id").len()["len"]
             rows.append(
                 {
                     "test_set": year,
@@ -176,10 +176,10 @@ def shared_passages(release: Release) -> dict[str, Any]:
                     "queries": len(test_set.queries),
                     "at_least_one": len(passages) / len(test_set.queries),
                     "at_least_two": int((passages >= 2).sum()) / len(test_set.queries),
-                    "published": printed.get((year, f"overlap(rel={grade})")),
+                    "published": paper.get((year, f"overlap(rel={grade})")),
                 }
             )
-    return {"training_queries": labelled["query_id"].n_unique(), "rows": rows}
+    return {"training_queries": labels["query_id"].n_unique(), "rows": rows}
 
 
 def shared_table(document: dict[str, Any]) -> Table:
@@ -188,8 +188,8 @@ def shared_table(document: dict[str, Any]) -> Table:
     lines = []
     for row in document["rows"]:
         shares = [row[name] for name in ("at_least_one", "at_least_two", "published")]
-        shown = ["–" if share is None else f"{share:.0%}" for share in shares]
-        lines.append([row["test_set"], f"\u2265 {row['grade']}", str(row["queries"]), *shown])
+        cells = ["–" if share is None else f"{share:.0%}" for share in shares]
+        lines.append([row["test_set"], f"\u2265 {row['grade']}", str(row["queries"]), *cells])
     title = (
         "Test queries that share a relevant passage with training queries (CIKM 2022, Table 3): "
         f"{document['training_queries']:,} training queries, in the paper 502,939"
@@ -199,33 +199,33 @@ def shared_table(document: dict[str, Any]) -> Table:
 
 def _held_out(release: Release, shift: str) -> Iterator[Pair]:
     tests = {name: test_set for name, test_set in release.test_sets.items() if test_set.shift == shift}
-    trained = SHIFTS[shift].training_tables(release)
+    tables = SHIFTS[shift].training_tables(release)
     for name, test_set in tests.items():
         cluster = name.removeprefix(f"{shift}.")
-        if trained:
+        if tables:
             outside = SHIFTS[shift].training(release, cluster).queries
         else:
             outside = release.table(shift, "test").filter(pl.col("cluster") != cluster)
-        title = f"{name} held out" if trained else f"{name}, {STAND_IN}"
-        qrels = ["train"] if trained else [test_set.qrels]
+        title = f"{name} held out" if tables else f"{name}, {STAND_IN}"
+        qrels = ["train"] if tables else [test_set.qrels]
         if outside.height:
             yield _pair(release, title, outside, test_set.queries.to_frame(), qrels, test_set.qrels)
 
 
-def _worded(release: Release, train: pl.Series, suffix: str) -> Iterator[Pair]:
+def _pairs_of_variations(release: Release, train: pl.Series, suffix: str) -> Iterator[Pair]:
     methods: dict[str, list[Variation]] = {}
     for variation in release.variations.values():
         methods.setdefault(f"{variation.base}.{variation.group}", []).append(variation)
     for method, replicas in methods.items():
         base = release.test_sets[replicas[0].base].queries
-        worded = pl.concat(_wordings(release, variation)["query_id"] for variation in replicas)
-        yield Pair(f"{method}{suffix}", train.filter(~train.is_in(base.implode())), worded, [], None)
+        ids = pl.concat(_wordings(release, variation)["query_id"] for variation in replicas)
+        yield Pair(f"{method}{suffix}", train.filter(~train.is_in(base.implode())), ids, [], None)
 
 
 def _wordings(release: Release, variation: Variation) -> pl.DataFrame:
     """``query_id`` and ``text``; the ids, which the test set has too, carry the variation's name."""
-    named = pl.concat_str("query_id", pl.lit(f" ({variation.full_name})"))
-    return release.wordings(variation).select(named.alias("query_id"), "text")
+    name = pl.concat_str("query_id", pl.lit(f" ({variation.full_name})"))
+    return release.wordings(variation).select(name.alias("query_id"), "text")
 
 
 def _whole_splits(release: Release) -> Iterator[str]:
@@ -279,27 +279,27 @@ def _near(queries: pl.DataFrame, pair: Pair, near: float) -> dict[str, Any]:
     if not (pair.test_qrels and train.height and test.height):
         return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
     leaking = leaks.near(test, train, near, f"comparing {pair.name}")
-    shown = leaking.filter(~pl.col("same")).drop("same")
-    return _leak("near", leaking, test.height) | {"examples": shown.head(EXAMPLES).to_dicts()}
+    examples = leaking.filter(~pl.col("same")).drop("same")
+    return _leak("near", leaking, test.height) | {"examples": examples.head(EXAMPLES).to_dicts()}
 
 
 def _passages(release: Release, pair: Pair) -> Iterator[dict[str, Any]]:
     if pair.test_qrels is None:
         return
     qrels = release.qrels(pair.test_qrels)
-    judged = qrels.join(pair.test.to_frame(), on="query_id", how="semi")
+    judgements = qrels.join(pair.test.to_frame(), on="query_id", how="semi")
     empty = pl.DataFrame(schema={"train_query_id": pl.String, "passage_id": pl.String})
-    labelled = [
+    labels = [
         release.qrels(split)
         .filter(pl.col("relevance") >= 1)
         .join(pair.train.to_frame(), on="query_id", how="semi")
         .select(pl.col("query_id").alias("train_query_id"), "passage_id")
         for split in pair.train_qrels
     ]
-    shared = judged.filter(pl.col("relevance") >= 1).join(pl.concat([empty, *labelled]), on="passage_id")
+    both = judgements.filter(pl.col("relevance") >= 1).join(pl.concat([empty, *labels]), on="passage_id")
     for level in sorted({1, *qrels["relevance"].filter(qrels["relevance"] > 1)}):
-        leaking = shared.filter(pl.col("relevance") >= level).select("query_id", "train_query_id", "passage_id")
-        yield {"at_least": level} | _leak("passages", leaking, len(pair.test) if labelled else 0)
+        leaking = both.filter(pl.col("relevance") >= level).select("query_id", "train_query_id", "passage_id")
+        yield {"at_least": level} | _leak("passages", leaking, len(pair.test) if labels else 0)
 
 
 def _leak(kind: str, leaking: pl.DataFrame, of: int) -> dict[str, Any]:
@@ -315,8 +315,8 @@ def _leak(kind: str, leaking: pl.DataFrame, of: int) -> dict[str, Any]:
 
 
 def _counts(side: dict[str, int]) -> str:
-    known = "" if side["with_text"] == side["queries"] else f" ({side['with_text']:,} with text)"
-    return f"{side['queries']:,}{known}"
+    suffix = "" if side["with_text"] == side["queries"] else f" ({side['with_text']:,} with text)"
+    return f"{side['queries']:,}{suffix}"
 
 
 def _cell(leak: dict[str, Any] | None) -> str:
@@ -325,7 +325,7 @@ def _cell(leak: dict[str, Any] | None) -> str:
     return "–" if leak["share"] is None else f"{leak['queries']:,} ({leak['share']:.1%})"
 
 
-def _headline(compared: Sequence[dict[str, Any]], near: float) -> str:
+def _headline(comparisons: Sequence[dict[str, Any]], near: float) -> str:
     """The worst share of each kind, over all pairs, and what limits the figures."""
     words = {
         "equal": "appear word for word in the training queries",
@@ -334,7 +334,7 @@ def _headline(compared: Sequence[dict[str, Any]], near: float) -> str:
         "passages": "share a relevant passage with one",
     }
     worst: dict[str, tuple[float, str]] = {}
-    for pair in compared:
+    for pair in comparisons:
         for leak in pair["leaks"]:
             kind, share = leak["kind"], leak["share"]
             if share is not None and (kind not in worst or share > worst[kind][0]):
@@ -345,9 +345,9 @@ def _headline(compared: Sequence[dict[str, Any]], near: float) -> str:
             share, name = worst[kind]
             clauses.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
     limits = []
-    if stand_ins := sum(pair["name"].endswith(STAND_IN) for pair in compared):
+    if stand_ins := sum(pair["name"].endswith(STAND_IN) for pair in comparisons):
         limits.append(f"In {stand_ins} pairs other test queries stand in for missing training queries.")
-    if textless := sum(pair["train"]["with_text"] < pair["train"]["queries"] for pair in compared):
+    if textless := sum(pair["train"]["with_text"] < pair["train"]["queries"] for pair in comparisons):
         limits.append(
             f"In {textless} pairs the release lacks the text of some training queries, so the counts of equal "
             "queries and near-duplicates are lower bounds."
@@ -359,6 +359,6 @@ def _headline(compared: Sequence[dict[str, Any]], near: float) -> str:
             "pairs, and a lower precision here, where each query is compared with many"
         )
     return (
-        f"In {len(compared)} pairs of training and test queries, of a pair's test queries {', '.join(clauses)}. "
+        f"In {len(comparisons)} pairs of training and test queries, of a pair's test queries {', '.join(clauses)}. "
         f"{' '.join(limits)}."
     )

@@ -66,8 +66,8 @@ def _frames(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
     for name, test_set in release.test_sets.items():
         queries = release.queries(name)
         yield _path(name, "queries"), queries
-        judged = release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(queries["query_id"].implode()))
-        yield _path(name, "qrels"), judged.rename({"passage_id": "doc_id"})
+        judgements = release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(queries["query_id"].implode()))
+        yield _path(name, "qrels"), judgements.rename({"passage_id": "doc_id"})
 
 
 def _path(test_set: str, kind: str) -> str:
@@ -76,8 +76,8 @@ def _path(test_set: str, kind: str) -> str:
 
 def _holds(path: Path, frame: pl.DataFrame) -> bool:
     try:
-        held = pl.read_parquet(path, hive_partitioning=False) if is_file(path) else pl.DataFrame()
-        return held.sort(frame.columns).equals(frame.sort(frame.columns))
+        table = pl.read_parquet(path, hive_partitioning=False) if is_file(path) else pl.DataFrame()
+        return table.sort(frame.columns).equals(frame.sort(frame.columns))
     except (OSError, pl.exceptions.PolarsError):
         return False
 

@@ -27,10 +27,10 @@ class SourceGroup(Program):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the value of ``--from`` where the subcommand belongs."""
-        joined = next((word for word in args if word.startswith(f"{FROM}=")), None)
-        if joined:
-            position = args.index(joined)
-            args = [joined.removeprefix(f"{FROM}="), *args[:position], *args[position + 1 :]]
+        word_with_value = next((word for word in args if word.startswith(f"{FROM}=")), None)
+        if word_with_value:
+            position = args.index(word_with_value)
+            args = [word_with_value.removeprefix(f"{FROM}="), *args[:position], *args[position + 1 :]]
         elif FROM in args[:-1]:
             position = args.index(FROM)
             args = [args[position + 1], *args[:position], *args[position + 2 :]]
@@ -138,9 +138,9 @@ def rebuilt(
         source = replace(source, parts=read_parts(parts, Path(collection)))
     parameters = for_mini(source.train.height) if collection == MINI else defaults(source)
     by_lsa = mini.encoder(source) if collection == MINI else None
-    chosen = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
-    changed = parameters.changed(settings or [])
-    release = draft(source, shift, chosen, changed, seed, runs, cache, disjoint_passages=disjoint_passages)
+    encode = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
+    settings_changed = parameters.changed(settings or [])
+    release = draft(source, shift, encode, settings_changed, seed, runs, cache, disjoint_passages=disjoint_passages)
     _write(release, out, as_json)
 
 
@@ -166,15 +166,15 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
     from eval_kit.release import MANIFEST
     from eval_kit.release import MS_MARCO as PASSAGES
 
-    given = {option: value for option, value in options.items() if value is not None}
-    if given and name != MINI:
-        raise UserError(f"--{next(iter(given))} belongs to the collection mini")
+    sources = {option: value for option, value in options.items() if value is not None}
+    if sources and name != MINI:
+        raise UserError(f"--{next(iter(sources))} belongs to the collection mini")
     folder = Path(name)
     if name not in (MINI, MS_MARCO) and folder.is_dir() and not (folder / MANIFEST).is_file():
         return beir.collection(folder)  # has its own progress bar
     with Console(stderr=True).status(f"reading {name}"):
         if name == MINI:
-            return mini.collection(mini.MiniParameters(**given))
+            return mini.collection(mini.MiniParameters(**sources))
         if name == MS_MARCO:
             return irds.collection(PASSAGES)
         return released.collection(folder) if folder.is_dir() else irds.collection(name)

@@ -171,8 +171,8 @@ def check_version(folder: Path, manifest: Manifest) -> None:
     path = folder / CARD
     versions = {config.get("version") for config in yaml_data(path).get("configs") or []}
     if versions != {manifest.version}:
-        stated = ", ".join(sorted(map(str, versions))) or "none"
-        raise UserError(f"{path}: is of version {stated}, the manifest says {manifest.version}")
+        stated_versions = ", ".join(sorted(map(str, versions))) or "none"
+        raise UserError(f"{path}: is of version {stated_versions}, the manifest says {manifest.version}")
 
 
 def yaml_data(path: Path) -> dict[str, Any]:
@@ -202,8 +202,8 @@ def sample(folder: Path, tables: Sequence[TableEntry]) -> str:
     for table in tables:
         rows = pl.scan_parquet(folder / table.path, hive_partitioning=False).drop_nulls().head(1).collect()
         for row in rows.iter_rows(named=True):
-            shown = {name: _cut(value) for name, value in row.items()}
-            return json.dumps(shown, ensure_ascii=False).replace("```", "'''")
+            cells = {name: _cut(value) for name, value in row.items()}
+            return json.dumps(cells, ensure_ascii=False).replace("```", "'''")
     return ""
 
 

@@ -138,15 +138,15 @@ def export(
     from builder import triplets
     from eval_kit.release import open_release
 
-    opened = open_release(release)
+    opened_release = open_release(release)
     if format.value in triplets.FORMATS:
         if test_set or not training_set:
             raise UserError(f"--format {format.value} is for training queries: name them with --training-set")
         rows, lines = [], []
-        for name, (shift, part) in exporting.trainable(opened, training_set).items():
+        for name, (shift, part) in exporting.trainable(opened_release, training_set).items():
             file = out / f"{name}.jsonl"
             result = triplets.write(
-                opened, shift.name, part, file, format.value, negatives, examples, seed, strict, cache
+                opened_release, shift.name, part, file, format.value, negatives, examples, seed, strict, cache
             )
             rows.append({"file": str(file), **asdict(result)})
             lines.append(f"{file}: {result.examples:,} examples of {name}, sha256 {result.sha256}")
@@ -155,12 +155,12 @@ def export(
     with_passages = format.value in exporting.WITH_PASSAGES
     if passages is not None and not with_passages:
         raise UserError("--passages is for --format beir and tevatron; topics and qrels have no passages")
-    folders = exporting.export(opened, out, format.value, test_set or [], training_set or [], passages, strict)
+    folders = exporting.export(opened_release, out, format.value, test_set or [], training_set or [], passages, strict)
     lines = [f"{out}: {len(folders)} folders in {format.value} format"]
-    if with_passages and "passages" not in opened.configs and passages is None:
+    if with_passages and "passages" not in opened_release.configs and passages is None:
         lines.append(
             f"  no corpus.jsonl, which its loader needs: the passages are ir_datasets "
-            f"{opened.manifest.collection}; --passages collection.tsv writes them"
+            f"{opened_release.manifest.collection}; --passages collection.tsv writes them"
         )
     print_result([{"folder": str(folder)} for folder in folders], lines, as_json)
 
@@ -285,10 +285,10 @@ def variations(
     if texts:
         if len(test_set) > 1:
             raise UserError("--texts is for the queries of one --test-set")
-        release, added = varying.add_texts(folder, texts, test_set[0], name, licence)
+        release, names = varying.add_texts(folder, texts, test_set[0], name, licence)
     else:
-        release, added = varying.add_typos(folder, test_set, replicas, seed)
-    typer.echo("\n".join(added))
+        release, names = varying.add_typos(folder, test_set, replicas, seed)
+    typer.echo("\n".join(names))
     typer.echo(f"{folder}: the release's digest is now {release.digest[:16]}")
 
 

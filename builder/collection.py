@@ -84,11 +84,11 @@ class Collection:
         """Split -> ``query_id``, ``text`` of the queries with a relevant passage (grade 1 or more), by id."""
         if not self.qrels:
             return {split: by_id(queries, "query_id") for split, queries in self.queries.items()}
-        judged = {}
+        splits = {}
         for split, pairs in self.qrels.items():
             relevant = pairs.filter(pl.col("score") > 0)["query-id"].implode()
-            judged[split] = by_id(self.queries[split].filter(pl.col("query_id").is_in(relevant)), "query_id")
-        return judged
+            splits[split] = by_id(self.queries[split].filter(pl.col("query_id").is_in(relevant)), "query_id")
+        return splits
 
 
 def input_record(path: Path, name: str, licence: str, url: str | None = None, git_blob: str | None = None) -> Input:

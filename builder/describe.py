@@ -56,15 +56,17 @@ class Description(Result):
         columns = [Column("part", "heading"), Column("queries", "number"), Column("Jaccard", "number")]
         tables = []
         for (shift,), rows in self.parts.group_by("shift", maintain_order=True):
-            about, asked = [], []
+            about, questions = [], []
             for _, part, queries, typical, examples, jaccard in rows.iter_rows():
                 near = "-" if jaccard is None else f"{jaccard:.3f}"
                 about.append([part, f"{queries:,}", near, typical])
                 first, *more = examples.split("\n")
-                asked.append([[part, first], *([None, text] for text in more)])
+                questions.append([[part, first], *([None, text] for text in more)])
             title = f"{SHIFTS[str(shift)].title} ({shift})"
             tables.append(Table([*columns, Column("typical words")], [about], section=title))
-            tables.append(Table([Column("part", "heading"), Column("queries drawn at random")], asked, section=title))
+            tables.append(
+                Table([Column("part", "heading"), Column("queries drawn at random")], questions, section=title)
+            )
         return tables
 
     def notes(self) -> list[str]:
@@ -91,21 +93,21 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
         if shift.label and splits:
             table = pl.concat(_worded(release, name, split, shift.label) for split in splits)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
-    own = _all(release)
-    compared = [] if other is None else _compared(release, own, other, seed)
+    lengths = _all(release)
+    lines = [] if other is None else _comparison(release, lengths, other, seed)
     remarks = [f"remark: {remark}" for remark in release.manifest.remarks]
     parts = pl.DataFrame(rows, PARTS, orient="row")
     provenance = {"kit_version": __version__, "release": release.identity}
-    return Description(parts, [_near_duplicates(own), *compared, *remarks], provenance)
+    return Description(parts, [_near_duplicates(lengths), *lines, *remarks], provenance)
 
 
-def two_sample(own: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
+def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
     """Classifier two-sample test (Lopez-Paz and Oquab, ICLR 2017): can a classifier tell the two logs apart?
 
     A logistic regression over words and character trigrams learns from half of equally many queries of each side.
 
     Args:
-        own: texts of one side.
+        first: texts of one side.
         other: texts of the other.
         seed: of the draws.
 
@@ -117,8 +119,8 @@ def two_sample(own: pl.Series, other: pl.Series, seed: int) -> tuple[float, floa
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.Generator(np.random.PCG64(seed))
-    size = min(len(own), len(other), SAMPLE) // 2 * 2
-    texts = [text for side in (own, other) for text in side.gather(rng.permutation(len(side))[:size]).to_list()]
+    size = min(len(first), len(other), SAMPLE) // 2 * 2
+    texts = [text for side in (first, other) for text in side.gather(rng.permutation(len(side))[:size]).to_list()]
     rows = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=WIDTH).transform(texts)
     labels = np.repeat([0, 1], size)
     learn = np.arange(2 * size) % size < size // 2
@@ -161,15 +163,15 @@ def _near_duplicates(queries: pl.DataFrame) -> str:
     return f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"
 
 
-def _compared(release: Release, own: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
-    near = weighted_jaccard(own["text"], other["text"])
+def _comparison(release: Release, lengths: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
+    near = weighted_jaccard(lengths["text"], other["text"])
     yield f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}"
-    accuracy, p = two_sample(own["text"], other["text"], seed)
+    accuracy, p = two_sample(lengths["text"], other["text"], seed)
     rng = np.random.Generator(np.random.PCG64(seed))
     alarms = 0
     for number in range(HALVES):
-        order = rng.permutation(own.height)
-        first, second = (own["text"].gather(rows) for rows in np.array_split(order, 2))
+        order = rng.permutation(lengths.height)
+        first, second = (lengths["text"].gather(rows) for rows in np.array_split(order, 2))
         alarms += two_sample(first, second, number)[1] < LEVEL
     chance = f"= {p:.2g}" if p else "< 1e-300"
     verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"
@@ -177,10 +179,10 @@ def _compared(release: Release, own: pl.DataFrame, other: pl.DataFrame, seed: in
         f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p {chance}: {verdict}; "
         f"on {HALVES} random halves of the one log it gives {alarms} false alarms"
     )
-    yield from _grown(release, other, seed)
+    yield from _growth(release, other, seed)
 
 
-def _grown(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
+def _growth(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
     """How large each topic is in both logs, by a classifier that learnt the topics from half of the release's."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB

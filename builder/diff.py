@@ -32,9 +32,9 @@ class TableDiff:
 
     def lines(self) -> list[str]:
         """The changes as text: the headline, then one line for each query."""
-        signed = {"+": self.entered, "-": self.left, "~": self.moved}
+        rows_by_sign = {"+": self.entered, "-": self.left, "~": self.moved}
         lines = [self.headline]
-        for sign, rows in signed.items():
+        for sign, rows in rows_by_sign.items():
             lines += [f"  {sign} {row}" for row in rows]
         return lines
 
@@ -80,26 +80,26 @@ def _entries(
             yield TableDiff(kind, name, whole="entered" if name in after else "left")
         else:
             keys = sorted({*before[name], *after[name]} - {"queries"})
-            changed = [key for key in keys if before[name].get(key) != after[name].get(key)]
-            if changed:
-                yield TableDiff(kind, name, whole=f"changed its {', '.join(changed)}")
+            differing = [key for key in keys if before[name].get(key) != after[name].get(key)]
+            if differing:
+                yield TableDiff(kind, name, whole=f"changed its {', '.join(differing)}")
 
 
 def _rows(config: str, split: str, old: pl.DataFrame, new: pl.DataFrame) -> TableDiff:
     if old.columns != new.columns:
         return TableDiff(config, split, whole=f"columns changed from {old.columns} to {new.columns}")
     ids = max(_id_columns(old), _id_columns(new), key=len)
-    entered = new.join(old, on=ids, how="anti")
-    left = old.join(new, on=ids, how="anti")
-    changed = new.join(old, on=old.columns, how="anti", nulls_equal=True).join(entered, on=ids, how="anti")
-    return TableDiff(config, split, _names(entered, ids), _names(left, ids), _names(changed, ids))
+    new_rows = new.join(old, on=ids, how="anti")
+    old_rows = old.join(new, on=ids, how="anti")
+    changed_rows = new.join(old, on=old.columns, how="anti", nulls_equal=True).join(new_rows, on=ids, how="anti")
+    return TableDiff(config, split, _names(new_rows, ids), _names(old_rows, ids), _names(changed_rows, ids))
 
 
 def _id_columns(frame: pl.DataFrame) -> list[str]:
     """The columns that identify a row: query and passage in qrels; else the query, plus its cluster if it repeats."""
     ids = [name for name in frame.columns if name.endswith(("-id", "_id"))]
-    clustered = "cluster" in frame.columns and frame["query_id"].is_duplicated().any()
-    return [*ids, "cluster"] if clustered else ids
+    repeats = "cluster" in frame.columns and frame["query_id"].is_duplicated().any()
+    return [*ids, "cluster"] if repeats else ids
 
 
 def _names(frame: pl.DataFrame, ids: list[str]) -> list[str]:

@@ -214,8 +214,8 @@ def digest(texts: Iterable[str]) -> str:
     """sha256 of a list of texts."""
     sha256 = hashlib.sha256()
     for text in texts:
-        encoded = text.encode()
-        sha256.update(len(encoded).to_bytes(8, "little") + encoded)
+        data = text.encode()
+        sha256.update(len(data).to_bytes(8, "little") + data)
     return sha256.hexdigest()
 
 
@@ -249,17 +249,17 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
         UserError: there are no texts or an empty one, the encoder cannot be loaded or gives NaN, or the cache cannot
             be written.
     """
-    checked = _checked(texts)
+    strings = _check(texts)
     if cache is None:
         with tempfile.TemporaryDirectory() as temporary:
-            return np.array(_on_disk(checked, encoder, Path(temporary)))
-    parts = [encoder.name, encoder.revision, digest(checked)]
+            return np.array(_on_disk(strings, encoder, Path(temporary)))
+    parts = [encoder.name, encoder.revision, digest(strings)]
     folder = cache / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     with disk_errors(cache, "cannot keep vectors there"):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             if not (folder / "vectors.npy").exists():
-                _on_disk(checked, encoder, folder)
+                _on_disk(strings, encoder, folder)
             shutil.rmtree(folder / "shards", ignore_errors=True)
     return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
@@ -272,27 +272,27 @@ def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
     def vectors(part: list[str]) -> shards.Arrays:
         nonlocal compute
         compute = compute or encoder.load(texts)
-        encoded = compute(part)
-        finite = np.isfinite(encoded).all(axis=1)
+        vectors = compute(part)
+        finite = np.isfinite(vectors).all(axis=1)
         if not finite.all():
             text = part[int(finite.argmin())]
             raise UserError(f"encoder {encoder.name!r} gives NaN or infinity for the text {text!r}")
-        return {"vectors": encoded}
+        return {"vectors": vectors}
 
     by_length = Counted(lambda: ((str(row), texts[row]) for row in order.tolist()), len(texts))
     identity = json.dumps([encoder.name, encoder.revision])
     doing = f"encoding ({encoder.name})"
-    stored = shards.write(by_length, folder / "shards", vectors, identity, doing, "texts", size=SHARD)
+    index = shards.write(by_length, folder / "shards", vectors, identity, doing, "texts", size=SHARD)
     with atomic.whole(folder / "vectors.npy") as part:
-        width = stored.array("vectors").shape[1]
+        width = index.array("vectors").shape[1]
         out = np.lib.format.open_memmap(part, "w+", np.float32, (len(texts), width))
-        for start, arrays in stored.blocks(SHARD):
+        for start, arrays in index.blocks(SHARD):
             out[order[start : start + SHARD]] = arrays["vectors"]
         out.flush()
     return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
 
-def _checked(texts: Sequence[str] | pl.Series) -> list[str]:
+def _check(texts: Sequence[str] | pl.Series) -> list[str]:
     series = pl.Series("text", texts, pl.String)
     if not len(series):
         raise UserError("there are no texts to encode")

@@ -84,24 +84,24 @@ def export(
     if format not in FORMATS:
         raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
     corpus: Path | None = None
-    folders = {out / exported.name: exported for exported in _exports(release, test_sets, training_sets, strict)}
+    folders = {out / dataset.name: dataset for dataset in _exports(release, test_sets, training_sets, strict)}
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         with atomic.lock(out), ExitStack() as stack:
             for folder in folders:
                 _refuse_to_replace(folder, FORMATS[format])
-            for folder, exported in folders.items():
+            for folder, dataset in folders.items():
                 staging = stack.enter_context(atomic.folder(folder))
-                judged = _judged(release, exported)
-                for ids in (exported.queries["query_id"], *judged.get_columns()[:2]):
+                qrels = _qrels_of(release, dataset)
+                for ids in (dataset.queries["query_id"], *qrels.get_columns()[:2]):
                     check_ids(ids)
                 if format in WITH_PASSAGES:
                     corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus, format)
                 if format == "beir":
-                    _beir(release, exported, judged, staging, corpus is not None)
+                    _beir(release, dataset, qrels, staging, corpus is not None)
                 else:
-                    _topics(exported.queries, staging, format)
-                    lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in judged.iter_rows())
+                    _topics(dataset.queries, staging, format)
+                    lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in qrels.iter_rows())
                     atomic.write_lines(staging / "qrels.txt", lines)
     return list(folders)
 
@@ -147,40 +147,40 @@ def _exports(
     Raises:
         UserError: a name that the release does not have.
     """
-    varied = {name: variation.base for name, variation in release.variations.items()}
-    bases = {**dict(zip(release.test_sets, release.test_sets, strict=True)), **varied}
+    base_of = {name: variation.base for name, variation in release.variations.items()}
+    bases = {**dict(zip(release.test_sets, release.test_sets, strict=True)), **base_of}
     _values(release, "test set or variation", test_sets, bases)
     training = trainable(release, training_sets)
-    exported = []
+    datasets = []
     for name in test_sets if test_sets or training_sets else bases:
         variation = release.variations.get(name)
         queries = release.queries(name) if variation is None else release.wordings(variation)
-        exported.append(Exported(name, queries, release.test_sets[bases[name]].qrels))
+        datasets.append(Exported(name, queries, release.test_sets[bases[name]].qrels))
     for name, (shift, part) in training.items():
-        permitted = shift.training(release, part, strict)
-        queries = permitted.queries.select("query_id", "text").unique("query_id", maintain_order=True)
-        exported.append(Exported(name, queries, permitted.qrels, "train"))
-    for each in exported:
+        training_queries = shift.training(release, part, strict)
+        queries = training_queries.queries.select("query_id", "text").unique("query_id", maintain_order=True)
+        datasets.append(Exported(name, queries, training_queries.qrels, "train"))
+    for each in datasets:
         if missing := each.queries["text"].null_count():
             raise UserError(
                 f"{release.folder}: {missing:,} of the {each.queries.height:,} queries of {each.name} have no text"
             )
-    return exported
+    return datasets
 
 
-def _beir(release: Release, exported: Exported, judged: pl.DataFrame, folder: Path, with_corpus: bool) -> None:
-    files = {"queries": "queries.jsonl", "qrels": f"qrels/{exported.split}.jsonl"}
+def _beir(release: Release, dataset: Exported, qrels: pl.DataFrame, folder: Path, with_corpus: bool) -> None:
+    files = {"queries": "queries.jsonl", "qrels": f"qrels/{dataset.split}.jsonl"}
     files |= {"corpus": "corpus.jsonl"} if with_corpus else {}
     (folder / "qrels").mkdir()
     atomic.write_lines(
-        folder / files["queries"], (_json(_id=id, text=text) for id, text in exported.queries.iter_rows())
+        folder / files["queries"], (_json(_id=id, text=text) for id, text in dataset.queries.iter_rows())
     )
-    table = ("\t".join(map(str, row)) for row in [judged.columns, *judged.iter_rows()])
-    atomic.write_lines(folder / "qrels" / f"{exported.split}.tsv", table)
-    atomic.write_lines(folder / files["qrels"], (_json(**row) for row in judged.iter_rows(named=True)))
+    table = ("\t".join(map(str, row)) for row in [qrels.columns, *qrels.iter_rows()])
+    atomic.write_lines(folder / "qrels" / f"{dataset.split}.tsv", table)
+    atomic.write_lines(folder / files["qrels"], (_json(**row) for row in qrels.iter_rows(named=True)))
     content = {"version": release.version, "description": f"sha256:{release.digest}"}  # new content, new cache
     configs = [
-        {"config_name": config, **content, "data_files": [{"split": exported.split, "path": file}]}
+        {"config_name": config, **content, "data_files": [{"split": dataset.split, "path": file}]}
         for config, file in files.items()
     ]
     atomic.write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
@@ -216,10 +216,10 @@ def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
         atomic.write_text(folder / "topics.json", json.dumps(topics, ensure_ascii=False) + "\n")
 
 
-def _judged(release: Release, exported: Exported) -> pl.DataFrame:
+def _qrels_of(release: Release, dataset: Exported) -> pl.DataFrame:
     """The queries' part of the judgements; the table has BEIR's columns, query-id, corpus-id and score."""
-    of_split = release.table("qrels", exported.judgements)
-    return of_split.filter(pl.col("query-id").is_in(exported.queries["query_id"].implode()))
+    of_split = release.table("qrels", dataset.judgements)
+    return of_split.filter(pl.col("query-id").is_in(dataset.queries["query_id"].implode()))
 
 
 def _json(**fields: str | int) -> str:

@@ -146,8 +146,8 @@ def compare(rebuilt: Release, published: Release) -> Report:
         raise UserError(f"{rebuilt.folder} and {published.folder} have no shift in common")
     shifts = list(dict.fromkeys(name.partition(".")[0] for name in common))
     return Report(
-        rebuilt=_named(rebuilt),
-        published=_named(published),
+        rebuilt=_name_of(rebuilt),
+        published=_name_of(published),
         agreements=[agreement(name, ours[name], authors[name]) for name in common],
         sizes=list(_sizes(rebuilt, published, shifts)),
         jaccard=list(_jaccard(rebuilt, published, shifts)),
@@ -175,14 +175,14 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> Agre
     counts = np.zeros((len(rows), len(columns)), np.int64)
     for cluster, rebuilt_cluster, count in overlaps.iter_rows():
         counts[rows.index(cluster), columns.index(rebuilt_cluster)] = count
-    matched = dict(zip(*linear_sum_assignment(counts, maximize=True), strict=True))
+    counterpart = dict(zip(*linear_sum_assignment(counts, maximize=True), strict=True))
     matches = []
     for row, cluster in enumerate(rows):
         size, partner = int((authors["cluster"] == cluster).sum()), None
         both, either = 0, size
-        if row in matched:
-            partner = columns[matched[row]]
-            both = int(counts[row, matched[row]])
+        if row in counterpart:
+            partner = columns[counterpart[row]]
+            both = int(counts[row, counterpart[row]])
             either = size + int((ours["cluster"] == partner).sum()) - both
         matches.append(Match(cluster, partner, size, both, both / either))
     return Agreement(name, authors["query_id"].n_unique(), *_indices(authors, ours), matches)
@@ -235,8 +235,8 @@ def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
             labels = [LABELS[shift]] if shift in LABELS else [c for c in table.columns if c.startswith("level_")]
             for label in labels:
                 for cluster, count in table.group_by(label).len().sort(label).iter_rows():
-                    shown = f"{cluster} ({label.removeprefix('level_')} %)" if shift == "chameleons" else cluster
-                    counts[name, shown] = count
+                    row_name = f"{cluster} ({label.removeprefix('level_')} %)" if shift == "chameleons" else cluster
+                    counts[name, row_name] = count
             if not labels:
                 counts[name, "all"] = table.height
     return counts
@@ -255,7 +255,7 @@ def _similarity(release: Release, shift: str) -> dict[str, float]:
     return dict(by_cluster(release, shift).select("cluster", "jaccard").iter_rows())
 
 
-def _named(release: Release) -> str:
+def _name_of(release: Release) -> str:
     return f"{release.manifest.kind} release {release.version}, digest {release.digest[:16]}"
 
 

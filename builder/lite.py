@@ -78,24 +78,26 @@ def make(
     if not test_sets:
         raise UserError(f"{release.folder}: has no test queries to find passages for")
     tables = _tables(release, test_sets, queries, seed)
-    searched = [table for table in tables if table.key in _test_tables(test_sets)]
-    texts = pl.concat(table.frame.select("query_id", "text") for table in searched).unique("query_id").sort("query_id")
-    encoder = None if dense is None else _opened(dense)
+    test_tables = [table for table in tables if table.key in _test_tables(test_sets)]
+    texts = (
+        pl.concat(table.frame.select("query_id", "text") for table in test_tables).unique("query_id").sort("query_id")
+    )
+    encoder = None if dense is None else _open_encoder(dense)
     systems = pool.read_systems(rankers, release)
     if "bm25" not in systems:
         index = bm25.index_of(release, cache or cache_folder())
         hits = bm25.search(counted(texts.rows(), "finding candidates", "queries"), index, depth)
-        systems = {"bm25": _ranked(hits)} | systems
+        systems = {"bm25": _ranking(hits)} | systems
     if encoder is not None:
-        systems[encoder[0]] = _ranked(_searched(encoder, release, texts, depth, cache or cache_folder()))
+        systems[encoder[0]] = _ranking(_search(encoder, release, texts, depth, cache or cache_folder()))
     of_runs = (run.filter(pl.col("rank") <= depth)["passage_id"] for run in systems.values())
-    kept = _judged(tables).union(*of_runs)
-    others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in kept)
-    drawn = heapq.nsmallest(max(0, size - len(kept)), others, key=lambda passage_id: _draw(seed, passage_id))
+    required = _judged_ids(tables).union(*of_runs)
+    others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in required)
+    sample = heapq.nsmallest(max(0, size - len(required)), others, key=lambda passage_id: _draw(seed, passage_id))
     parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": [*systems]}
     parameters |= {} if queries is None else {"queries": queries}
-    kept.update(drawn)
-    rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in kept]
+    required.update(sample)
+    rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in required]
     rule = Rule(
         "all judged passages, each ranker's best (depth) for the test queries, and others drawn at random (seed) up to "
         "size",
@@ -133,22 +135,24 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
     rows = list(counted(read, "reading passages", "passages"))
     ids = pl.Series([passage_id for passage_id, _ in rows], dtype=pl.String)
-    judged = _judgements(source, ids)
+    judgements = _judgements(source, ids)
     qrels: dict[str, pl.DataFrame] = {}
-    test_sets, left_out, used = [], [], set()
+    test_sets, left_out, kept_tables = [], [], set()
     for entry in release.manifest.test_sets:
         split, queries = entry.qrels, release.test_sets[entry.name].queries
         if split not in qrels:
             whole = release.table("qrels", split)
-            own = judged.filter(pl.col("query-id").is_in(whole["query-id"].implode())).cast(whole.schema)
-            held = whole.filter(pl.col("corpus-id").is_in(ids.implode()))
-            qrels[split] = pl.concat([held, own]).unique(["query-id", "corpus-id"], keep="first", maintain_order=True)
+            of_queries = judgements.filter(pl.col("query-id").is_in(whole["query-id"].implode())).cast(whole.schema)
+            of_pool = whole.filter(pl.col("corpus-id").is_in(ids.implode()))
+            qrels[split] = pl.concat([of_pool, of_queries]).unique(
+                ["query-id", "corpus-id"], keep="first", maintain_order=True
+            )
         relevant = qrels[split].filter(pl.col("score") >= 1)["query-id"]
         if not queries.is_in(relevant.implode()).all():
             left_out.append(entry.name)
         elif not shifts or entry.shift in shifts:
             test_sets.append(entry)
-            used.update([entry.table, ("qrels", split)])
+            kept_tables.update([entry.table, ("qrels", split)])
     if not test_sets:
         raise UserError(f"{source}: lacks a relevant passage of some query of every test set of {release.folder}")
     text = f"the passages of {source.name}"
@@ -157,10 +161,10 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     for variation in release.variations.values():
         if variation.base in names:
             variations.append(variation)
-            used.add(("variations", variation.split))
-    for described in release.manifest.tables:
-        if described.key in used:
-            table = _table(release, described)
+            kept_tables.add(("variations", variation.split))
+    for entry_of_table in release.manifest.tables:
+        if entry_of_table.key in kept_tables:
+            table = _table(release, entry_of_table)
             if table.config == "qrels":
                 rule = structs.replace(table.rule, text=f"{table.rule.text}; of {text}")
                 table = replace(table, frame=qrels[table.split], rule=rule)
@@ -180,16 +184,16 @@ def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | 
     tables = [_table(release, entry) for entry in release.manifest.tables if entry.config not in LEFT_OUT]
     if queries is None:
         return tables
-    used = _test_tables(test_sets) | {("qrels", test_set.qrels) for test_set in test_sets}
-    drawn: set[str] = set()
+    in_use = _test_tables(test_sets) | {("qrels", test_set.qrels) for test_set in test_sets}
+    sample: set[str] = set()
     for test_set in test_sets:
         ids = release.test_sets[test_set.name].queries
-        drawn.update(heapq.nsmallest(queries, ids, key=lambda query_id: _draw(seed, query_id)))
-    return [_of_queries(table, drawn, queries) for table in tables if table.key in used]
+        sample.update(heapq.nsmallest(queries, ids, key=lambda query_id: _draw(seed, query_id)))
+    return [_of_queries(table, sample, queries) for table in tables if table.key in in_use]
 
 
-def _of_queries(table: Table, drawn: Collection[str], queries: int) -> Table:
-    rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(drawn))
+def _of_queries(table: Table, sample: Collection[str], queries: int) -> Table:
+    rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(sample))
     text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed)"
     return replace(table, frame=rows, rule=structs.replace(table.rule, text=text))
 
@@ -198,11 +202,11 @@ def _test_tables(test_sets: Sequence[TestSetEntry]) -> set[tuple[str, str]]:
     return {test_set.table for test_set in test_sets}
 
 
-def _judged(tables: Collection[Table]) -> set[str]:
+def _judged_ids(tables: Collection[Table]) -> set[str]:
     return {passage_id for table in tables if table.config == "qrels" for passage_id in table.frame["corpus-id"]}
 
 
-def _opened(model: str) -> tuple[str, Retriever]:
+def _open_encoder(model: str) -> tuple[str, Retriever]:
     """A dense encoder for the pool, and its name, before BM25 has indexed anything."""
     from eval_kit.models.opening import opened
 
@@ -213,14 +217,14 @@ def _opened(model: str) -> tuple[str, Retriever]:
     return Path(model.replace(":", ".")).name, retriever
 
 
-def _searched(encoder: tuple[str, Retriever], release: Release, texts: pl.DataFrame, depth: int, cache: Path) -> Hits:
+def _search(encoder: tuple[str, Retriever], release: Release, texts: pl.DataFrame, depth: int, cache: Path) -> Hits:
     name, retriever = encoder
     folder = cache / "encoded" / f"{collection_key(release)}.{name}"
     retriever.index(passages(release), folder)
     return retriever.search(texts, folder, depth)
 
 
-def _ranked(hits: Hits) -> pl.DataFrame:
+def _ranking(hits: Hits) -> pl.DataFrame:
     """``query_id``, ``passage_id`` and ``rank``."""
     columns: dict[str, list[Any]] = {"query_id": [], "passage_id": [], "rank": []}
     for query, best in hits:
@@ -275,8 +279,8 @@ def _draft(
 def _table(release: Release, entry: TableEntry) -> Table:
     labels = {column.name: column.labels for column in entry.columns if column.labels}
     frame = release.table(*entry.key)
-    labelled = frame.with_columns(pl.col(name).cast(pl.Enum(names)) for name, names in labels.items())
-    return Table(entry.config, entry.split, labelled, entry.rule)
+    with_labels = frame.with_columns(pl.col(name).cast(pl.Enum(names)) for name, names in labels.items())
+    return Table(entry.config, entry.split, with_labels, entry.rule)
 
 
 def _read(release: Release, doing: str) -> Iterator[tuple[str, str]]:

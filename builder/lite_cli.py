@@ -34,22 +34,22 @@ def fidelity(
 
     if (against is None) == (not pool):
         raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
-    opened = open_release(release)
+    opened_release = open_release(release)
     if pool:
-        contributors, others = read_systems(pool, opened), read_systems(run or [], opened)
+        contributors, others = read_systems(pool, opened_release), read_systems(run or [], opened_release)
         if both := sorted(contributors.keys() & others.keys()):
             raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
         systems = contributors | others
-        measured = measure_fidelity(systems, opened, list(contributors), depth)
+        fidelity_measures = measure_fidelity(systems, opened_release, list(contributors), depth)
         if out is not None:
-            atomic.write_text(out, measured.to_markdown())
+            atomic.write_text(out, fidelity_measures.to_markdown())
         if as_json:
-            typer.echo(json.dumps(measured.as_json()))
+            typer.echo(json.dumps(fidelity_measures.as_json()))
         else:
-            measured.show(screen())
+            fidelity_measures.show(screen())
         return
     with Console(stderr=True).status("comparing the releases"):
-        report = compare(opened, open_release(against))
+        report = compare(opened_release, open_release(against))
     if out is not None:
         atomic.write_text(out, report.as_markdown())
     if as_json:

@@ -103,8 +103,8 @@ def _benchmarks(collection: mini.Mini) -> Iterator[Table]:
 
     for split in ("dl19", "dl20"):
         topics = collection.queries.filter(pl.col("population") == split)
-        judged = topics.with_columns(judged=pl.lit("yes", pl.Enum(["no", "yes"])))
-        yield _table("trec_dl", split, judged, "judged", Rule("all planted topics are judged", SOURCE))
+        with_judgements = topics.with_columns(judged=pl.lit("yes", pl.Enum(["no", "yes"])))
+        yield _table("trec_dl", split, with_judgements, "judged", Rule("all planted topics are judged", SOURCE))
     outside = collection.queries.filter(pl.col("population") == "validation")
     yield _table("validation", "validation", outside, [], Rule("queries outside every shift", SOURCE))
 
@@ -128,14 +128,14 @@ def _restrain(collection: mini.Mini) -> Iterator[Table]:
     """The training queries nearest to the TREC DL queries, and as many drawn from those that are not near."""
     train = collection.queries.filter(pl.col("population") == "train").sort("nearness", "query_id", descending=True)
     far = train.filter(pl.col("nearness") < NEAR)
-    drawn = np.random.Generator(np.random.PCG64(collection.parameters.seed)).permutation(far.height)
+    order = np.random.Generator(np.random.PCG64(collection.parameters.seed)).permutation(far.height)
     for size, share in RESTRAIN_SHARES.items():
         count = min(round(share * train.height), far.height)
         rules = {
             "interpolate": Rule(f"the {count} nearest training queries, as planted", "CIKM 2022 §4.1.2"),
             "extrapolate": Rule(f"{count} of the {far.height} training queries that are not near", "CIKM 2022 §4.1.2"),
         }
-        sets = {"interpolate": train.head(count), "extrapolate": far[drawn[:count]]}
+        sets = {"interpolate": train.head(count), "extrapolate": far[order[:count]]}
         for regime, queries in sets.items():
             yield _table("restrain", f"{regime}_{size}", queries, [], rules[regime])
             ids = queries["query_id"].implode()

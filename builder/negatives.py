@@ -133,15 +133,15 @@ def fault(release: Release) -> str:
     if (twice := table["query_id"].is_duplicated()).any():
         return f"query {table.filter(twice)['query_id'][0]} appears twice"
     positives = _positives(release)
-    embedded = release.table("passages", "passages").select("passage_id") if "passages" in release.configs else None
+    pool = release.table("passages", "passages").select("passage_id") if "passages" in release.configs else None
     for part in table.iter_slices(CHECKED_AT_ONCE):
         pairs = part.rename({"passage_ids": "passage_id"}).explode("passage_id").drop_nulls()
         faults = {
             "appears twice for": pairs.filter(pairs.is_duplicated()),
             "is judged relevant to": pairs.join(positives, on=["query_id", "passage_id"], how="semi"),
         }
-        if embedded is not None:
-            faults["is not in the collection, but is listed for"] = pairs.join(embedded, on="passage_id", how="anti")
+        if pool is not None:
+            faults["is not in the collection, but is listed for"] = pairs.join(pool, on="passage_id", how="anti")
         for what, wrong in faults.items():
             if wrong.height:
                 return f"passage {wrong['passage_id'][0]} {what} query {wrong['query_id'][0]}"
@@ -158,8 +158,8 @@ class _Job:
 
     @property
     def rule(self) -> Rule:
-        used = [f"{config}/{split}" for config, split in _query_tables(self.release)]
-        parameters = asdict(self.parameters) | {"k1": bm25.K1, "b": bm25.B, "queries": used}
+        tables = [f"{config}/{split}" for config, split in _query_tables(self.release)]
+        parameters = asdict(self.parameters) | {"k1": bm25.K1, "b": bm25.B, "queries": tables}
         text = (
             f"of the {self.parameters.depth:,} passages that BM25 (Lucene) ranks highest, those that no table judges "
             f"relevant to the query; of these {self.parameters.sample:,}, drawn at random (seeded), best first"
@@ -169,9 +169,9 @@ class _Job:
     @property
     def folder(self) -> Path:
         """Named after everything that the result depends on."""
-        used = [*_query_tables(self.release), *(("qrels", split) for split in self.release.configs.get("qrels", []))]
-        known = {table.key: table.digest for table in self.release.manifest.tables}
-        parts = [collection_key(self.release), [known[key] for key in used], self.rule.parameters, SHARD]
+        tables = [*_query_tables(self.release), *(("qrels", split) for split in self.release.configs.get("qrels", []))]
+        digests = {table.key: table.digest for table in self.release.manifest.tables}
+        parts = [collection_key(self.release), [digests[key] for key in tables], self.rule.parameters, SHARD]
         return self.cache / CONFIG / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     def table(self, threads: int) -> tuple[TableEntry, Path]:
@@ -193,20 +193,20 @@ class _Job:
     def _fill(self, shards: Path, queries: pl.DataFrame, threads: int) -> None:
         """Write the missing shards; existing ones are always the first."""
         starts = range(0, queries.height, SHARD)
-        done = sum(_shard(shards, start).exists() for start in starts)
-        todo = queries[done * SHARD :]
+        count = sum(_shard(shards, start).exists() for start in starts)
+        todo = queries[count * SHARD :]
         if todo.is_empty():
             return
         index = bm25.index_of(self.release, self.cache, threads)
-        ranked = bm25.search(todo.iter_rows(), index, self.parameters.depth, threads)
+        rankings = bm25.search(todo.iter_rows(), index, self.parameters.depth, threads)
         positives = _positives(self.release)
         with counting("drawing negatives", "queries", queries.height) as advance:
-            advance(queries.height - todo.height, known=True)
-            for start in starts[done:]:
+            advance(queries.height - todo.height, is_total=True)
+            for start in starts[count:]:
                 ids = queries["query_id"][start : start + SHARD]
                 relevant = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")
                 rows = []
-                for query_id, hits in islice(ranked, len(ids)):
+                for query_id, hits in islice(rankings, len(ids)):
                     relevant_ids = {passage_id for (passage_id,) in relevant.get(query_id, [])}
                     rest = [passage_id for passage_id, _ in hits if passage_id not in relevant_ids]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))

@@ -88,20 +88,20 @@ class ShiftParameters:
         Raises:
             UserError: a name is unknown, or a value has the wrong type.
         """
-        changed, names = self, _names()
+        new_parameters, names = self, _names()
         for setting in settings:
             name, equals, text = setting.partition("=")
             if not equals or name not in names:
                 raise UserError(f"--set {setting}: expected name=value with one of {', '.join(names)}")
             shift, _, parameter = name.partition(".")
-            parameters = getattr(changed, shift)
+            parameters = getattr(new_parameters, shift)
             form, parse = _form(get_type_hints(type(parameters))[parameter])
             try:
                 value = parse(text)
             except (ValueError, KeyError):
                 raise UserError(f"--set {setting}: {text!r} is not {form}") from None
-            changed = replace(changed, **{shift: replace(parameters, **{parameter: value})})
-        return changed
+            new_parameters = replace(new_parameters, **{shift: replace(parameters, **{parameter: value})})
+        return new_parameters
 
 
 def settings() -> list[str]:
@@ -137,8 +137,8 @@ def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: 
 
 
 def _topic(paper: TopicParameters, training: int) -> TopicParameters:
-    wanted = max(_share(paper.size, training), round(TESTED / paper.test_share))
-    size = max(2, min(wanted, round(MOST_USED * training / paper.topics)))
+    least = max(_share(paper.size, training), round(TESTED / paper.test_share))
+    size = max(2, min(least, round(MOST_USED * training / paper.topics)))
     k = min(paper.k, max(2 * paper.topics, training // FEWEST_IN_A_CLUSTER))
     return replace(paper, k=k, size=size, test_share=_test_share(paper.test_share, size))
 

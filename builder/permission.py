@@ -54,22 +54,22 @@ def publishable(
     if not tables:
         yield folder
         return
-    changed = _without(manifest, {name: tables[name] for name in left_out})
-    if not changed.test_sets:
+    reduced_manifest = _without(manifest, {name: tables[name] for name in left_out})
+    if not reduced_manifest.test_sets:
         raise UserError(f"{folder}: without {', '.join(left_out)} no test set is left")
     said = [f"{name} states no licence; its authors permit the publication, the publisher says" for name in permitted]
-    changed = replace(changed, remarks=[*manifest.remarks, *said])
+    reduced_manifest = replace(reduced_manifest, remarks=[*manifest.remarks, *said])
     with TemporaryDirectory() as place:
-        copy(folder, Path(place) / folder.resolve().name, changed)
+        copy(folder, Path(place) / folder.resolve().name, reduced_manifest)
         yield Path(place) / folder.resolve().name
 
 
 def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:
     """The tables that rest on files without a stated licence, by the repository or collection of those files."""
-    unstated = {record.id for record in manifest.inputs if record.licence in UNSTATED}
+    without_licence = {record.id for record in manifest.inputs if record.licence in UNSTATED}
     tables: dict[str, set[Key]] = {}
     for table in manifest.tables:
-        for file in unstated.intersection(table.rule.inputs):
+        for file in without_licence.intersection(table.rule.inputs):
             parts = file.split("/")
             name = parts[0] if parts[0] == manifest.built_from else "/".join(parts[:2])
             tables.setdefault(name, set()).add(table.key)
@@ -78,17 +78,17 @@ def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:
 
 def _without(manifest: Manifest, left_out: Mapping[str, set[Key]]) -> Manifest:
     """The manifest without some sources' tables, and without what rests on these."""
-    gone = set().union(*left_out.values())
-    test_sets = [entry for entry in manifest.test_sets if not {entry.table, ("qrels", entry.qrels)} & gone]
+    removed_tables = set().union(*left_out.values())
+    test_sets = [entry for entry in manifest.test_sets if not {entry.table, ("qrels", entry.qrels)} & removed_tables]
     bases = {entry.name for entry in test_sets}
     variations = []
     for entry in manifest.variations:
-        if entry.base in bases and (VARIATIONS, entry.split) not in gone:
+        if entry.base in bases and (VARIATIONS, entry.split) not in removed_tables:
             variations.append(entry)
         else:
-            gone.add((VARIATIONS, entry.split))
-    tables = [table for table in manifest.tables if table.key not in gone]
-    used = {file for table in tables for file in table.rule.inputs}
+            removed_tables.add((VARIATIONS, entry.split))
+    tables = [table for table in manifest.tables if table.key not in removed_tables]
+    files = {file for table in tables for file in table.rule.inputs}
     missing = [Lack(f"the parts of {name}", "it states no licence; the publisher left it out") for name in left_out]
     return with_digest(
         replace(
@@ -96,7 +96,7 @@ def _without(manifest: Manifest, left_out: Mapping[str, set[Key]]) -> Manifest:
             tables=tables,
             test_sets=test_sets,
             variations=variations,
-            inputs=[record for record in manifest.inputs if record.id in used],
+            inputs=[record for record in manifest.inputs if record.id in files],
             missing=[*manifest.missing, *missing],
         )
     )

@@ -102,8 +102,8 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
 
 
 def _directed(vectors: Matrix) -> Matrix:
-    directed: Matrix = vectors[np.linalg.norm(vectors, axis=1) > 0]
-    return directed
+    nonzero: Matrix = vectors[np.linalg.norm(vectors, axis=1) > 0]
+    return nonzero
 
 
 def _tables(release: Release) -> list[tuple[str, str]]:

@@ -75,7 +75,7 @@ class Fidelity(Result):
 
     def tables(self) -> list[Table]:
         """The order of the systems on each pool, and the level of each system."""
-        named = ["labels", "left out of the pool"]
+        label_columns = ["labels", "left out of the pool"]
         orders, levels = [], []
         for row in self.orders.iter_rows(named=True):
             tau = ["-", "-"] if row["tau"] is None else [f"{row['tau']:.3f}", _interval(row, "tau")]
@@ -86,8 +86,8 @@ class Fidelity(Result):
             levels.append([row["labels"], row["left_out"] or "-", row["system"], *figures, *shift])
         numbers = number_columns("all passages", "pool", "shift", "95 % interval")
         return [
-            Table([*map(Column, named), Column("tau", "number"), Column("95 % interval", "number")], [orders]),
-            Table([*map(Column, [*named, "system"]), *numbers], [levels]),
+            Table([*map(Column, label_columns), Column("tau", "number"), Column("95 % interval", "number")], [orders]),
+            Table([*map(Column, [*label_columns, "system"]), *numbers], [levels]),
         ]
 
     def notes(self) -> list[str]:
@@ -109,8 +109,8 @@ class Fidelity(Result):
         shifts = self.levels.filter(pl.col("labels") == DRAWN).sort(pl.col("shift").abs(), maintain_order=True)
         row = shifts.row(-1, named=True)
         without = f" where {row['left_out']} is left out" if row["left_out"] else ""
-        moved = f"{row['shift']:+.3f} {_interval(row, 'shift', '+.3f')} ({row['system']}{without})"
-        return f"Kendall's tau with all passages {self._trust()}; {self.measure} shifts by up to {moved}"
+        change = f"{row['shift']:+.3f} {_interval(row, 'shift', '+.3f')} ({row['system']}{without})"
+        return f"Kendall's tau with all passages {self._trust()}; {self.measure} shifts by up to {change}"
 
     def _lowest(self) -> dict[str, Any]:
         taus = self.orders.filter(pl.col("labels") == DRAWN).sort("tau", nulls_last=True, maintain_order=True)
@@ -171,14 +171,14 @@ def measure_fidelity(
     """
     if len(systems) < 2:
         raise UserError("the fidelity of a pool needs runs of two systems or more; three or more have an order")
-    covered = _covered(systems, release, only)
-    measure = _measure(covered[0][0])
+    coverage = _coverage(systems, release, only)
+    measure = _measure(coverage[0][0])
     qrels = pl.concat(
         release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(queries.implode()))
-        for test_set, queries in covered
+        for test_set, queries in coverage
     ).sort("query_id", "passage_id")
     relevant = qrels.filter(pl.col("relevance") >= measure.grade)
-    queries = pl.concat(queries for _, queries in covered).unique().sort().to_frame("query_id")
+    queries = pl.concat(queries for _, queries in coverage).unique().sort().to_frame("query_id")
     answerable = queries.join(relevant, on="query_id", how="semi")
     if not answerable.height:
         raise UserError(
@@ -194,13 +194,13 @@ def measure_fidelity(
     for labels in (ALL, DRAWN):
         judgements = [qrels] if labels == ALL else [_drawn(relevant, random) for _ in range(draws)]
         for left_out, rankers in pools.items():
-            whole, pooled = [], []
-            for judged in judgements:
-                pool = _pool(judged, [systems[name] for name in rankers], depth)
-                whole.append(_values(systems, judged, answerable, measure, None))
-                pooled.append(_values(systems, judged, answerable, measure, pool))
+            whole, from_pool = [], []
+            for qrels_of_set in judgements:
+                pool = _pool(qrels_of_set, [systems[name] for name in rankers], depth)
+                whole.append(_values(systems, qrels_of_set, answerable, measure, None))
+                from_pool.append(_values(systems, qrels_of_set, answerable, measure, pool))
             case: dict[str, Any] = {"labels": labels, "left_out": left_out}
-            order, of_systems = _compared(np.array(whole), np.array(pooled), list(systems), random)
+            order, of_systems = _comparison(np.array(whole), np.array(from_pool), list(systems), random)
             orders.append(case | order)
             levels += [case | row for row in of_systems]
     return Fidelity(
@@ -236,29 +236,29 @@ def _labels_of_most(release: Release) -> float:
 
 def ranked(run: pl.DataFrame) -> pl.DataFrame:
     """``query_id``, ``passage_id`` and ``rank`` in trec_eval's order: score descending, then id descending."""
-    ordered = run.sort("query_id", "score", "passage_id", descending=[False, True, True])
+    by_score = run.sort("query_id", "score", "passage_id", descending=[False, True, True])
     rank = pl.int_range(1, pl.len() + 1).over("query_id").alias("rank")
-    return ordered.select("query_id", "passage_id", rank)
+    return by_score.select("query_id", "passage_id", rank)
 
 
-def _covered(
+def _coverage(
     systems: Mapping[str, pl.DataFrame], release: Release, only: pl.Series | None
 ) -> list[tuple[TestSet, pl.Series]]:
     """The test sets, disjoint, that every system covers, each with those of its queries that count."""
-    searched = [set(run["query_id"].unique()) for run in systems.values()]
-    covered: list[tuple[TestSet, pl.Series]] = []
-    taken = set[str]()
+    query_ids = [set(run["query_id"].unique()) for run in systems.values()]
+    coverage: list[tuple[TestSet, pl.Series]] = []
+    seen_ids = set[str]()
     for test_set in release.test_sets.values():
         queries = test_set.queries
         if only is not None:
             queries = queries.filter(queries.is_in(only.implode()))
         members = set(queries)
-        if members and members.isdisjoint(taken) and all(members <= run for run in searched):
-            covered.append((test_set, queries))
-            taken |= members
-    if not covered:
+        if members and members.isdisjoint(seen_ids) and all(members <= run for run in query_ids):
+            coverage.append((test_set, queries))
+            seen_ids |= members
+    if not coverage:
         raise UserError(f"{release.folder}: has no test set that all of {', '.join(systems)} cover")
-    return covered
+    return coverage
 
 
 def _measure(test_set: TestSet) -> Measure:
@@ -269,19 +269,19 @@ def _measure(test_set: TestSet) -> Measure:
 
 def _drawn(relevant: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
     """One relevant passage of each query."""
-    shuffled = relevant.with_columns(lot=pl.Series(random.random(relevant.height)))
+    with_lots = relevant.with_columns(lot=pl.Series(random.random(relevant.height)))
     first = pl.col("lot") == pl.col("lot").min().over("query_id")
-    return shuffled.filter(first).drop("lot")
+    return with_lots.filter(first).drop("lot")
 
 
-def _pool(judged: pl.DataFrame, contributors: Sequence[pl.DataFrame], depth: int) -> pl.DataFrame:
+def _pool(qrels: pl.DataFrame, contributors: Sequence[pl.DataFrame], depth: int) -> pl.DataFrame:
     best = [run.filter(pl.col("rank") <= depth)["passage_id"] for run in contributors]
-    return pl.concat([judged["passage_id"], *best]).unique().to_frame()
+    return pl.concat([qrels["passage_id"], *best]).unique().to_frame()
 
 
 def _values(
     systems: Mapping[str, pl.DataFrame],
-    judged: pl.DataFrame,
+    qrels: pl.DataFrame,
     queries: pl.DataFrame,
     measure: Measure,
     pool: pl.DataFrame | None,
@@ -290,25 +290,25 @@ def _values(
     rows = []
     for run in systems.values():
         if pool is not None:
-            kept = run.join(pool, on="passage_id", how="semi", maintain_order="left")
-            run = kept.with_columns(rank=pl.int_range(1, pl.len() + 1).over("query_id"))
-        ranks = judged.join(run, on=["query_id", "passage_id"], how="left")
+            in_pool = run.join(pool, on="passage_id", how="semi", maintain_order="left")
+            run = in_pool.with_columns(rank=pl.int_range(1, pl.len() + 1).over("query_id"))
+        ranks = qrels.join(run, on=["query_id", "passage_id"], how="left")
         values = measure.kind.values(ranks.lazy(), measure).collect()
         column = queries.join(values, on="query_id", how="left", maintain_order="left")["value"]
         rows.append(column.fill_null(measure.value_of_empty_result).to_numpy())
     return np.array(rows)
 
 
-def _compared(
-    whole: Values, pooled: Values, systems: Sequence[str], random: np.random.Generator
+def _comparison(
+    whole: Values, from_pool: Values, systems: Sequence[str], random: np.random.Generator
 ) -> tuple[dict[str, float | None], list[dict[str, Any]]]:
     """Order and levels of (draws, systems, queries); intervals resample queries and draws together."""
-    taus = [_tau(*means) for means in zip(whole.mean(axis=2), pooled.mean(axis=2), strict=True)]
+    taus = [_tau(*means) for means in zip(whole.mean(axis=2), from_pool.mean(axis=2), strict=True)]
     resampled_taus, resampled_shifts = [], []
     for _ in range(RESAMPLES):
         draw = random.integers(len(whole))
-        chosen = random.integers(whole.shape[2], size=whole.shape[2])
-        before, after = whole[draw][:, chosen].mean(axis=1), pooled[draw][:, chosen].mean(axis=1)
+        resample = random.integers(whole.shape[2], size=whole.shape[2])
+        before, after = whole[draw][:, resample].mean(axis=1), from_pool[draw][:, resample].mean(axis=1)
         resampled_taus.append(_tau(before, after))
         resampled_shifts.append(after - before)
     order: dict[str, float | None] = dict.fromkeys(("tau", "tau_low", "tau_high"))
@@ -318,7 +318,7 @@ def _compared(
     lows, highs = np.quantile(resampled_shifts, [0.025, 0.975], axis=0)
     rows = []
     for number, system in enumerate(systems):
-        levels = {"whole": float(whole[:, number].mean()), "pooled": float(pooled[:, number].mean())}
+        levels = {"whole": float(whole[:, number].mean()), "pooled": float(from_pool[:, number].mean())}
         interval = {"shift_low": float(lows[number]), "shift_high": float(highs[number])}
         rows.append({"system": system, **levels, "shift": levels["pooled"] - levels["whole"], **interval})
     return order, rows

@@ -81,9 +81,9 @@ class Publication:
 
     def _outcome(self) -> str:
         size, rate = decimal(self.uploaded_bytes), decimal(int(self.uploaded_bytes / self.seconds))
-        sent = f"{len(self.changes.uploads)} files, {size} in {self.seconds:.1f} s ({rate}/s)"
-        removed = f", {len(self.changes.removed)} removed" if self.changes.removed else ""
-        what = sent + removed if self.changes else "nothing to upload"
+        upload = f"{len(self.changes.uploads)} files, {size} in {self.seconds:.1f} s ({rate}/s)"
+        removal = f", {len(self.changes.removed)} removed" if self.changes.removed else ""
+        what = upload + removal if self.changes else "nothing to upload"
         return f"{self.repo_id}: published {self.tag} at commit {self.commit}: {what}; checksums agree"
 
     def _plan(self) -> list[str]:
@@ -149,7 +149,7 @@ def _publish(folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool,
     if dry_run:
         with hub.explained(repo_id, UNCHANGED):
             return replace(plan, tables=_table_changes(folder, manifest, plan))
-    started = time.monotonic()
+    start = time.monotonic()
     commit = str(plan.commit)
     if plan.changes:
         with hub.explained(repo_id, COMMITTING):
@@ -157,11 +157,11 @@ def _publish(folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool,
     with hub.explained(repo_id, COMMITTED):
         if differing := compare(api, folder, repo_id, commit):
             raise UserError(
-                f"{repo_id}: what the Hub holds at commit {commit} is not what was sent ({_named(differing)}); "
+                f"{repo_id}: what the Hub holds at commit {commit} is not what was sent ({_listing(differing)}); "
                 "it is not tagged; run the same command again to send those files"
             )
         _tag(api, folder, plan, commit)
-    return replace(plan, commit=commit, seconds=time.monotonic() - started)
+    return replace(plan, commit=commit, seconds=time.monotonic() - start)
 
 
 def check_folder(folder: Path, tag: str, allow_partial: bool) -> Manifest:
@@ -216,8 +216,8 @@ def _plan(
     except RepositoryNotFoundError:
         if not dry_run:
             raise
-        added = files(folder, manifest)
-        return Publication(repo_id, tag, None, Changes(added=added), uploaded_bytes=_size(folder, added), creates=True)
+        paths = files(folder, manifest)
+        return Publication(repo_id, tag, None, Changes(added=paths), uploaded_bytes=_size(folder, paths), creates=True)
     tags = {ref.name: ref.target_commit for ref in refs.tags}
     if tag in tags:
         remark = _settled(api, folder, repo_id, tag, tags[tag], manifest)
@@ -237,13 +237,13 @@ def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, ma
     differing = compare(api, folder, repo_id, commit)
     if not differing:
         return ""
-    published = _remote_manifest(api, repo_id, commit)
-    if published is None or published.get("digest") != manifest.digest:
+    manifest_there = _remote_manifest(api, repo_id, commit)
+    if manifest_there is None or manifest_there.get("digest") != manifest.digest:
         raise UserError(
-            f"{repo_id}: {tag} is published with other content ({_named(differing)}); a published version never "
+            f"{repo_id}: {tag} is published with other content ({_listing(differing)}); a published version never "
             f"changes: give the release a new version; {UNCHANGED}"
         )
-    return f"the same content in other bytes ({_named(differing)}) is published, and stays as it is"
+    return f"the same content in other bytes ({_listing(differing)}) is published, and stays as it is"
 
 
 def _refuse_to_replace(
@@ -253,30 +253,30 @@ def _refuse_to_replace(
 
     A commit removes whatever is not in the release.
     """
-    published = _remote_manifest(api, repo_id, head)
-    if published is None:
+    manifest_there = _remote_manifest(api, repo_id, head)
+    if manifest_there is None:
         if foreign := [path for path in changes.removed if path != CARD]:
             raise UserError(
                 f"{repo_id}: holds something else ({_some(foreign)}) that publishing would remove; "
                 f"name another dataset; {UNCHANGED}"
             )
         return
-    version = published["version"]
+    version = manifest_there["version"]
     if reports.version_number(version) > reports.version_number(manifest.version):
         raise UserError(
             f"{repo_id}: holds version {version} already, which is newer than {manifest.version}; "
             f"give the release a higher version; {UNCHANGED}"
         )
-    if published["digest"] == manifest.digest:
+    if manifest_there["digest"] == manifest.digest:
         return
     if version == manifest.version:
         raise UserError(
             f"{repo_id}: holds other content as version {version} already; give the release a higher version; "
             f"{UNCHANGED}"
         )
-    needed = reports.name_of(manifest), ReleaseName(version, published["digest"])
+    names = reports.name_of(manifest), ReleaseName(version, manifest_there["digest"])
     newest = next(iter(reports.history(folder)), None)
-    if newest is None or (newest.release, newest.previous) != needed:
+    if newest is None or (newest.release, newest.previous) != names:
         raise UserError(
             f"{folder / CARD}: does not say what changed since version {version}, which {repo_id} holds; run "
             f"'python -m builder card {folder} --previous {repo_id}@v{version}' to write that; {UNCHANGED}"
@@ -321,8 +321,8 @@ def _tag(api: "HfApi", folder: Path, plan: Publication, commit: str) -> None:
             raise
         if differing := compare(api, folder, plan.repo_id, plan.tag):
             raise UserError(
-                f"{plan.repo_id}: somebody else published other content as {plan.tag} meanwhile ({_named(differing)}); "
-                "give the release a new version"
+                f"{plan.repo_id}: somebody else published other content as {plan.tag} meanwhile "
+                f"({_listing(differing)}); give the release a new version"
             ) from error
 
 
@@ -330,7 +330,7 @@ def _size(folder: Path, files: Sequence[str]) -> int:
     return sum((folder / path).stat().st_size for path in files)
 
 
-def _named(changes: Changes) -> str:
+def _listing(changes: Changes) -> str:
     files = [*changes.uploads, *changes.removed]
     return f"{len(files)} files differ, first {files[0]}"
 

@@ -59,35 +59,35 @@ def draft(
         UserError: a shift is unknown, or cannot be built although it or its parameters were chosen; there is no shift
             at all; or whatever the encoder refuses.
     """
-    scaled = defaults(collection).seeded(seed)
-    seeded = parameters.seeded(seed) if parameters else scaled
-    set_by_user = {shift for shift in REBUILDABLE if getattr(seeded, shift) != getattr(scaled, shift)}
+    by_default = defaults(collection).seeded(seed)
+    final = parameters.seeded(seed) if parameters else by_default
+    set_by_user = {shift for shift in REBUILDABLE if getattr(final, shift) != getattr(by_default, shift)}
     required = frozenset({*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])})
     if encoder is None:
         encoder = learnt_from(None if collection.passages is None else collection.passages["text"].to_list())
     build = Build(collection, encoder, seed, runs or {}, cache, frozenset(set_by_user), required, disjoint_passages)
-    chosen, left_out = _chosen(shifts, build)
-    results, built = [], []
-    for shift in sorted(chosen, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: fail early
+    names, left_out = _choose(shifts, build)
+    results, shifts_built = [], []
+    for shift in sorted(names, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: fail early
         if REBUILDABLE[shift].encodes:
             build.embedded  # noqa: B018 - a fault of the encoder is not one of the shift
         try:
-            results.append(REBUILDABLE[shift].rebuild(build, getattr(seeded, shift)))
-            built.append(shift)
+            results.append(REBUILDABLE[shift].rebuild(build, getattr(final, shift)))
+            shifts_built.append(shift)
         except UserError as error:
             if shift in required:
                 raise
             left_out.append(f"no {shift}: {error}")
-    if not built:
+    if not shifts_built:
         raise UserError(f"{collection.name}: no shift can be built: {'; '.join(left_out)}")
     tables = in_order([*chain.from_iterable(result.tables for result in results), *build.shared_tables()])
     remarks = [
         *collection.remarks,
         f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
-        *_size_remarks(collection, [shift for shift in SIZED if shift in set(built) - set_by_user]),
+        *_size_remarks(collection, [shift for shift in SIZED if shift in set(shifts_built) - set_by_user]),
         *chain.from_iterable(result.remarks for result in results),
     ]
-    if "restrain" in built and "resttest" not in built and not set(DL) & set(restrain.test_splits(build)):
+    if "restrain" in shifts_built and "resttest" not in shifts_built and not set(DL) & set(restrain.test_splits(build)):
         remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
     return Draft(
         kind="rebuilt",
@@ -107,11 +107,11 @@ def defaults(collection: Collection) -> ShiftParameters:
     """The papers' parameters, with sizes and the cut of length scaled to a collection."""
     texts = pl.concat([rows["text"] for rows in (collection.train, *collection.evaluation.values())])
     language = languages.likely(texts)
-    asked = cast(WhLanguage, language if language in TERMS else ENGLISH)
-    return for_collection(collection.train.height, even_cut(texts), asked)
+    wh_language = cast(WhLanguage, language if language in TERMS else ENGLISH)
+    return for_collection(collection.train.height, even_cut(texts), wh_language)
 
 
-def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list[str]]:
+def _choose(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list[str]]:
     """The shifts to build, and remarks about those left out."""
     for name in shifts or ():
         if name not in REBUILDABLE:
@@ -129,12 +129,12 @@ def _chosen(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
     return [name for name in REBUILDABLE if name in shifts], []
 
 
-def _size_remarks(collection: Collection, scaled: Sequence[str]) -> list[str]:
+def _size_remarks(collection: Collection, shifts: Sequence[str]) -> list[str]:
     """Remarks on where set sizes come from, for the shifts whose sizes were not chosen."""
-    if not scaled or not collection.train.height:
+    if not shifts or not collection.train.height:
         return []
     return [
-        f"the sizes of {', '.join(scaled)} are the papers' shares of MS MARCO's {MS_MARCO_TRAINING:,} training "
+        f"the sizes of {', '.join(shifts)} are the papers' shares of MS MARCO's {MS_MARCO_TRAINING:,} training "
         f"queries, applied to the {collection.train.height:,} of {collection.name}, "
         f"or larger for {TESTED} test queries a part"
     ]

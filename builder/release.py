@@ -169,7 +169,7 @@ def add_table(folder: Path, entry: TableEntry, file: Path) -> Manifest:
         shutil.copyfile(file, staging / entry.path)
         return [replace(entry, sha256=file_sha256(file))]
 
-    return _extended(folder, add)
+    return _extend(folder, add)
 
 
 def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> Manifest:
@@ -186,19 +186,19 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
     Raises:
         UserError: the release is damaged, or cannot be written.
     """
-    return _extended(folder, lambda staging: [_written(staging, table) for table in tables], variations)
+    return _extend(folder, lambda staging: [_write(staging, table) for table in tables], variations)
 
 
-def _extended(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Sequence[Variation] = ()) -> Manifest:
+def _extend(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Sequence[Variation] = ()) -> Manifest:
     """Replace the release in ``folder`` by one with the tables that ``add`` writes to a folder, and the variations."""
     with _replacing(folder) as staging:
         manifest = verified_manifest(folder)
         shutil.copytree(folder, staging, dirs_exist_ok=True)
-        added = add(staging)
-        keys = [entry.key for entry in added]
+        entries = add(staging)
+        keys = [entry.key for entry in entries]
         tables = [entry for entry in manifest.tables if entry.key not in keys]
         others = [entry for entry in manifest.variations if (VARIATIONS, entry.split) not in keys]
-        manifest = with_digest(replace(manifest, tables=[*tables, *added], variations=[*others, *variations]))
+        manifest = with_digest(replace(manifest, tables=[*tables, *entries], variations=[*others, *variations]))
         _describe_itself(staging, manifest)
         return manifest
 
@@ -223,7 +223,7 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
     for place in (folder, folder / "reports"):
         atomic.clear_abandoned(place)
     tables = {table.path for table in manifest.tables}
-    expected = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
+    known_files = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
     names = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
     )
@@ -232,7 +232,9 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
             raise UserError(f"{folder / name}: is a link that leaves the release")
         if not is_file(folder / name):
             raise UserError(f"{folder / name}: is a pipe or device, expected a file")
-    strangers = [name for name in names if name not in expected and (not name.startswith("reports/") or "/." in name)]
+    strangers = [
+        name for name in names if name not in known_files and (not name.startswith("reports/") or "/." in name)
+    ]
     if strangers:
         raise UserError(
             f"{folder / strangers[0]}: is not part of the release; remove it (and {len(strangers) - 1} more)"
@@ -280,7 +282,7 @@ def _replacing(out: Path) -> Iterator[Path]:
 
 
 def _fill(folder: Path, draft: Draft) -> Manifest:
-    manifest = replace(describe(draft), tables=[_written(folder, table) for table in draft.tables])
+    manifest = replace(describe(draft), tables=[_write(folder, table) for table in draft.tables])
     for name, text in draft.reports.items():
         (folder / "reports").mkdir(exist_ok=True)
         (folder / "reports" / name).write_text(text, encoding="utf-8")
@@ -298,7 +300,7 @@ def _describe_itself(folder: Path, manifest: Manifest) -> None:
     )
 
 
-def _written(folder: Path, table: Table) -> TableEntry:
+def _write(folder: Path, table: Table) -> TableEntry:
     """Write the table's file; returns its entry."""
     path = folder / table.path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -310,9 +312,9 @@ def _write_parquet(table: Table, path: Path) -> None:
     """Write labels by name: other readers of parquet know no codes, and ``datasets`` encodes names by the card."""
     import pyarrow.parquet as pq
 
-    stored = [replace(column, type="string", labels=None) if column.labels else column for column in table.columns]
+    as_stored = [replace(column, type="string", labels=None) if column.labels else column for column in table.columns]
     names = table.frame.with_columns(pl.col(pl.Enum).cast(pl.String))
-    pq.write_table(names.to_arrow().cast(features(stored).arrow_schema), path, compression="zstd")
+    pq.write_table(names.to_arrow().cast(features(as_stored).arrow_schema), path, compression="zstd")
 
 
 def _column(name: str, dtype: pl.DataType) -> Column:

@@ -91,7 +91,7 @@ def read(folder: Path, manifest: Manifest) -> Reports:
     if SIMILARITY in of_this:
         pictures = {path: caption for path, caption in PICTURES.items() if (folder / path).is_file()}
     return Reports(
-        headline=_typed(folder / AUDIT, audit, Audit).headline if AUDIT in of_this else "",
+        headline=_convert(folder / AUDIT, audit, Audit).headline if AUDIT in of_this else "",
         pictures=pictures,
         history=steps if HISTORY in of_this else [],
         outdated=[name for name in digests if name not in of_this],
@@ -105,7 +105,7 @@ def history(folder: Path) -> list[Step]:
         UserError: the report is not readable, or not what this program writes.
     """
     document = _json(folder / HISTORY)
-    return _typed(folder / HISTORY, document, History).versions if document else []
+    return _convert(folder / HISTORY, document, History).versions if document else []
 
 
 def add_history(release: Release, previous: Release) -> None:
@@ -146,7 +146,7 @@ def _digest(report: Mapping[str, Any]) -> str | None:
     return release.get("digest") if isinstance(release, dict) else None
 
 
-def _typed[R: Struct](path: Path, report: Mapping[str, Any], kind: type[R]) -> R:
+def _convert[R: Struct](path: Path, report: Mapping[str, Any], kind: type[R]) -> R:
     try:
         return msgspec.convert(report, kind)
     except msgspec.ValidationError as error:

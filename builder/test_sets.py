@@ -61,10 +61,10 @@ def models_in(table: pl.DataFrame) -> list[str]:
 
 
 def _test_sets(have: Tables) -> Iterator[TestSetEntry]:
-    judged = [split for config, split in have if config == "qrels"]
+    splits = [split for config, split in have if config == "qrels"]
     for shift in CLUSTERED:
         test_split = f"{shift}_test"
-        qrels = test_split if test_split in judged else main_split(judged)
+        qrels = test_split if test_split in splits else main_split(splits)
         if qrels and {(shift, "test"), ("qrels", qrels)} <= have.keys():
             measures: Sequence[str] = (
                 ("nDCG@10", *SHIFT_MEASURES) if _is_graded(have["qrels", qrels]) else SHIFT_MEASURES

@@ -75,12 +75,12 @@ def keyboard(texts: pl.Series) -> Keyboard:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     language = languages.likely(texts) or ""
-    spelled = texts.str.to_lowercase().str.extract_all(r"\p{L}").explode().drop_nulls()
-    latin = 2 * int(spelled.str.contains(r"\p{Latin}").sum()) >= len(spelled)
+    characters = texts.str.to_lowercase().str.extract_all(r"\p{L}").explode().drop_nulls()
+    latin = 2 * int(characters.str.contains(r"\p{Latin}").sum()) >= len(characters)
     if latin and not language:
         language = ENGLISH
     rows = _ROWS.get(language) or (_ROWS[ENGLISH] if latin else ())
-    letters = "".join(rows).replace(" ", "") or spelled.unique().str.join("").item()
+    letters = "".join(rows).replace(" ", "") or characters.unique().str.join("").item()
     kinds = list(KINDS) if rows else ["delete", "insert", "substitute", "swap_adjacent"]
     if language in _NO_LETTERS:
         kinds = ["delete", "swap_adjacent"]
@@ -106,7 +106,7 @@ def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) ->
     texts = []
     for query_id, text in queries.select("query_id", "text").iter_rows():
         draw = random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}")
-        texts.append(_mistyped(text, board, kind, draw))
+        texts.append(_mistype(text, board, kind, draw))
     return pl.DataFrame({"query_id": queries["query_id"], "text": texts})
 
 
@@ -118,23 +118,23 @@ def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13)
         warnings.warn(
             f"{base}: no {', '.join(lacking)}: no keyboard is known for the language {language}", stacklevel=2
         )
-    typed = {} if board.language == ENGLISH else {"language": board.language}
+    of_language = {} if board.language == ENGLISH else {"language": board.language}
     for kind in board.kinds:
         for replica in range(1, replicas + 1):
             split = f"{base}_{FAMILY}_{kind}_{replica}".replace(".", "_")
             rule = Rule(
                 f"{KINDS[kind][0]} one word of each query",
                 PAPERS,
-                parameters={"seed": seed, "replica": replica} | typed,
+                parameters={"seed": seed, "replica": replica} | of_language,
             )
             variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE, queries.height)
-            mistyped = typos(queries, kind, replica, seed)
-            if 2 * (same := int((mistyped["text"] == queries["text"]).sum())) > queries.height:
+            wordings = typos(queries, kind, replica, seed)
+            if 2 * (same := int((wordings["text"] == queries["text"]).sum())) > queries.height:
                 warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)
-            yield variation, Table(VARIATIONS, split, mistyped, rule)
+            yield variation, Table(VARIATIONS, split, wordings, rule)
 
 
-def _mistyped(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:
+def _mistype(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:
     _, edits_of = KINDS[kind]
     words = []
     for word in board.word.finditer(text):

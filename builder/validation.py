@@ -30,9 +30,9 @@ def draw(train: pl.DataFrame, seed: int) -> pl.DataFrame:
     return _rows(train, drawn(train["query_id"], count, seed, CONFIG))
 
 
-def draw_outside(train: pl.DataFrame, listed: pl.Series) -> pl.DataFrame:
-    """The validation queries among the training queries whose ids are not ``listed``, in their order."""
-    outside = train.filter(~pl.col("query_id").is_in(listed.implode()))
+def draw_outside(train: pl.DataFrame, left_out: pl.Series) -> pl.DataFrame:
+    """The validation queries among the training queries whose ids are not ``left_out``, in their order."""
+    outside = train.filter(~pl.col("query_id").is_in(left_out.implode()))
     return _rows(outside, drawn(outside["query_id"], COUNT, PUBLISHED_SEED, CONFIG))
 
 
@@ -47,9 +47,9 @@ def drawn(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Serie
         seed: of the release.
         purpose: what the draw is for; draws for different purposes are independent.
     """
-    ordered = query_ids.unique().sort()
+    ids = query_ids.unique().sort()
     rng = np.random.Generator(np.random.PCG64([seed, *purpose.encode()]))
-    return ordered.gather(rng.permutation(len(ordered))[:count])
+    return ids.gather(rng.permutation(len(ids))[:count])
 
 
 def check_share(test_share: float) -> None:

@@ -23,9 +23,11 @@ def add_typos(folder: Path, test_sets: Sequence[str], replicas: int = 1, seed: i
     Raises:
         UserError: the release has no such test set, is damaged, or cannot be written.
     """
-    release = _opened(folder, test_sets)
+    release = _open(folder, test_sets)
     queries = {name: release.queries(name) for name in test_sets}
-    return _add(folder, (made for name in test_sets for made in typos.planted(name, queries[name], replicas, seed)))
+    return _add(
+        folder, (wordings for name in test_sets for wordings in typos.planted(name, queries[name], replicas, seed))
+    )
 
 
 def add_texts(
@@ -46,11 +48,11 @@ def add_texts(
     Raises:
         UserError: the name or test set is unknown, a file is not as expected, or holds other queries.
     """
-    release = _opened(folder, [base])
+    release = _open(folder, [base])
     family, dot, method = name.partition(".")
     if not (dot and all(part.isascii() and part.isidentifier() and part.islower() for part in (family, method))):
         raise UserError(f"--name {name}: expected <family>.<method> in a-z, 0-9 and _, such as typo.mine")
-    made = []
+    wordings = []
     for replica, file in enumerate(files, 1):
         queries = read_queries(file)
         strangers = queries.join(release.queries(base), on="query_id", how="anti")
@@ -61,11 +63,11 @@ def add_texts(
         source = f"{file.name} (sha256 {sha256[:16]})"
         rule = Rule(f"the wordings of {file.name}", source, parameters={"sha256": sha256})
         variation = Variation(base, family, method, replica, split, None, source, licence, queries.height)
-        made.append((variation, Table(VARIATIONS, split, by_id(queries, "query_id"), rule)))
-    return _add(folder, made)
+        wordings.append((variation, Table(VARIATIONS, split, by_id(queries, "query_id"), rule)))
+    return _add(folder, wordings)
 
 
-def _opened(folder: Path, test_sets: Iterable[str]) -> Release:
+def _open(folder: Path, test_sets: Iterable[str]) -> Release:
     release = Release(folder, verified_manifest(folder))
     for name in test_sets:
         if name not in release.test_sets:
@@ -73,7 +75,7 @@ def _opened(folder: Path, test_sets: Iterable[str]) -> Release:
     return release
 
 
-def _add(folder: Path, made: Made) -> tuple[Release, list[str]]:
-    variations, tables = zip(*made, strict=True)
+def _add(folder: Path, wordings: Made) -> tuple[Release, list[str]]:
+    variations, tables = zip(*wordings, strict=True)
     release = Release(folder, add_variations(folder, variations, tables))
     return release, [variation.full_name for variation in variations]

@@ -68,9 +68,9 @@ def verify(folder: Path) -> list[Check]:
 
 def _rules(release: Release) -> Iterator[Check]:
     for table in release.manifest.tables:
-        config, split, stated = table.config, table.split, table.rule.text
+        config, split, rule_text = table.config, table.split, table.rule.text
         frame = release.table(config, split)
-        for what, rule in (_RULES.get(config, {}) | _STATED_RULES.get(stated, {})).items():
+        for what, rule in (_RULES.get(config, {}) | _STATED_RULES.get(rule_text, {})).items():
             yield Check(f"{what} ({config}/{split})", rule(frame))
     for shift in CLUSTERED if release.manifest.kind not in AUTHORS_LISTS else ():
         if {"train", "test"} <= set(release.configs.get(shift, [])):
@@ -156,8 +156,8 @@ _STATED_RULES: dict[str, Rules] = {
 
 def _train_and_test_overlap(release: Release, shift: str) -> str:
     train, test = (release.table(shift, split)["query_id"] for split in ("train", "test"))
-    shared = test.filter(test.is_in(train.implode()))
-    return f"{shared.n_unique()} are in both, first {shared[0]}" if len(shared) else ""
+    both = test.filter(test.is_in(train.implode()))
+    return f"{both.n_unique()} are in both, first {both[0]}" if len(both) else ""
 
 
 def _miswordings(release: Release, variation: Variation) -> str:
@@ -192,8 +192,8 @@ def _regimes_overlap(release: Release, splits: list[str]) -> str:
     ids = {split: set(release.table("restrain", split)["query_id"]) for split in splits}
     for first, second in combinations(splits, 2):
         same_size = first.split("_", 1)[1] == second.split("_", 1)[1]
-        if same_size and (shared := ids[first] & ids[second]):
-            return f"{first} and {second} share {len(shared)}, first {min(shared)}"
+        if same_size and (both := ids[first] & ids[second]):
+            return f"{first} and {second} share {len(both)}, first {min(both)}"
     return ""
 
 

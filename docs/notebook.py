@@ -42,11 +42,11 @@ def run(codes: list[str]) -> list[str]:
 def _run(code: str, namespace: dict[str, Any]) -> str:
     body = ast.parse(code).body
     last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(compile(ast.Module(body, []), "<cell>", "exec"), namespace)
         value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), namespace) if last else None
-    return printed.getvalue() + (f"{value!r}\n" if value is not None else "")
+    return output.getvalue() + (f"{value!r}\n" if value is not None else "")
 
 
 def _read(path: Path) -> Any:

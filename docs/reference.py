@@ -182,8 +182,8 @@ def _schemas() -> str:
 
 def write_schemas() -> None:
     """Write ``schemas/`` anew from the classes of documents."""
-    generated = {name: documents.schema(name) for name in documents.DOCUMENTS} | {"config": baselines.config.schema()}
-    for name, schema in generated.items():
+    schemas = {name: documents.schema(name) for name in documents.DOCUMENTS} | {"config": baselines.config.schema()}
+    for name, schema in schemas.items():
         text = json.dumps(schema, indent=1, ensure_ascii=False)
         (ROOT / "schemas" / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
 

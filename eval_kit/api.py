@@ -71,16 +71,16 @@ def score(
     Raises:
         UserError: a run, release or measure that cannot be used; nothing is scored then.
     """
-    opened = open_release(release)
-    known = opened.test_sets if clean is None else cleaning.twins(Path(clean), opened)
-    measured = scoring.with_measures(known, measures)
+    opened_release = open_release(release)
+    all_test_sets = opened_release.test_sets if clean is None else cleaning.twins(Path(clean), opened_release)
+    with_measures = scoring.with_measures(all_test_sets, measures)
     if isinstance(runs, str | PathLike | list | tuple):
         runs = folders.opened([runs] if isinstance(runs, str | PathLike) else runs)
     with as_files(runs) as files:
-        scores = scoring.score(list(files), opened, allow_missing, test_sets=measured, only=test_sets)
+        scores = scoring.score(list(files), opened_release, allow_missing, test_sets=with_measures, only=test_sets)
         if clean is not None:
-            scores = cleaning.with_effects(scores, opened, measured, allow_missing)
-        return _shown(scores, files)
+            scores = cleaning.with_effects(scores, opened_release, with_measures, allow_missing)
+        return _with_names_of_files(scores, files)
 
 
 def protocol(
@@ -102,9 +102,9 @@ def protocol(
     Raises:
         UserError: a name that is no cell's, a cell that is missing, or a run that cannot be used.
     """
-    opened = open_release(release)
+    opened_release = open_release(release)
     with as_files(runs) as files, as_files(untrained, "untrained") as untrained_files:
-        return grid_results.protocols(named(list(files)), opened, list(untrained_files), seed, allow_missing)
+        return grid_results.protocols(named(list(files)), opened_release, list(untrained_files), seed, allow_missing)
 
 
 def compare(
@@ -129,8 +129,8 @@ def compare(
         UserError: systems that cannot be compared.
     """
     with as_files(systems, "systems") as files:
-        loaded = sources.load(list(files), lambda: open_release(release), allow_missing, measures=measures)
-        return comparisons.compare(loaded, baseline, seed=seed)
+        loaded_sources = sources.load(list(files), lambda: open_release(release), allow_missing, measures=measures)
+        return comparisons.compare(loaded_sources, baseline, seed=seed)
 
 
 def similarity(
@@ -177,9 +177,9 @@ def variations(
     Raises:
         UserError: a run that cannot be used or lacks its counterpart, or an unknown test set, pivot or ranker.
     """
-    opened = open_release(release)
+    opened_release = open_release(release)
     with as_files(runs) as files:
-        return variation_results.variations(list(files), opened, test_set, pivot, rankers, seed, allow_missing)
+        return variation_results.variations(list(files), opened_release, test_set, pivot, rankers, seed, allow_missing)
 
 
 def generalise(
@@ -212,20 +212,20 @@ def generalise(
     Raises:
         UserError: no pivot, no such test set, a query without a part, or a run that cannot be used.
     """
-    opened = open_release(release)
-    known = None
+    opened_release = open_release(release)
+    training_queries = None
     if isinstance(trained_on, str | PathLike):
-        known = training.read(Path(trained_on)).queries
+        training_queries = training.read(Path(trained_on)).queries
     elif trained_on is not None:
         ids = [f"training query {number}" for number in range(1, len(trained_on) + 1)]
-        known = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
+        training_queries = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
     with as_files(runs) as files, as_files(pivots, "pivots") as pivot_files:
         return generalisation.generalise(
             list(files),
-            opened,
+            opened_release,
             list(pivot_files),
             test_set,
-            known,
+            training_queries,
             parts,
             far,
             seed,
@@ -283,10 +283,10 @@ def report(
     from eval_kit.pages.page import result_page
     from eval_kit.pages.report import report as report_on
 
-    opened = open_release(release)
+    opened_release = open_release(release)
     with as_files(runs) as files, as_files(untrained, "untrained") as untrained_files:
-        found = report_on(list(files), opened, list(untrained_files), seed, allow_missing, vectors)
-        atomic.write_text(Path(out), result_page(found))
+        result = report_on(list(files), opened_release, list(untrained_files), seed, allow_missing, vectors)
+        atomic.write_text(Path(out), result_page(result))
     return Path(out)
 
 
@@ -315,7 +315,7 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
             part.write_bytes(zstandard.compress(part.read_bytes()))
 
 
-def _shown(scores: score_results.Scores, files: Mapping[Path, str]) -> score_results.Scores:
+def _with_names_of_files(scores: score_results.Scores, files: Mapping[Path, str]) -> score_results.Scores:
     """The scores, with the run files named as the caller names them."""
     for source in scores.provenance["runs"]:
         source["file"] = files[Path(source["file"])]

@@ -58,18 +58,18 @@ def score(
 
     if dataset or bm25:
         others = {"--release": release, "--measure": measure, "--test-set": test_set, "--clean": clean}
-        if refused := next((name for name, given in (others | {"--per-query": per_query}).items() if given), None):
-            raise UserError(f"{refused}: datasets of BEIR are scored by its own measures and split; leave it out")
+        if misfit := next((name for name, value in (others | {"--per-query": per_query}).items() if value), None):
+            raise UserError(f"{misfit}: datasets of BEIR are scored by its own measures and split; leave it out")
         with status("reading runs"):
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
     runs = folders.opened(runs)
-    opened = open_release(release, revision)
-    known = opened.test_sets if clean is None else twins(clean, opened)
-    test_sets = with_measures(known, measure or [])
+    opened_release = open_release(release, revision)
+    all_test_sets = opened_release.test_sets if clean is None else twins(clean, opened_release)
+    test_sets = with_measures(all_test_sets, measure or [])
     with status("reading runs"):
-        scores = score_runs(runs, opened, allow_missing, test_sets, only=test_set or ())
+        scores = score_runs(runs, opened_release, allow_missing, test_sets, only=test_set or ())
     if clean is not None:
-        scores = with_effects(scores, opened, test_sets, allow_missing)
+        scores = with_effects(scores, opened_release, test_sets, allow_missing)
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
     return scores
@@ -96,10 +96,12 @@ def run(
     from eval_kit.models.run import run as run_model
     from eval_kit.release import open_release
 
-    opened = open_release(release, revision)
+    opened_release = open_release(release, revision)
     outputs = [context.params["json_file"], context.params["page"]]
     of_model = parsed(option or [])
-    return run_model(model, opened, out, pivot or [], test_set or [], variation or [], name, seed, outputs, of_model)
+    return run_model(
+        model, opened_release, out, pivot or [], test_set or [], variation or [], name, seed, outputs, of_model
+    )
 
 
 @app.command()
@@ -129,16 +131,16 @@ def protocol(
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
-        opened = open_release(release, revision) if runs else None
+        opened_release = open_release(release, revision) if runs else None
         with status("reading runs"):
-            return of_paper(paper, runs or [], opened, seed, allow_missing)
+            return of_paper(paper, runs or [], opened_release, seed, allow_missing)
     if not runs:
         raise UserError("give the RUNs of a grid, or with --paper the ID of a published table")
-    told = system or shift or held_out or not any(map(cell_of, runs))
-    cells = named(runs, system or [], shift or [], held_out or []) if told else runs
-    opened = open_release(release, revision)
+    cells_from_options = system or shift or held_out or not any(map(cell_of, runs))
+    cells = named(runs, system or [], shift or [], held_out or []) if cells_from_options else runs
+    opened_release = open_release(release, revision)
     with status("reading runs"):
-        return report(cells, opened, untrained or [], seed, allow_missing, vectors)
+        return report(cells, opened_release, untrained or [], seed, allow_missing, vectors)
 
 
 @app.command()
@@ -183,9 +185,11 @@ def generalise(
 
     training = None if trained_on is None else read_training(trained_on).queries
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
-    opened = open_release(release)
+    opened_release = open_release(release)
     with status("reading runs"):
-        return compare_gains(runs, opened, pivot, test_set, training, parts_of, far or [], seed, allow_missing, vectors)
+        return compare_gains(
+            runs, opened_release, pivot, test_set, training, parts_of, far or [], seed, allow_missing, vectors
+        )
 
 
 @app.command()
@@ -203,8 +207,8 @@ def clean(
     from eval_kit.runs import training
     from eval_kit.stats.leaks import NEAR
 
-    opened, trained_on = open_release(release), training.read(train)
-    return find_leaks(opened, trained_on, test_set or [], NEAR if near is None else near, passages)
+    opened_release, trained_on = open_release(release), training.read(train)
+    return find_leaks(opened_release, trained_on, test_set or [], NEAR if near is None else near, passages)
 
 
 @app.command()
@@ -245,11 +249,13 @@ def variations(
     from eval_kit.protocols.variations import variations as variations_of
     from eval_kit.release import open_release
 
-    opened = open_release(release, revision)
+    opened_release = open_release(release, revision)
     with status("reading runs"):
-        named = (pair.partition("=") for pair in ranker or [])
-        rankers = {system: published_name for system, _, published_name in named}
-        return Report(None, variations_of(runs, opened, test_set, pivot, rankers, seed, allow_missing), opened)
+        pairs = (pair.partition("=") for pair in ranker or [])
+        rankers = {system: published_name for system, _, published_name in pairs}
+        return Report(
+            None, variations_of(runs, opened_release, test_set, pivot, rankers, seed, allow_missing), opened_release
+        )
 
 
 @app.command()
@@ -291,9 +297,11 @@ def leaderboard(
     from eval_kit.release import open_release
 
     with status("scoring submissions"):
-        opened = open_release(release)
-        submitted = entries(submissions, opened, allow_missing)
-    write_leaderboard([*submitted, *(published_entries() if opened.manifest.kind == "published" else [])], page)
+        opened_release = open_release(release)
+        all_entries = entries(submissions, opened_release, allow_missing)
+    write_leaderboard(
+        [*all_entries, *(published_entries() if opened_release.manifest.kind == "published" else [])], page
+    )
     typer.echo(str(page))
 
 

@@ -78,23 +78,23 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
     A terminal shows a moving line after :data:`PATIENCE`; anything else gets a line every :data:`SECONDS_A_LINE`. Both
     say how much is done, how fast, and the time left.
     """
-    begun = last_line = time.monotonic()
+    start = last_line = time.monotonic()
     new = done = 0
     terminal = Console(stderr=True)
     line: Progress | None = None
 
-    def advance(steps: int, known: bool = False) -> None:
+    def advance(steps: int, is_total: bool = False) -> None:
         nonlocal new, done, line, last_line
         now = time.monotonic()
         done += steps
-        new += 0 if known else steps
-        if now - begun <= PATIENCE or not (terminal.is_terminal or now - last_line > SECONDS_A_LINE):
+        new += 0 if is_total else steps
+        if now - start <= PATIENCE or not (terminal.is_terminal or now - last_line > SECONDS_A_LINE):
             return
         of_all = f" of {total:,}" if total else ""
-        speed = new / (now - begun)
+        speed = new / (now - start)
         rate = f", {speed:,.0f} {unit}/s" if new else ""
-        left = f", {_duration((total - done) / speed)} left" if total and new and done < total else ""
-        state = f"{done:,}{of_all} {unit}{rate}{left}"
+        remaining_time = f", {_duration((total - done) / speed)} left" if total and new and done < total else ""
+        state = f"{done:,}{of_all} {unit}{rate}{remaining_time}"
         if not terminal.is_terminal:
             last_line = now
             print(f"{what}: {state}", file=sys.stderr, flush=True)

@@ -34,8 +34,8 @@ class _EndedBySignal(SystemExit):
 def printable(text: str) -> str:
     """The text for a terminal: control, bidirectional and invisible characters escaped, the end of a long one cut."""
     cut = f"… ({len(text) - MOST_SHOWN:,} characters more)" if len(text) > MOST_SHOWN else ""
-    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:MOST_SHOWN])
-    return "".join(shown) + cut
+    parts = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:MOST_SHOWN])
+    return "".join(parts) + cut
 
 
 def in_one_sentence(error: BaseException) -> str:

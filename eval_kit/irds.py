@@ -148,8 +148,8 @@ def register(source: str | os.PathLike[str] | Release | None = None, revision: s
     """
     release = source if isinstance(source, Release) else open_release(source, revision)
     ids = {f"{release.collection}/shift/{name}": dataset for name, dataset in datasets_of(release).items()}
-    known = set(ir_datasets.registry)
-    new = [dataset_id for dataset_id in ids if dataset_id not in known]
+    registry = set(ir_datasets.registry)
+    new = [dataset_id for dataset_id in ids if dataset_id not in registry]
     for dataset_id in new:
         ir_datasets.registry.register(dataset_id, ids[dataset_id])
     return new
@@ -200,8 +200,8 @@ def _training_sets(release: Release) -> Iterator[Entry]:
             )
             queries = partial(_training_queries, release, shift, part)
             qrels = shift.training_qrels(part)
-            judged = qrels if qrels in release.configs.get("qrels", []) else None
-            yield Entry(f"{shift.name}/{shift.training_name(part)}", queries, judged, documentation)
+            qrels_name = qrels if qrels in release.configs.get("qrels", []) else None
+            yield Entry(f"{shift.name}/{shift.training_name(part)}", queries, qrels_name, documentation)
 
 
 def _training_queries(release: Release, shift: Shift, part: str) -> pl.DataFrame:

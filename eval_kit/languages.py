@@ -44,10 +44,10 @@ FEWEST = 0.02
 
 def likely(texts: pl.Series) -> str | None:
     """The language with the most of its frequent words (and question words) in texts; None if there are hardly any."""
-    lowered = texts.head(SAMPLE).str.to_lowercase()
-    counts = {language: int(lowered.str.count_matches(_pattern(language)).sum()) for language in LANGUAGES}
+    lower_case = texts.head(SAMPLE).str.to_lowercase()
+    counts = {language: int(lower_case.str.count_matches(_pattern(language)).sum()) for language in LANGUAGES}
     best = max((ENGLISH, *LANGUAGES), key=lambda language: counts[language])  # the first of equals: English
-    return best if counts[best] > FEWEST * int(lowered.str.count_matches(r"\S+").sum()) else None
+    return best if counts[best] > FEWEST * int(lower_case.str.count_matches(r"\S+").sum()) else None
 
 
 def frequent(language: str) -> list[str]:

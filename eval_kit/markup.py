@@ -28,5 +28,5 @@ def _attribute(key: str, value: Attribute) -> str:
     name = key.removesuffix("_").replace("_", "-")
     if value is True:
         return f" {name}"
-    shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    return f' {name}="{escape(shown)}"'
+    text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return f' {name}="{escape(text)}"'

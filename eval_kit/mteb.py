@@ -72,11 +72,11 @@ class ShiftTask(AbsTaskRetrieval):
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
         """Hand over the queries, passages and judgements."""
-        judged = self._pool.qrels.rows_by_key("query_id")
+        qrels = self._pool.qrels.rows_by_key("query_id")
         data: Any = {
             "corpus": Dataset.from_polars(self._pool.passages.rename({"passage_id": "id"})),
             "queries": Dataset.from_polars(self._pool.queries.rename({"query_id": "id"})),
-            "relevant_docs": {query: dict(grades) for query, grades in judged.items()},
+            "relevant_docs": {query: dict(grades) for query, grades in qrels.items()},
             "top_ranked": None,
         }
         self.dataset = {SUBSET: {SPLIT: data}}
@@ -87,21 +87,21 @@ class ShiftTask(AbsTaskRetrieval):
     ) -> dict[str, float]:
         """The kit's figures of every test set, in its own measures."""
         names = {test_set.name for test_set in self._pool.test_sets}
-        scored = api.score(results, self._pool.release, allow_missing=True)
+        result = api.score(results, self._pool.release, allow_missing=True)
         return {
-            f"{figure.test_set} {figure.measure}": figure.value for figure in scored.means if figure.test_set in names
+            f"{figure.test_set} {figure.measure}": figure.value for figure in result.means if figure.test_set in names
         }
 
 
-def _task(searched: Pool) -> type[ShiftTask]:
+def _task(searched_pool: Pool) -> type[ShiftTask]:
     """The class of a shift's task, registered so that ``mteb.get_task`` finds it by name.
 
     The release's digest is the revision, so MTEB never takes another release's results from its cache; and it is in
     the name, which MTEB's files of results and predictions have.
     """
-    release, test_sets = searched.release, searched.test_sets
+    release, test_sets = searched_pool.release, searched_pool.test_sets
     manifest = release.manifest
-    known = MINI if is_synthetic(manifest) else MS_MARCO if is_of_ms_marco(manifest) else UNKNOWN
+    task_metadata = MINI if is_synthetic(manifest) else MS_MARCO if is_of_ms_marco(manifest) else UNKNOWN
     metadata = TaskMetadata(
         name=f"{release.collection}-{release.digest[:8]}-{test_sets[0].shift}",
         description=f"Test sets {', '.join(test_set.name for test_set in test_sets)} of ms-marco-shift.",
@@ -113,9 +113,9 @@ def _task(searched: Pool) -> type[ShiftTask]:
         eval_langs=[SCRIPTS[language(manifest)]],
         main_score="mrr_at_10",
         dialect=[],
-        **known,
+        **task_metadata,
     )
-    task = type("ShiftTask", (ShiftTask,), {"metadata": metadata, "_pool": searched})
+    task = type("ShiftTask", (ShiftTask,), {"metadata": metadata, "_pool": searched_pool})
     _TASKS_REGISTRY[metadata.name] = task
     return task
 
@@ -131,9 +131,9 @@ def tasks(release: ReleaseSource = None, *shifts: str) -> list[ShiftTask]:
     Raises:
         UserError: the release embeds no passages, or has no test set of a shift.
     """
-    opened = open_release(release)
-    chosen = shifts or dict.fromkeys(test_set.shift for test_set in opened.test_sets.values())
-    return [_task(pool(opened, shift))() for shift in chosen]
+    opened_release = open_release(release)
+    names = shifts or dict.fromkeys(test_set.shift for test_set in opened_release.test_sets.values())
+    return [_task(pool(opened_release, shift))() for shift in names]
 
 
 def run(predictions: str | PathLike[str]) -> dict[str, dict[str, float]]:

@@ -188,8 +188,8 @@ def emitting(compute: "Callable[..., Result]") -> Callable[..., None]:
     """
 
     @wraps(compute)
-    def command(format: Format, json_file: Path | None, page: Path | None, **given: Any) -> None:
-        result = compute(**given)
+    def command(format: Format, json_file: Path | None, page: Path | None, **values: Any) -> None:
+        result = compute(**values)
         emit(result, format=format, json=json_file, page=page)
         if result.failed:
             raise typer.Exit(EXIT_USER_ERROR)

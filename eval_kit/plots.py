@@ -48,10 +48,10 @@ def loss_against_jaccard(
         parts.append(svg.line(x, frame.top - 2, x, frame.height - frame.bottom, "guide"))
         parts.append(svg.label(x, frame.top - 6 - 13 * row, cluster))
     for number, system in enumerate(systems):
-        known = points.filter(pl.col("system") == system, pl.col("rel_loss").is_not_null())
+        points_of_system = points.filter(pl.col("system") == system, pl.col("rel_loss").is_not_null())
         aside = 4 * (number - (len(systems) - 1) / 2)  # all systems have the same x: draw them side by side
         marks = []
-        for point in known.iter_rows(named=True):
+        for point in points_of_system.iter_rows(named=True):
             x, y = frame.x(point["jaccard"]) + aside, frame.y(point["rel_loss"])
             if point["low"] is not None:
                 marks.append(svg.line(x, frame.y(point["low"]), x, frame.y(point["high"]), "range"))
@@ -63,8 +63,8 @@ def loss_against_jaccard(
 
 def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
     """ECIR 2023, Figure 4: how R is distributed, one row of bars a held-out cluster, all on one scale."""
-    pooled = np.concatenate([np.asarray(values) for values in r.values()])
-    cuts = np.linspace(pooled.min(), pooled.max() or 1, _BINS + 1)
+    all_values = np.concatenate([np.asarray(values) for values in r.values()])
+    cuts = np.linspace(all_values.min(), all_values.max() or 1, _BINS + 1)
     if cuts[0] == cuts[-1]:
         cuts = np.linspace(cuts[0] - 0.5, cuts[0] + 0.5, _BINS + 1)
     row_height = 40
@@ -241,8 +241,8 @@ def heatmap(names: Sequence[str], values: Mapping[tuple[str, str], float], title
         for y, x in ((row, column), (column, row)):
             corner = {"x": left + x * cell, "y": top + y * cell, "width": cell - 1, "height": cell - 1}
             square = element("rect", class_="heat", fill_opacity=0.5 * value / greatest, **corner)
-            shown = svg.label(corner["x"] + cell / 2, corner["y"] + cell / 2 + 4, f"{value:.2f}", class_="small")
-            parts.append(element("g", tooltip, square, shown))
+            label = svg.label(corner["x"] + cell / 2, corner["y"] + cell / 2 + 4, f"{value:.2f}", class_="small")
+            parts.append(element("g", tooltip, square, label))
     size = cell * len(names)
     return svg.picture(svg.Frame(left + size, top + size, (0, 1), (0, 1)), parts, title)
 

@@ -62,15 +62,15 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
         inputs.append(Path(os.environ.get("MS_MARCO_SHIFT_RELEASE") or "ms-marco-shift"))
     folders = [os.path.realpath(path) for path in inputs if is_folder(path)]
     files = [path for path in inputs if is_file(path)]
-    taken = {os.path.realpath(path) for file in files for path in (file, file.with_suffix(".tsv"))}
-    taken |= {folder for folder in folders if is_file(Path(folder, RELEASE))}
+    in_use = {os.path.realpath(path) for file in files for path in (file, file.with_suffix(".tsv"))}
+    in_use |= {folder for folder in folders if is_file(Path(folder, RELEASE))}
     for output in outputs:
         real = os.path.realpath(output)
-        replaced = is_file(output) and output.suffix != ".html"
-        if real in taken or (replaced and any(Path(real).is_relative_to(each) for each in folders)):
+        replaces = is_file(output) and output.suffix != ".html"
+        if real in in_use or (replaces and any(Path(real).is_relative_to(each) for each in folders)):
             raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
         if not is_folder(output):
-            taken.add(real)
+            in_use.add(real)
 
 
 def _invoke(command: TyperCommand, context: Any) -> Any:

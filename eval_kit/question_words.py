@@ -45,9 +45,9 @@ def parse(text: str) -> Terms:
 
 def contains(texts: pl.Expr, terms: tuple[str, ...], whole_words: bool) -> pl.Expr:
     """Whether texts hold one of the terms; a term in a script without spaces needs no ends of words."""
-    lowered = texts.str.to_lowercase()
+    lower_case = texts.str.to_lowercase()
     if not whole_words:
-        return lowered.str.contains_any(list(terms))
+        return lower_case.str.contains_any(list(terms))
     spaceless = pl.Series(terms).str.contains(SPACELESS)
     patterns = [term if free else rf"\b{term}\b" for term, free in zip(terms, spaceless, strict=True)]
-    return lowered.str.contains("|".join(patterns))
+    return lower_case.str.contains("|".join(patterns))

@@ -94,10 +94,10 @@ class PoolEvaluator(BaseEvaluator):
         """
         with torch.inference_mode():
             scores = self._pairs(model) if isinstance(model, CrossEncoder) else self._all(model)
-        ranked = self._judged.with_columns(rank=pl.Series(self._ranks(scores), dtype=pl.UInt32))
+        with_ranks = self._judged.with_columns(rank=pl.Series(self._ranks(scores), dtype=pl.UInt32))
         metrics: dict[str, float] = {}
         for name, ids in self._groups.items():
-            estimate = mean_estimate(per_query(parse(MEASURE), ranked, pl.Series(ids)).to_numpy())
+            estimate = mean_estimate(per_query(parse(MEASURE), with_ranks, pl.Series(ids)).to_numpy())
             values = {"": estimate.value, "_low": estimate.low, "_high": estimate.high}
             metrics |= {f"{name}_{MEASURE}{end}": value for end, value in values.items() if value is not None}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
@@ -162,24 +162,24 @@ class ShiftEvaluator(PoolEvaluator):
         Raises:
             UserError: the release embeds no passages or has no such shift; a run that cannot be used.
         """
-        searched = pool(open_release(release), shift)
-        groups = {test_set.name: test_set.queries.to_list() for test_set in searched.test_sets}
+        searched_pool = pool(open_release(release), shift)
+        groups = {test_set.name: test_set.queries.to_list() for test_set in searched_pool.test_sets}
         super().__init__(
-            queries=dict(searched.queries.iter_rows()),
-            passages=dict(searched.passages.iter_rows()),
-            qrels=searched.qrels,
-            groups={**groups, shift: searched.queries["query_id"].to_list()},
-            candidates=None if candidates is None else _best(candidates, searched.passages),
+            queries=dict(searched_pool.queries.iter_rows()),
+            passages=dict(searched_pool.passages.iter_rows()),
+            qrels=searched_pool.qrels,
+            groups={**groups, shift: searched_pool.queries["query_id"].to_list()},
+            candidates=None if candidates is None else _best(candidates, searched_pool.passages),
             batch_size=batch_size,
         )
-        self.name = f"{searched.release.collection}-{shift}"
+        self.name = f"{searched_pool.release.collection}-{shift}"
         self._config = {
-            "release": searched.release.digest,
-            "version": searched.release.version,
+            "release": searched_pool.release.digest,
+            "version": searched_pool.release.version,
             "eval_kit": __version__,
             "shift": shift,
-            "queries": searched.queries.height,
-            "passages": searched.passages.height,
+            "queries": searched_pool.queries.height,
+            "passages": searched_pool.passages.height,
         }
 
     @property
@@ -199,6 +199,6 @@ def _best(run: Run, passages: pl.DataFrame) -> dict[str, list[str]]:
         lines = pl.concat(read_pieces(file)).join(passages, on="passage_id", how="semi")
     if lines.is_empty():
         raise UserError("the run of candidates holds none of the release's passages; is it of another release?")
-    ranked = lines.sort("score", "passage_id", descending=True)
-    best = ranked.group_by("query_id", maintain_order=True).head(CANDIDATES)
+    by_score = lines.sort("score", "passage_id", descending=True)
+    best = by_score.group_by("query_id", maintain_order=True).head(CANDIDATES)
     return dict(best.group_by("query_id", maintain_order=True).agg("passage_id").iter_rows())

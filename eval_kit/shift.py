@@ -139,8 +139,8 @@ class Shift(ABC):
 
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
         """Config and split of the training queries, for each part that the release has training queries for."""
-        trained = "train" in release.configs.get(self.name, [])
-        return dict.fromkeys(self._labels(release), (self.name, "train")) if trained else {}
+        has_training = "train" in release.configs.get(self.name, [])
+        return dict.fromkeys(self._labels(release), (self.name, "train")) if has_training else {}
 
     def training_name(self, held_out: str) -> str:
         """The name, in ir_datasets ids, of the training queries of the model without ``held_out``."""
@@ -176,17 +176,17 @@ class Shift(ABC):
         if strict:
             reasons["test sets of other shifts"] = union(release, tables_of_test_sets(release))
         queries = table.select("query_id", "text").unique("query_id", keep="first", maintain_order=True)
-        excluded = {}
-        for reason, unwanted in reasons.items():
-            kept = queries.join(unwanted, on="query_id", how="anti", maintain_order="left")
-            excluded[reason] = queries.height - kept.height
-            queries = kept
+        counts = {}
+        for reason, exclusion in reasons.items():
+            rest = queries.join(exclusion, on="query_id", how="anti", maintain_order="left")
+            counts[reason] = queries.height - rest.height
+            queries = rest
         if strict:
             texts = union(release, [*tables_of_test_sets(release), ("validation", "validation")])
-            kept = queries.join(texts, on="text", how="anti", maintain_order="left")
-            excluded["same text"] = queries.height - kept.height
-            queries = kept
-        return Training(queries, self.training_qrels(held_out), excluded)
+            rest = queries.join(texts, on="text", how="anti", maintain_order="left")
+            counts["same text"] = queries.height - rest.height
+            queries = rest
+        return Training(queries, self.training_qrels(held_out), counts)
 
     def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """The rows of a training table that belong to a part; a query may be in several."""

@@ -60,9 +60,11 @@ class WordClusters(Clusters):
         rule: dict[str, str] = next((entry.rule.parameters for entry in tables), {})
         if not rule:
             return super().in_part(release, table, part)
-        language, own = (rule.get(name) or "" for name in ("language", "terms"))
-        terms = question_words.parse(own) if own else question_words.TERMS[language or question_words.ENGLISH]
-        whole_words = bool(own) or language not in ("", question_words.ENGLISH)
+        language, own_terms = (rule.get(name) or "" for name in ("language", "terms"))
+        terms = (
+            question_words.parse(own_terms) if own_terms else question_words.TERMS[language or question_words.ENGLISH]
+        )
+        whole_words = bool(own_terms) or language not in ("", question_words.ENGLISH)
         matches = question_words.contains(pl.col("text"), terms[part], whole_words)
         return table.filter((pl.col("cluster") == part) | matches.fill_null(False))
 
@@ -196,8 +198,8 @@ class Crossed(Shift):
         table = release.table(self.name, "train")
         roles = table.unpivot(self.parts(release), index=["query_id", "cluster"], variable_name="held_out")
         roles = roles.select("query_id", "held_out", part="cluster", is_out=pl.col("value") == "out")
-        own = values.filter(pl.col("test_set") == f"{self.name}." + pl.col("held_out"))
-        return own.join(roles, on=["query_id", "held_out"], maintain_order="left")
+        on_own_part = values.filter(pl.col("test_set") == f"{self.name}." + pl.col("held_out"))
+        return on_own_part.join(roles, on=["query_id", "held_out"], maintain_order="left")
 
 
 class Everything(Shift):

@@ -51,7 +51,7 @@ class Frame:
     def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
         """Horizontal lines with their labels, and the axis' title above them."""
         parts = [line(self.left, self.y(at), self.width - self.right, self.y(at), "grid") for at, _ in ticks]
-        parts += [label(self.left - 6, self.y(at) + 4, shown, anchor="end") for at, shown in ticks]
+        parts += [label(self.left - 6, self.y(at) + 4, text, anchor="end") for at, text in ticks]
         parts.append(label(0, 12, title, anchor="start"))
         if self.y_range[0] < 0 < self.y_range[1]:
             parts.append(line(self.left, self.y(0), self.width - self.right, self.y(0), "zero"))
@@ -61,17 +61,17 @@ class Frame:
         """The line at the bottom, with ticks and the axis' title."""
         floor = self.height - self.bottom
         parts = [line(self.left, floor, self.width - self.right, floor, "axis")]
-        for at, shown in ticks:
+        for at, text in ticks:
             parts.append(line(self.x(at), floor, self.x(at), floor + 4, "axis"))
-            parts.append(label(self.x(at), floor + 16, shown))
+            parts.append(label(self.x(at), floor + 16, text))
         parts.append(label((self.left + self.width - self.right) / 2, self.height - 6, title))
         return Markup().join(parts)
 
 
 def span(losses: Iterable[float | None]) -> tuple[float, float]:
     """The scale that the bars of one table share: zero and all the losses and their intervals, within ±100 %."""
-    known = [max(-LONGEST_BAR, min(LONGEST_BAR, loss)) for loss in losses if loss is not None]
-    low, high = min([0.0, *known]), max([0.0, *known])
+    values = [max(-LONGEST_BAR, min(LONGEST_BAR, loss)) for loss in losses if loss is not None]
+    low, high = min([0.0, *values]), max([0.0, *values])
     return (low, high) if low < high else (0.0, 1.0)
 
 
@@ -143,9 +143,9 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=kind)
 
 
-def label(x: float, y: float, shown: str, anchor: str = "middle", class_: str | None = None) -> Markup:
+def label(x: float, y: float, text: str, anchor: str = "middle", class_: str | None = None) -> Markup:
     """A text at a place."""
-    return element("text", shown, x=float(x), y=float(y), text_anchor=anchor, class_=class_)
+    return element("text", text, x=float(x), y=float(y), text_anchor=anchor, class_=class_)
 
 
 def percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tuple[float, str]]]:

@@ -36,10 +36,10 @@ def spaced(text: str) -> str:
 
 def all_spaced(texts: pl.Series) -> pl.Series:
     """:func:`spaced` of each text; the same series if no text changes."""
-    changed = texts.str.contains(SPACELESS).fill_null(False)
-    if not changed.any():
+    needs_spaces = texts.str.contains(SPACELESS).fill_null(False)
+    if not needs_spaces.any():
         return texts
-    values = [spaced(text) if change else text for text, change in zip(texts, changed, strict=True)]
+    values = [spaced(text) if change else text for text, change in zip(texts, needs_spaces, strict=True)]
     return pl.Series(texts.name, values, pl.String)
 
 

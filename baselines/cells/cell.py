@@ -166,8 +166,8 @@ class Cell:
     def searches(self) -> dict[Path, pl.DataFrame]:
         """``query_id`` and ``text`` of every run's queries, by run."""
         variations = self.release.variations
-        worded = {run: self.release.wordings(variations[name]) for name, run in self.runs_of_variations.items()}
-        return {self.run: self.test_queries(), **worded}
+        wordings = {run: self.release.wordings(variations[name]) for name, run in self.runs_of_variations.items()}
+        return {self.run: self.test_queries(), **wordings}
 
     def training_data(self) -> list[str] | None:
         """The queries that the model was trained on, its backbone and its teacher included.

@@ -74,27 +74,27 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "state.json"
-        known = read(folder)
-        self.attempts = known.attempts + 1
-        self.seconds = known.seconds
-        self.facts = known.facts
+        state = read(folder)
+        self.attempts = state.attempts + 1
+        self.seconds = state.seconds
+        self.facts = state.facts
 
     @contextmanager
     def stage(self, name: Stage) -> Iterator[Report]:
         """Time a stage and record its reports; it counts as finished once :attr:`facts` has an entry for it."""
-        before, begun = self.seconds.get(name, 0.0), time.monotonic()
-        last = begun
+        before, start = self.seconds.get(name, 0.0), time.monotonic()
+        last = start
         self._write(name)
 
         def report(progress: dict[str, Any]) -> None:
             nonlocal last
             if (now := time.monotonic()) - last >= SECONDS_BETWEEN_REPORTS:
                 last = now
-                self.seconds[name] = before + now - begun
+                self.seconds[name] = before + now - start
                 self._write(name, progress)
 
         yield report
-        self.seconds[name] = before + time.monotonic() - begun
+        self.seconds[name] = before + time.monotonic() - start
         self._write(name)
 
     def finished(self) -> None:

@@ -74,23 +74,23 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
     return msgspec.convert(facts, FinishedCell)
 
 
-def conclude(cell: Cell, done: FinishedCell) -> None:
+def conclude(cell: Cell, finished_cell: FinishedCell) -> None:
     """Write ``done.json``: nothing is left to do."""
-    atomic.write_text(cell.folder / "done.json", json.dumps(done.as_json(), indent=1) + "\n")
+    atomic.write_text(cell.folder / "done.json", json.dumps(finished_cell.as_json(), indent=1) + "\n")
 
 
-def write_card(cell: Cell, done: FinishedCell) -> None:
+def write_card(cell: Cell, finished_cell: FinishedCell) -> None:
     """Write the model's card, ``README.md`` in its folder.
 
     Args:
         cell: the one whose model was trained.
-        done: from :func:`conclusion`.
+        finished_cell: from :func:`conclusion`.
     """
     options = cell.options_as(Trained)
     backbone = options.backbone if isinstance(options.backbone, str) and not options.random_weights else None
     manifest = cell.release.manifest
     facts = Facts(
-        done,
+        finished_cell,
         architecture=systems.system(cell.name.system).TITLE,
         backbone=backbone,
         title=title(manifest),
@@ -119,5 +119,5 @@ def _device() -> str:
 
 def _libraries() -> dict[str, str]:
     """Name and version of the installed libraries that can change a result."""
-    installed = {library.metadata["Name"].lower(): library.version for library in importlib.metadata.distributions()}
-    return {"python": platform.python_version()} | {name: installed[name] for name in LIBRARIES if name in installed}
+    versions = {library.metadata["Name"].lower(): library.version for library in importlib.metadata.distributions()}
+    return {"python": platform.python_version()} | {name: versions[name] for name in LIBRARIES if name in versions}

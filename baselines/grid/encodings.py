@@ -38,7 +38,7 @@ def _keep_vectors(cell: Cell, retriever: Dense) -> None:
 
 def _keep_sparsity(cell: Cell, retriever: Sparse) -> None:
     """The mean number of non-zero weights of the test queries and of the passages."""
-    encoded: Any = retriever.encode_queries(cell.test_queries()["text"].to_list())
+    vectors: Any = retriever.encode_queries(cell.test_queries()["text"].to_list())
     passages = shards.read(systems.index_folder(cell))
-    means = {"query": encoded.nnz / encoded.shape[0], "passage": int(passages.offsets[-1]) / len(passages)}
+    means = {"query": vectors.nnz / vectors.shape[0], "passage": int(passages.offsets[-1]) / len(passages)}
     atomic.write_text(cell.sparsity, json.dumps(means) + "\n")

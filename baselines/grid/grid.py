@@ -50,18 +50,20 @@ def cells(
     Raises:
         UserError: the release does not hold a shift or a variation.
     """
-    chosen = [shift for shift in SHIFTS if shift in release.configs] if shifts is None else shifts
+    shift_names = [shift for shift in SHIFTS if shift in release.configs] if shifts is None else shifts
     names_of_variations = list(release.variations) if "all" in variations else varied(release, variations, [])
-    worded = [release.variations[name] for name in names_of_variations]
+    variations_of_release = [release.variations[name] for name in names_of_variations]
     grid = []
-    for seed, name in itertools.product(seeds, [*chosen, *([CONTROL.name] if control else [])]):
+    for seed, name in itertools.product(seeds, [*shift_names, *([CONTROL.name] if control else [])]):
         shift = TRAINED_FOR[name]
         test_sets = {*shift.test_sets(release), *BENCHMARKS}
-        searched = tuple(variation.full_name for variation in worded if variation.base in test_sets)
+        variation_names = tuple(
+            variation.full_name for variation in variations_of_release if variation.base in test_sets
+        )
         for part, system in itertools.product(shift.parts(release), options):
             if shift is not CONTROL or is_trained(system):
                 cell_name = names.Cell(system, name, part, seed)
-                grid.append(Cell(cell_name, release, options[system], root, searched, benchmarks))
+                grid.append(Cell(cell_name, release, options[system], root, variation_names, benchmarks))
     return grid
 
 
@@ -71,9 +73,9 @@ def starts(grid: Sequence[Cell]) -> list[str]:
     for cell in grid:
         backbone = cell.named_models.get("backbone")
         if backbone and not cell.options_as(Trained).random_weights:
-            seen = declared_data(backbone)
-            known = "on data that nobody declared" if seen is None else f"on {', '.join(seen)}"
-            lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {known}"
+            training_data = declared_data(backbone)
+            source = "on data that nobody declared" if training_data is None else f"on {', '.join(training_data)}"
+            lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {source}"
     return [*lines.values()]
 
 

@@ -73,8 +73,8 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
 
 def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
     """Train the cell's model, unless it exists; a killed training resumes from its last checkpoint."""
-    known = journal.facts.get("training")
-    if known is None or (known and not cell.model.exists()):
+    previous = journal.facts.get("training")
+    if previous is None or (previous and not cell.model.exists()):
         with journal.stage("training") as report:
             if processes > 1 and isinstance(cell.options, Trained):
                 journal.facts["training"] = torchrun.train(cell, processes, report)
@@ -121,17 +121,17 @@ def publish(cell: Cell) -> None:
     """
     training_data = cell.training_data()
     batch = cell.options.batch_size if isinstance(cell.options, Trained) else None
-    for own, published in cell.outputs.items():
-        published.parent.mkdir(exist_ok=True)
-        if own.suffix == cell.run.suffix:
-            contamination.declare(published, training_data, batch)
-        if published.exists() and published.samefile(own):
+    for output, target in cell.outputs.items():
+        target.parent.mkdir(exist_ok=True)
+        if output.suffix == cell.run.suffix:
+            contamination.declare(target, training_data, batch)
+        if target.exists() and target.samefile(output):
             continue
-        with atomic.whole(published) as part:
+        with atomic.whole(target) as part:
             try:
-                part.hardlink_to(own)
+                part.hardlink_to(output)
             except OSError:
-                shutil.copyfile(own, part)
+                shutil.copyfile(output, part)
 
 
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:
@@ -144,13 +144,13 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
             search(cell, retriever, report)
     with journal.stage("scoring"):
         scores = score([cell.run], cell.release, allow_missing=True)  # our own run is complete
-    done = conclusion(cell, journal, scores)
+    finished_cell = conclusion(cell, journal, scores)
     if isinstance(cell.options, Trained):
-        write_card(cell, done)
+        write_card(cell, finished_cell)
     publish(cell)
     shutil.rmtree(cell.own_index, ignore_errors=True)
     journal.finished()
-    conclude(cell, done)
+    conclude(cell, finished_cell)
 
 
 def _passages(cell: Cell) -> Passages:
@@ -159,7 +159,7 @@ def _passages(cell: Cell) -> Passages:
 
 
 def _join(parts: Iterable[Path], run: Path) -> None:
-    with atomic.whole(run) as joined, joined.open("wb") as file:
+    with atomic.whole(run) as whole, whole.open("wb") as file:
         for part in parts:
             with part.open("rb") as content:
                 shutil.copyfileobj(content, file, 1 << 20)

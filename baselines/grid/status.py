@@ -48,17 +48,17 @@ class Standing:
 
     def as_json(self) -> dict[str, Any]:
         """One flat entry, which includes the parts of the name and the run's file name."""
-        named = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
+        entry = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
         rest = {name: value for name, value in vars(self).items() if name != "name"}
         rest["progress"] = msgspec.to_builtins(self.progress)
-        return named | {"seed": self.name.seed, "run": self.name.file} | rest
+        return entry | {"seed": self.name.seed, "run": self.name.file} | rest
 
 
 def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
-    described = strict_json.read(folder / "cell.json")
+    document = strict_json.read(folder / "cell.json")
     try:
-        name, digest = names.Cell(**described["cell"]), str(described["digest"])
+        name, digest = names.Cell(**document["cell"]), str(document["digest"])
         if name not in (names.cell_of(Path(name.file)), names.control_of(Path(name.file))):
             raise TypeError
     except (KeyError, TypeError) as error:

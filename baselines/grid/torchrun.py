@@ -50,16 +50,16 @@ def train(cell: Cell, processes: int, progress: Report) -> dict[str, Any]:
             try:
                 facts: dict[str, Any] = elastic_launch(config, in_this_process)(cell.portable(), connection)[0]
             except ChildFailedError as error:
-                failed = error
+                failure = error
             except SignalException as signal:
                 sys.exit(128 + signal.sigval)  # this process was told to end
             else:
                 return facts
-        _, first = failed.get_first_failure()
+        _, first = failure.get_first_failure()
         if first.exitcode < 0 or not errors:  # errors of the others only say that it was gone
-            raise UserError(f"{cell.name.file}: one of {processes} processes was ended: {first.message}") from failed
+            raise UserError(f"{cell.name.file}: one of {processes} processes was ended: {first.message}") from failure
         if not any(isinstance(error, StepTooLargeError) for error in errors):
-            raise errors[0] from failed
+            raise errors[0] from failure
 
 
 def in_this_process(cell: Cell, connection: Connection) -> dict[str, Any]:

@@ -22,10 +22,10 @@ def find(grid: Sequence[Cell]) -> None:
     Raises:
         UserError: no passages, no Java, no validation queries to tune BM25 on, or the disk is full.
     """
-    left = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.finished]
-    if left:
+    unfinished = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.finished]
+    if unfinished:
         with pool(1) as process:
-            process.submit(_find, left).result()
+            process.submit(_find, unfinished).result()
 
 
 def _by_bm25(cell: Cell) -> bool:

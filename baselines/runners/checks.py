@@ -39,23 +39,23 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
             teacher of another architecture; a GPU that is too old, or too small for PLAID's index; a disk that is too
             small.
     """
-    left = [cell for cell in cells if not cell.finished]
-    for cell in left:
+    unfinished = [cell for cell in cells if not cell.finished]
+    for cell in unfinished:
         if isinstance(cell.options, Trained):
             share_of(cell, processes)
-    for backbone in {cell.named_models["backbone"] for cell in left if "backbone" in cell.named_models}:
+    for backbone in {cell.named_models["backbone"] for cell in unfinished if "backbone" in cell.named_models}:
         checkpoint.kind(backbone)
-    trained = [cell.options for cell in left if isinstance(cell.options, Trained)]
-    for teacher, distillation in {(options.teacher, options.distillation) for options in trained}:
+    of_trained = [cell.options for cell in unfinished if isinstance(cell.options, Trained)]
+    for teacher, distillation in {(options.teacher, options.distillation) for options in of_trained}:
         if teacher is not None and distillation is not None:
             checkpoint.check(teacher, ARCHITECTURES[distillation])
-    if trained:
-        refuse_old_gpus(bfloat16=any(options.precision == "bfloat16" for options in trained))
-    if left:
-        passages = how_many(left[0].release) or 0
-        if any(_by_plaid(cell, passages) for cell in left):
+    if of_trained:
+        refuse_old_gpus(bfloat16=any(options.precision == "bfloat16" for options in of_trained))
+    if unfinished:
+        passages = how_many(unfinished[0].release) or 0
+        if any(_by_plaid(cell, passages) for cell in unfinished):
             refuse_small_gpus(passages)
-        refuse_small_disk(left, workers)
+        refuse_small_disk(unfinished, workers)
 
 
 def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
@@ -69,15 +69,15 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
     heights = {shift: cell.test_queries().height for shift, cell in queries.items()}
     runs = sum(heights[cell.name.shift] * cell.options.depth * LINE_BYTES for cell in cells)
     each = sorted((_bytes_of_a_passage(cell, passages) for cell in cells), reverse=True)
-    encoded = passages * sum(each[:workers])
-    shared = 0 if (root / "passages").exists() else passages * SHARED_BYTES
-    need = runs + encoded + shared
+    encodings = passages * sum(each[:workers])
+    shared_bytes = 0 if (root / "passages").exists() else passages * SHARED_BYTES
+    need = runs + encodings + shared_bytes
     free = shutil.disk_usage(_existing(root)).free + sum(bytes_below(cell.folder) for cell in cells)
     if need > free:
         raise UserError(
             f"{root}: the grid takes about {need / 1e9:,.1f} GB there (runs {runs / 1e9:,.1f}, passages encoded by "
-            f"{min(workers, len(cells))} cells at once {encoded / 1e9:,.1f}, what all cells share "
-            f"{shared / 1e9:,.1f}), but {free / 1e9:,.1f} GB are free or already used by them; make room, "
+            f"{min(workers, len(cells))} cells at once {encodings / 1e9:,.1f}, what all cells share "
+            f"{shared_bytes / 1e9:,.1f}), but {free / 1e9:,.1f} GB are free or already used by them; make room, "
             "or name another --out"
         )
 

@@ -25,7 +25,7 @@ def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Out
         UserError: the grid's folder cannot be made.
     """
     candidates.find(cells)
-    ended: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
 
     def picture() -> Group:
         standings = [of_cell(cell.folder) for cell in cells if (cell.folder / "cell.json").is_file()]
@@ -35,12 +35,12 @@ def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Out
 
     with Live(get_renderable=picture, console=console, refresh_per_second=2, transient=True):
         for outcome in run(cells, runner):
-            ended[outcome.name.file] = outcome
-            console.print(_line(outcome, len(ended), len(cells)), highlight=False, soft_wrap=True)
-    return [outcome for outcome in ended.values() if outcome.state == "failed"]
+            outcomes[outcome.name.file] = outcome
+            console.print(_line(outcome, len(outcomes), len(cells)), highlight=False, soft_wrap=True)
+    return [outcome for outcome in outcomes.values() if outcome.state == "failed"]
 
 
-def _line(outcome: Outcome, done: int, of: int) -> Text:
+def _line(outcome: Outcome, number: int, of: int) -> Text:
     name = outcome.name.file.removesuffix(".trec")
-    line = Text(f"[{done}/{of}] {name}: {outcome.state}")
+    line = Text(f"[{number}/{of}] {name}: {outcome.state}")
     return line.append(f": {outcome.reason}", "red") if outcome.reason else line

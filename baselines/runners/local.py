@@ -55,17 +55,17 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
     Raises:
         UserError: a cell would need more processes than there are GPUs.
     """
-    left = list(reversed(cells))
+    waiting = list(reversed(cells))
     devices = gpus()
     shares = [share for share in batched(devices, processes) if len(share) == processes]
     if devices and not shares:
         raise UserError(f"{processes} processes need as many GPUs; this machine has {len(devices)}")
     crew = [_hire(number, shares, threads, processes) for number in range(min(workers, len(cells)))]
     try:
-        while left or any(worker.cell for worker in crew):
+        while waiting or any(worker.cell for worker in crew):
             for worker in crew:
-                if left and worker.cell is None:
-                    worker.cell = left.pop()
+                if waiting and worker.cell is None:
+                    worker.cell = waiting.pop()
                     worker.connection.send(worker.cell.portable())
             busy = {worker.connection: worker for worker in crew if worker.cell}
             for connection in wait(list(busy)):
@@ -98,13 +98,13 @@ class _Worker:
 
 
 def _hire(number: int, shares: Sequence[Sequence[str]], threads: int, processes: int) -> _Worker:
-    own = environment(threads)
+    variables = environment(threads)
     if shares:
-        own["CUDA_VISIBLE_DEVICES"] = ",".join(shares[number % len(shares)])
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(shares[number % len(shares)])
     spawning = multiprocessing.get_context("spawn")
     connection, of_worker = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(of_worker, processes))
-    with _environment(own):
+    with _environment(variables):
         process.start()
     of_worker.close()
     return _Worker(number, process, connection)

@@ -69,16 +69,16 @@ def run(
         encoding = partial(begin, cell, encode_cell, 0, 0, gpu, threads)
         return [training, encoding, partial(begin, cell, run_cell, threads, gpu)]
 
-    left = {(todo := steps(cell)).pop(0)(): (cell, todo) for cell in cells}
-    while left:
-        [ready], _ = ray.wait(list(left), num_returns=1)
-        cell, todo = left.pop(ready)
+    tasks = {(todo := steps(cell)).pop(0)(): (cell, todo) for cell in cells}
+    while tasks:
+        [ready], _ = ray.wait(list(tasks), num_returns=1)
+        cell, todo = tasks.pop(ready)
         try:
             outcome: Outcome = ray.get(ready)
         except ray.exceptions.RayError as error:
             outcome = Outcome(cell.name, "failed", in_one_sentence(error))
         if todo and outcome.state == "done":
-            left[todo.pop(0)()] = (cell, todo)
+            tasks[todo.pop(0)()] = (cell, todo)
         else:
             yield outcome
 

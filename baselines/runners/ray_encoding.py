@@ -62,7 +62,7 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
 
 
 def _by_actors(
-    served: tuple[Any, PassageTexts | None],
+    sources: tuple[Any, PassageTexts | None],
     gpus: float,
     threads: int,
     function: Callable[..., Any],
@@ -79,7 +79,7 @@ def _by_actors(
     cluster.data.DataContext.get_current().execution_options.preserve_order = True
     results = cluster.data.from_arrow_refs(blocks).map_batches(
         _Actor,
-        fn_constructor_args=served,
+        fn_constructor_args=sources,
         batch_size=1,
         batch_format="pyarrow",
         concurrency=(1, max(1, min(most, len(blocks)))),

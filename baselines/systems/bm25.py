@@ -40,8 +40,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Search with the tuned parameters, else with those of the options."""
-    chosen = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
-    return Bm25(**chosen | kept(model, options))
+    settings = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
+    return Bm25(**settings | kept(model, options))
 
 
 def keep_tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
@@ -94,17 +94,17 @@ def tune(release: Release, folder: Path, progress: Report | None = None) -> tupl
         UserError: the release has no validation queries.
     """
     queries = release.table("validation", "validation").unique("query_id", maintain_order=True)
-    judged = release.qrels("validation").filter(pl.col("relevance") >= 1)
-    relevant = dict(judged.group_by("query_id").agg(pl.col("passage_id")).iter_rows())
+    qrels = release.qrels("validation").filter(pl.col("relevance") >= 1)
+    relevant = dict(qrels.group_by("query_id").agg(pl.col("passage_id")).iter_rows())
     figures: dict[tuple[float, float], float] = {}
     for k1 in K1:
         for b in B:
             hits = Bm25(k1, b).search(queries, folder, CUTOFF)
-            figures[k1, b] = sum(_reciprocal_rank(ranked, relevant.get(query, ())) for query, ranked in hits)
+            figures[k1, b] = sum(_reciprocal_rank(ranking, relevant.get(query, ())) for query, ranking in hits)
             if progress is not None:
                 progress({"step": len(figures), "steps": len(K1) * len(B)})
     return max(figures, key=lambda point: figures[point])
 
 
-def _reciprocal_rank(ranked: list[tuple[str, float]], relevant: list[str] | tuple[()]) -> float:
-    return next((1 / rank for rank, (passage, _) in enumerate(ranked, start=1) if passage in relevant), 0.0)
+def _reciprocal_rank(ranking: list[tuple[str, float]], relevant: list[str] | tuple[()]) -> float:
+    return next((1 / rank for rank, (passage, _) in enumerate(ranking, start=1) if passage in relevant), 0.0)

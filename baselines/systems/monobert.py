@@ -61,8 +61,8 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 
     def build(mini_batch: int | None) -> Parts:
         with loading(cell):
-            name, pinned = backbone(cell, session.judged.texts.values())
-            model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pinned)
+            name, pin = backbone(cell, session.judged.texts.values())
+            model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pin)
         preprocess = model.preprocess
         model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
         by_length(model, "scores")

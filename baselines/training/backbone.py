@@ -42,27 +42,27 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
         UserError: there is no such transformer.
     """
     options = cell.options_as(Trained)
-    chosen = options.backbone
-    if isinstance(chosen, SmallBackbone):
-        return _with_words(_small(cell, chosen), texts, _own_folder(cell)), {}
-    pinned = dict(checkpoint.pinned(chosen, cell.backbone_commit))
-    checkpoint.kind(chosen, cell.backbone_commit)  # raises if there is none
-    return (_bare(cell, chosen, pinned), {}) if options.random_weights else (chosen, pinned)
+    name = options.backbone
+    if isinstance(name, SmallBackbone):
+        return _with_words(_small(cell, name), texts, _own_folder(cell)), {}
+    pin = dict(checkpoint.pinned(name, cell.backbone_commit))
+    checkpoint.kind(name, cell.backbone_commit)  # raises if there is none
+    return (_bare(cell, name, pin), {}) if options.random_weights else (name, pin)
 
 
 def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
     """The :func:`backbone` as a sentence-transformers module, which gets the other options."""
     from sentence_transformers.base.modules import Transformer
 
-    name, pinned = backbone(cell, texts)
-    return Transformer(name, model_kwargs=pinned, processor_kwargs=pinned, config_kwargs=pinned, **options)
+    name, pin = backbone(cell, texts)
+    return Transformer(name, model_kwargs=pin, processor_kwargs=pin, config_kwargs=pin, **options)
 
 
 @contextlib.contextmanager
 def loading(cell: Cell) -> Iterator[None]:
     """Load the cell's backbone without warnings about missing heads; a failure becomes one sentence."""
-    named = cell.options_as(Trained).backbone
-    with checkpoint.loading(named if isinstance(named, str) else "the small backbone", whole=False):
+    backbone_name = cell.options_as(Trained).backbone
+    with checkpoint.loading(backbone_name if isinstance(backbone_name, str) else "the small backbone", whole=False):
         yield
 
 
@@ -71,14 +71,14 @@ def _own_folder(cell: Cell) -> Path:
     return cell.folder / "training" / f"backbone-{rank()}"
 
 
-def _bare(cell: Cell, name: str, pinned: Mapping[str, Any]) -> str:
+def _bare(cell: Cell, name: str, pin: Mapping[str, Any]) -> str:
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     folder = _own_folder(cell)
     with loading(cell):
-        model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(name, **pinned))  # type: ignore[no-untyped-call]
+        model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(name, **pin))  # type: ignore[no-untyped-call]
         model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(name, **pinned).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(name, **pin).save_pretrained(folder)
     return str(folder)
 
 
@@ -89,7 +89,7 @@ def _small(cell: Cell, sizes: SmallBackbone) -> Path:
     with atomic.lock(folder):
         if not folder.exists():
             tokenizer = _tokenizer(_words(text for _, text in passages(cell.release)))
-            model = _drawn(len(tokenizer), sizes)
+            model = _random_model(len(tokenizer), sizes)
             with atomic.folder(folder) as staging:
                 model.save_pretrained(staging)
                 tokenizer.save_pretrained(staging)
@@ -141,7 +141,7 @@ def _tokenizer(words: Iterable[str]) -> Any:
     )
 
 
-def _drawn(vocabulary: int, sizes: SmallBackbone) -> Any:
+def _random_model(vocabulary: int, sizes: SmallBackbone) -> Any:
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
@@ -198,19 +198,19 @@ def _with_words(base: Path, texts: Iterable[str], folder: Path) -> str:
     from transformers import BertForMaskedLM
 
     model: Any = BertForMaskedLM.from_pretrained(base)
-    written = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
-    known = written["model"]["vocab"]
-    new = [word for word in _words(texts) if word not in known]
-    known.update({word: len(known) + number for number, word in enumerate(new)})
+    document = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = document["model"]["vocab"]
+    new = [word for word in _words(texts) if word not in vocabulary]
+    vocabulary.update({word: len(vocabulary) + number for number, word in enumerate(new)})
     before = model.config.vocab_size
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        model.resize_token_embeddings(len(known), mean_resizing=False)
+        model.resize_token_embeddings(len(vocabulary), mean_resizing=False)
         with torch.no_grad():
             model.get_input_embeddings().weight[before:].normal_(0, 1 / math.sqrt(model.config.hidden_size))
             model.cls.predictions.bias[before:] = -4
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     shutil.copy(base / "tokenizer_config.json", folder)
-    Tokenizer.from_str(json.dumps(written)).save(str(folder / "tokenizer.json"))
+    Tokenizer.from_str(json.dumps(document)).save(str(folder / "tokenizer.json"))
     return str(folder)

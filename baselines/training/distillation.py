@@ -75,8 +75,8 @@ def _scores(model: str, commit: str | None) -> Teacher:
 
     def labels(queries: list[str], columns: list[list[str]]) -> list[list[float]]:
         query_tokens = list(map(torch.from_numpy, late.encode_queries(queries)))
-        encoded = late.encode_passages(list(chain.from_iterable(columns)))
-        passages = torch.from_numpy(encoded["tokens"]).float().split(encoded["lengths"].tolist())  # type: ignore[no-untyped-call]
+        vectors = late.encode_passages(list(chain.from_iterable(columns)))
+        passages = torch.from_numpy(vectors["tokens"]).float().split(vectors["lengths"].tolist())  # type: ignore[no-untyped-call]
         scores: list[list[float]] = maxsim(query_tokens, list(passages), device=late.compute_device).tolist()
         return scores
 

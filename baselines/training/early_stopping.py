@@ -43,13 +43,13 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
 
             return batch.of(model.device, measured)
 
-    judged = validation(cell.release)
-    candidates = {query: [*judged.positives[query], *judged.negatives[query]] for query in judged.texts}
+    examples = validation(cell.release)
+    candidates = {query: [*examples.positives[query], *examples.negatives[query]] for query in examples.texts}
     ids = sorted(set(chain.from_iterable(candidates.values())))
     return Fitting(
-        queries=judged.texts,
+        queries=examples.texts,
         passages=dict(zip(ids, contents.of(ids), strict=True)),
         qrels=cell.release.qrels(NAME),
-        groups={NAME: list(judged.texts)},
+        groups={NAME: list(examples.texts)},
         candidates=candidates,
     )

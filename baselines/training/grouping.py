@@ -38,8 +38,8 @@ def by_length(model: Any, output: str = "sentence_embedding") -> None:
         widths = widths.tolist()
         parts = []
         for start, rows in zip(range(0, len(order), GROUP), order.split(GROUP), strict=True):
-            chosen, width = rows.to(mask.device, non_blocking=True), max(widths[start : start + GROUP])
-            parts.append(vectors({name: _rows(value, chosen, width) for name, value in features.items()}))
+            group, width = rows.to(mask.device, non_blocking=True), max(widths[start : start + GROUP])
+            parts.append(vectors({name: _rows(value, group, width) for name, value in features.items()}))
         return {output: torch.cat(parts)[order.argsort().to(mask.device, non_blocking=True)]}
 
     model.forward = forward

@@ -32,8 +32,8 @@ def in_batch_pairwise(share: int) -> Any:
             for queries, positives, *negatives in zip(
                 *(torch.split(column, share) for column in embeddings), strict=True
             ):
-                own = [(queries * column).sum(dim=1, keepdim=True) for column in negatives]
-                scores = torch.cat([queries @ positives.T, *own], dim=1)
+                scores_of_column = [(queries * column).sum(dim=1, keepdim=True) for column in negatives]
+                scores = torch.cat([queries @ positives.T, *scores_of_column], dim=1)
                 losses.append(cross_entropy(scores, torch.arange(len(queries), device=scores.device), reduction="none"))
             return torch.cat(losses).mean()
 
@@ -77,8 +77,8 @@ def own_passages_only(scores: Scores) -> Scores:
         import torch
 
         values = scores(queries, passages, queries_mask=queries_mask, documents_mask=documents_mask)
-        own = torch.eye(len(values), dtype=torch.bool, device=values.device)
-        return values.masked_fill(~own.repeat_interleave(values.shape[1] // len(values), dim=1), -torch.inf)
+        diagonal = torch.eye(len(values), dtype=torch.bool, device=values.device)
+        return values.masked_fill(~diagonal.repeat_interleave(values.shape[1] // len(values), dim=1), -torch.inf)
 
     return masked
 

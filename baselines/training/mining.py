@@ -24,15 +24,15 @@ from eval_kit.search.retriever import Retriever
 type Open = Callable[[Path], Retriever]
 
 
-def miner(cell: Cell, every: int, judged: Judged, lookup: Lookup, opened: Open) -> Any:
+def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, open_model: Open) -> Any:
     """A callback that mines every so many steps, and after a resume restores the negatives last mined.
 
     Args:
         cell: with the option ``mine_depth``; what was mined is kept beside the checkpoints.
         every: steps, the option ``mine_every``.
-        judged: its training queries.
+        examples: its training queries.
         lookup: receives the mined passages.
-        opened: makes a retriever of a saved model.
+        open_model: makes a retriever of a saved model.
     """
     from transformers import TrainerCallback
 
@@ -50,36 +50,36 @@ def miner(cell: Cell, every: int, judged: Judged, lookup: Lookup, opened: Open) 
             folder = Path(args.output_dir)
             path = _path(folder, state.global_step)
             if rank() == 0 and not path.exists():
-                mined = _negatives(cell, judged, getattr(model, "module", model), folder / "mining", opened)
-                atomic.write_text(path, json.dumps(mined))
+                negatives = _negatives(cell, examples, getattr(model, "module", model), folder / "mining", open_model)
+                atomic.write_text(path, json.dumps(negatives))
             _together()
             lookup.mined = _read(folder, state.global_step)
 
     return Miner()
 
 
-def _negatives(cell: Cell, judged: Judged, model: Any, folder: Path, opened: Open) -> dict[str, list[str]]:
+def _negatives(cell: Cell, examples: Judged, model: Any, folder: Path, open_model: Open) -> dict[str, list[str]]:
     import torch
 
     shutil.rmtree(folder, ignore_errors=True)
-    queries = pl.DataFrame({"query_id": list(judged.texts), "text": list(judged.texts.values())})
+    queries = pl.DataFrame({"query_id": list(examples.texts), "text": list(examples.texts.values())})
     depth = cell.options_as(Trained).mine_depth
     with quiet(), encoding(cell.name.file, "while mining"), torch.random.fork_rng():
         model.save_pretrained(str(folder / "model"), create_model_card=False)
-        retriever = opened(folder / "model")
+        retriever = open_model(folder / "model")
         retriever.index(passage_texts(cell), folder / "index")
-        mined = {}
+        negatives = {}
         for query, hits in retriever.search(queries, folder / "index", depth):
-            mined[query] = [passage for passage, _ in hits if passage not in judged.positives[query]]
+            negatives[query] = [passage for passage, _ in hits if passage not in examples.positives[query]]
     shutil.rmtree(folder)
-    return mined
+    return negatives
 
 
 def _read(folder: Path, step: int) -> Mined | None:
     if step <= 0:
         return None
-    mined: Mined = json.loads(_path(folder, step).read_text(encoding="utf-8"))
-    return mined
+    negatives: Mined = json.loads(_path(folder, step).read_text(encoding="utf-8"))
+    return negatives
 
 
 def _path(folder: Path, step: int) -> Path:

@@ -168,16 +168,16 @@ class Lookup:
         return columns
 
     @staticmethod
-    def _with_mined(mined: Mined, ids: list[str], passages: dict[str, list[str]]) -> dict[str, list[str]]:
+    def _with_mined(negatives: Mined, ids: list[str], passages: dict[str, list[str]]) -> dict[str, list[str]]:
         names = [name for name in passages if name != "positive"]
-        replaced = {"positive": passages["positive"], **{name: list(passages[name]) for name in names}}
+        new_columns = {"positive": passages["positive"], **{name: list(passages[name]) for name in names}}
         for row, query in enumerate(ids):
             old = [passages[name][row] for name in names]
-            new = mined.get(query, ())
+            new = negatives.get(query, ())
             order = generator(query, *old).permutation(len(new))[: len(names)]
             for name, number in zip(names, order, strict=False):
-                replaced[name][row] = new[number]
-        return replaced
+                new_columns[name][row] = new[number]
+        return new_columns
 
 
 def allowed(cell: Cell) -> Training:

@@ -95,10 +95,10 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
     """
     import torch
 
-    folder, finished = cell.folder / "training", cell.folder / "training.json"
-    if cell.model.is_dir() and finished.is_file():
+    folder, conclusion = cell.folder / "training", cell.folder / "training.json"
+    if cell.model.is_dir() and conclusion.is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        facts: dict[str, Any] = json.loads(finished.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(conclusion.read_text(encoding="utf-8"))
         return facts
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -163,10 +163,10 @@ def _attempt(
     with trainer.accelerator.main_process_first():
         last = last_checkpoint(checkpoints)
     with quiet():
-        if last is not None and _ended(last):  # the library would do one more step
+        if last is not None and _is_whole(last):  # the library would do one more step
             trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
-            kept = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
-            parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(kept).name)).state_dict())
+            checkpoint = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
+            parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(checkpoint).name)).state_dict())
         else:
             try:
                 trainer.train(resume_from_checkpoint=last)
@@ -226,12 +226,12 @@ def quiet() -> Iterator[None]:
     """Hide the progress bars that transformers shows when it writes a model."""
     from transformers.utils import logging as transformers_logging
 
-    shown = transformers_logging.is_progress_bar_enabled()
+    was_enabled = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
@@ -247,7 +247,7 @@ def last_checkpoint(folder: Path) -> str | None:
     return None
 
 
-def _ended(checkpoint: str) -> bool:
+def _is_whole(checkpoint: str) -> bool:
     """Whether training ended with this checkpoint: at its last step, or early."""
     state = json.loads(Path(checkpoint, "trainer_state.json").read_text(encoding="utf-8"))
     return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
@@ -374,15 +374,15 @@ def share_of(cell: Cell, processes: int) -> int:
     batch, share = options.batch_size, options.share if isinstance(options, Splade) else None
     if batch % processes:
         raise UserError(f"{name}: {processes} processes cannot share a batch of {batch} equally")
-    own = batch // processes
+    of_process = batch // processes
     if processes > 1 and options.distillation == "kl":
         raise UserError(f"{name}: distillation by kl is over all passages of a batch; train it in one process")
-    if processes > 1 and share and own % share:
+    if processes > 1 and share and of_process % share:
         raise UserError(
-            f"{name}: {processes} processes train on {own} queries each, which the option share "
+            f"{name}: {processes} processes train on {of_process} queries each, which the option share "
             f"({share}) does not divide; use fewer processes"
         )
-    return own
+    return of_process
 
 
 def _mini_batch_size(folder: Path) -> int | None:

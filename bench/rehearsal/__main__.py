@@ -31,22 +31,22 @@ def main() -> None:
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--here", choices=list(STAGES), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    folder = given.folder / given.scale
-    if given.here:
+    arguments = parser.parse_args()
+    folder = arguments.folder / arguments.scale
+    if arguments.here:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
-        print(STAGES[given.here].run(Work(folder, sizes.of(float(given.scale)))))
+        print(STAGES[arguments.here].run(Work(folder, sizes.of(float(arguments.scale)))))
         return
     # With two threads on a busy machine, one spins while the other waits for a core: 15 times the processor time.
     os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", cache.VARIABLE: str(folder / "cache")}
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
-    for name in given.stages:
+    for name in arguments.stages:
         if not (figures / f"{name}.json").exists():
             print(f"{name}: {STAGES[name].title}", file=sys.stderr, flush=True)
-            measured = _measured(given.folder, given.scale, name)
-            (figures / f"{name}.json").write_text(json.dumps(measured), encoding="utf-8")
-    keep(given.out, given.scale, figures)
+            document = _measure(arguments.folder, arguments.scale, name)
+            (figures / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    keep(arguments.out, arguments.scale, figures)
 
 
 def keep(out: Path, scale: str, figures: Path) -> None:
@@ -57,8 +57,8 @@ def keep(out: Path, scale: str, figures: Path) -> None:
         if (file := figures / f"{name}.json").exists():
             stages[name] = json.loads(file.read_text(encoding="utf-8"))
     document[scale] = {"machine": machine(), "stages": stages}
-    ordered = dict(sorted(document.items(), key=lambda entry: float(entry[0])))
-    out.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    by_scale = dict(sorted(document.items(), key=lambda entry: float(entry[0])))
+    out.write_text(json.dumps(by_scale, indent=1) + "\n", encoding="utf-8")
     print(f"| {' | '.join(COLUMNS)} |", f"|---|{'---:|' * (len(COLUMNS) - 1)}", sep="\n")
     for name, stage in stages.items():
         print(
@@ -67,19 +67,19 @@ def keep(out: Path, scale: str, figures: Path) -> None:
         )
 
 
-def _measured(parent: Path, scale: str, name: str) -> dict[str, object]:
+def _measure(parent: Path, scale: str, name: str) -> dict[str, object]:
     folder = parent / scale
     before, load = bytes_below(folder), os.getloadavg()[0]
     arguments = ["--folder", str(parent), "--scale", scale, "--here", name]
-    spent = cost([sys.executable, "-m", "bench.rehearsal", *arguments])
-    count = int(spent.output.splitlines()[-1])
+    resources = cost([sys.executable, "-m", "bench.rehearsal", *arguments])
+    count = int(resources.output.splitlines()[-1])
     return {
         "count": count,
         "unit": STAGES[name].unit,
-        "wall_s": round(spent.wall_s, 3),
-        "cpu_s": round(spent.cpu_s, 3),
-        "peak_gb": round(spent.peak_mb * 2**20 / 1e9, 3),
-        "rate": round(count / spent.wall_s, 2),
+        "wall_s": round(resources.wall_s, 3),
+        "cpu_s": round(resources.cpu_s, 3),
+        "peak_gb": round(resources.peak_mb * 2**20 / 1e9, 3),
+        "rate": round(count / resources.wall_s, 2),
         "disk_gb": round((bytes_below(folder) - before) / 1e9, 4),
         "load_before": round(load, 1),
     }

@@ -48,25 +48,25 @@ def pieces() -> Pieces:
 
 def blocks(passages: int, queries: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
     """``passage_id``, ``text`` of each block's passages; ``query_id``, ``text``, ``passage_id`` of its queries."""
-    drawn = pieces()
+    word_pieces = pieces()
     answering = np.linspace(0, passages - 1, queries).astype(int)
     for start in range(0, passages, BLOCK):
         rng = np.random.Generator(np.random.PCG64([SEED, start]))
-        texts = _texts(rng, min(BLOCK, passages - start), drawn)
+        texts = _texts(rng, min(BLOCK, passages - start), word_pieces)
         first, last = np.searchsorted(answering, [start, start + len(texts)])
         rows = answering[first:last]
-        asked = [" ".join(rng.choice(texts[row - start].split(), QUERY_WORDS)) for row in rows]
+        query_texts = [" ".join(rng.choice(texts[row - start].split(), QUERY_WORDS)) for row in rows]
         ids = [str(number) for number in range(start, start + len(texts))]
-        numbers = {"query_id": range(first, last), "text": asked, "passage_id": rows}
+        numbers = {"query_id": range(first, last), "text": query_texts, "passage_id": rows}
         columns = {name: pl.Series(map(str, column), dtype=pl.String) for name, column in numbers.items()}
         yield pl.DataFrame({"passage_id": ids, "text": texts}), pl.DataFrame(columns)
 
 
-def _texts(rng: np.random.Generator, count: int, drawn: Pieces) -> list[str]:
-    texts, cumulated = drawn
+def _texts(rng: np.random.Generator, count: int, word_pieces: Pieces) -> list[str]:
+    texts, cumulative = word_pieces
     mean = np.log(WORD_PIECES) - SPREAD**2 / 2
     lengths = np.clip(rng.lognormal(mean, SPREAD, count), SHORTEST, LONGEST).astype(int)
-    numbers = np.searchsorted(cumulated, rng.random(lengths.sum()) * cumulated[-1]).tolist()
+    numbers = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1]).tolist()
     ends = np.cumsum(lengths).tolist()
     parts = zip([0, *ends[:-1]], ends, strict=True)
     return ["".join([texts[number] for number in numbers[first:last]]).strip() for first, last in parts]

@@ -34,20 +34,20 @@ def make(folder: Path, sizes: Sizes, negatives: bool = False) -> None:
         "validation": queries[first_validation:],
     }
     tables = [
-        _clustered("train", parts["train"]),
-        _clustered("test", parts["topic_test"]),
+        _cluster_table("train", parts["train"]),
+        _cluster_table("test", parts["topic_test"]),
         Table("validation", "validation", parts["validation"].select("query_id", "text"), RULE),
         *(_judgements(split, part) for split, part in parts.items()),
         Table("passages", "passages", passages, RULE),
     ]
     if negatives:
-        trained = pl.concat([parts["train"], parts["validation"]])
-        tables.append(_negatives(trained.select("query_id", "passage_id"), passages["passage_id"]))
+        training_queries = pl.concat([parts["train"], parts["validation"]])
+        tables.append(_negatives(training_queries.select("query_id", "passage_id"), passages["passage_id"]))
     remarks = ["made up, to measure speed"]
     write(Draft("mini", "0.0.0", None, collection.SEED, tables, test_sets(tables), remarks=remarks), folder)
 
 
-def _clustered(split: str, queries: pl.DataFrame) -> Table:
+def _cluster_table(split: str, queries: pl.DataFrame) -> Table:
     numbers = np.arange(queries.height) % len(TOPICS)
     cluster = pl.Series("cluster", TOPICS).gather(numbers).cast(pl.Enum(TOPICS))
     return Table(SHIFT, split, queries.select("query_id", "text").with_columns(cluster), RULE)
@@ -56,9 +56,9 @@ def _clustered(split: str, queries: pl.DataFrame) -> Table:
 def _negatives(queries: pl.DataFrame, passages: pl.Series) -> Table:
     rng = np.random.Generator(np.random.PCG64(collection.SEED))
     rows = rng.integers(len(passages), size=(queries.height, NEGATIVES))
-    drawn = queries.with_columns(passage_ids=pl.Series(passages.to_numpy()[rows].tolist()))
+    with_ids = queries.with_columns(passage_ids=pl.Series(passages.to_numpy()[rows].tolist()))
     others = pl.col("passage_ids").list.set_difference(pl.concat_list("passage_id"))
-    return Table("negatives", "train", drawn.select("query_id", others), RULE)
+    return Table("negatives", "train", with_ids.select("query_id", others), RULE)
 
 
 def _judgements(split: str, queries: pl.DataFrame) -> Table:

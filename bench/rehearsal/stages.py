@@ -58,8 +58,8 @@ class Work:
         options = OPTIONS[system] | {"depth": 1_000}
         if system != "bm25":
             options = options | {"steps": self.sizes.steps, "backbone": str(backbone.make(self.folder / "backbone"))}
-        checked = config.checked({"systems": {system: options}}, "rehearsal")[system]
-        return Cell(names.Cell(system, made_up.SHIFT, "c0"), self.release, checked, self.folder / "grid")
+        system_options = config.checked({"systems": {system: options}}, "rehearsal")[system]
+        return Cell(names.Cell(system, made_up.SHIFT, "c0"), self.release, system_options, self.folder / "grid")
 
     def retriever(self, system: str) -> Retriever:
         """The model that an earlier stage trained."""

@@ -60,17 +60,17 @@ def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl
     """
     check_ids(queries)
     pairs = qrels.filter(pl.col("query_id").is_in(queries.implode()))
-    unjudged = queries.filter(~queries.is_in(pairs.filter(pl.col("relevance") > 0)["query_id"].implode()))
-    if len(unjudged):
-        raise UserError(f"{len(unjudged):,} queries have no relevant passage, {unjudged[0]!r} for one")
+    without_relevant = queries.filter(~queries.is_in(pairs.filter(pl.col("relevance") > 0)["query_id"].implode()))
+    if len(without_relevant):
+        raise UserError(f"{len(without_relevant):,} queries have no relevant passage, {without_relevant[0]!r} for one")
     values = {"query_id": queries}
     for ranker, path in runs.items():
-        ranked = rank_judged(path, pairs)
-        absent = queries.filter(~queries.is_in(ranked.queries["query_id"].implode()))
+        run_ranks = rank_judged(path, pairs)
+        absent = queries.filter(~queries.is_in(run_ranks.queries["query_id"].implode()))
         if len(absent):
             raise UserError(f"{path}: lacks {len(absent):,} of {len(queries):,} queries, {absent[0]!r} for one")
-        judged = pairs.join(ranked.judged, on=["query_id", "passage_id"], how="left")
-        values[ranker] = per_query(parse(MEASURE), judged, queries)
+        with_ranks = pairs.join(run_ranks.judged, on=["query_id", "passage_id"], how="left")
+        values[ranker] = per_query(parse(MEASURE), with_ranks, queries)
     return pl.DataFrame(values)
 
 
@@ -115,7 +115,7 @@ def rebuild(build: Build, parameters: ChameleonParameters) -> ShiftResult:
     queries = build.collection.evaluation[split]
     qrels = build.pairs(split).rename({"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"})
     values = average_precision(build.runs, qrels, queries["query_id"])
-    assigned = queries.join(assign(values, parameters), on="query_id")
-    levels = [name for name in assigned.columns if name.startswith("level_")]
+    assignment = queries.join(assign(values, parameters), on="query_id")
+    levels = [name for name in assignment.columns if name.startswith("level_")]
     rule = build.rule(RULE, SOURCE, parameters, rankers=list(build.runs))
-    return ShiftResult([build.table("chameleons", split, assigned, levels, rule)])
+    return ShiftResult([build.table("chameleons", split, assignment, levels, rule)])

@@ -14,7 +14,7 @@ WEAK = 2.0
 """Parts that are told less often than this multiple of shuffled ones are remarked on."""
 
 
-def remark(shift: str, build: Build, assigned: pl.DataFrame) -> str:
+def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
     """One sentence: how often a query's part is told from the words of a relevant passage, and so for shuffled parts.
 
     Naive Bayes (Rennie et al., ICML 2003) over TF-IDF learns from every other passage, and is asked about the queries
@@ -23,7 +23,7 @@ def remark(shift: str, build: Build, assigned: pl.DataFrame) -> str:
     Args:
         shift: its name, for the sentence.
         build: with the judgements and passages; of a query log there are none.
-        assigned: ``query_id`` and ``cluster``, each query once.
+        assignment: ``query_id`` and ``cluster``, each query once.
     """
     passages = build.collection.passages
     if passages is None or passages.height < 2 or not build.collection.qrels:
@@ -33,14 +33,14 @@ def remark(shift: str, build: Build, assigned: pl.DataFrame) -> str:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     best = build.pairs("train").sort("score", "corpus-id", descending=[True, False]).unique("query-id", keep="first")
-    rows = assigned.join(best, left_on="query_id", right_on="query-id")
+    rows = assignment.join(best, left_on="query_id", right_on="query-id")
     rows = rows.join(passages, left_on="corpus-id", right_on="passage_id").sort("query_id")
     rows = rows.filter(pl.col("query_id").is_in(drawn(rows["query_id"], MOST, build.seed, "coherence").implode()))
     vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True).fit_transform(rows["text"])
     learn = (rows["corpus-id"].rank("dense") % 2 == 0).to_numpy()
     labels = rows["cluster"].cast(pl.String).to_numpy()
-    shuffled = np.random.Generator(np.random.PCG64(build.seed)).permutation(labels)
-    real, chance = _right(vectors, labels, learn), _right(vectors, shuffled, learn)
+    random_labels = np.random.Generator(np.random.PCG64(build.seed)).permutation(labels)
+    real, chance = _right(vectors, labels, learn), _right(vectors, random_labels, learn)
     weak = "; hardly better than chance: do not read them as topics" if real < WEAK * chance else ""
     return f"{shift}: a relevant passage tells a query's part in {real:.0%} of cases, {chance:.0%} if shuffled{weak}"
 
@@ -48,5 +48,5 @@ def remark(shift: str, build: Build, assigned: pl.DataFrame) -> str:
 def _right(vectors: csr_matrix, labels: np.ndarray, learn: np.ndarray) -> float:
     from sklearn.naive_bayes import ComplementNB
 
-    predicted = ComplementNB().fit(vectors[learn], labels[learn]).predict(vectors[~learn])
-    return float((predicted == labels[~learn]).mean())
+    predictions = ComplementNB().fit(vectors[learn], labels[learn]).predict(vectors[~learn])
+    return float((predictions == labels[~learn]).mean())

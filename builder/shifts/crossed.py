@@ -86,8 +86,8 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
         }
         frames.append(pl.DataFrame({"query_id": queries, "cluster": [f"c{number:02d}"] * len(queries), **roles}))
     clusters = pl.Enum([f"c{number:02d}" for number in range(sizes.height)])
-    assigned = pl.concat(frames)
-    return assigned.with_columns(pl.col("cluster").cast(clusters), pl.col(models_in(assigned)).cast(pl.Enum(ROLES)))
+    assignment = pl.concat(frames)
+    return assignment.with_columns(pl.col("cluster").cast(clusters), pl.col(models_in(assignment)).cast(pl.Enum(ROLES)))
 
 
 def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
@@ -131,26 +131,26 @@ def _check_largest(parts: pl.DataFrame, given: bool) -> None:
 
 def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     """The table of the shift."""
-    vectors, given = build.embedded["train"], build.collection.parts
+    vectors, user_parts = build.embedded["train"], build.collection.parts
     count = min(parameters.clusters, build.train.height // TESTED)
     count = max(2, count // CELLS) if parameters.cells else count
-    if given is None:
+    if user_parts is None:
         clusters = kmeans(vectors.values, count, parameters.seed, parameters.iterations)
         parts = build.train.select("query_id", part=pl.Series(clusters.labels).cast(pl.String))
     else:
-        own = given.join(build.train, on="query_id", how="semi")
-        parts = merged(own, vectors, count, parameters.seed)
+        train_parts = user_parts.join(build.train, on="query_id", how="semi")
+        parts = merged(train_parts, vectors, count, parameters.seed)
     parts = cells(parts, build.train) if parameters.cells else parts
-    tested = parts.filter(pl.len().over("part") >= parameters.models)
-    remarks = [] if given is None else without_part("crossed", parts, build.train)
-    if left_out := parts.height - tested.height:
+    test_parts = parts.filter(pl.len().over("part") >= parameters.models)
+    remarks = [] if user_parts is None else without_part("crossed", parts, build.train)
+    if left_out := parts.height - test_parts.height:
         remarks.append(f"crossed: {left_out:,} queries of clusters with fewer than {parameters.models} are left out")
-    assigned = assign(tested, parameters)
-    if given is not None and not parameters.cells:
-        _check_largest(own, given=True)
-    _check_largest(tested, given=False)
-    sizes = assigned.group_by("cluster").len()["len"].to_list()
+    assignment = assign(test_parts, parameters)
+    if user_parts is not None and not parameters.cells:
+        _check_largest(train_parts, given=True)
+    _check_largest(test_parts, given=False)
+    sizes = assignment.group_by("cluster").len()["len"].to_list()
     remarks.append(interval_remark("crossed", sizes))
-    members = assigned.join(build.train, on="query_id", maintain_order="left")
+    members = assignment.join(build.train, on="query_id", maintain_order="left")
     rule = build.rule(RULE, "docs/results.md", parameters, encoded=True)
-    return ShiftResult([build.table("crossed", "train", members, ["cluster", *models_in(assigned)], rule)], remarks)
+    return ShiftResult([build.table("crossed", "train", members, ["cluster", *models_in(assignment)], rule)], remarks)

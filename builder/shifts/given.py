@@ -64,17 +64,17 @@ def part_names(parts: Iterable[str]) -> dict[str, str]:
     Of parts that would share a name, all but the first get a number: C, C# and C++ are c, c_2 and c_3.
     """
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    seen_names: set[str] = set()
     for part in parts:
         plain = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode().lower()
         stem = re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "u" + "_".join(f"{ord(sign):x}" for sign in part)
         name = stem = stem[:LONGEST_NAME]
         number = 1
-        while name in taken:
+        while name in seen_names:
             number += 1
             name = f"{stem}_{number}"
         names[part] = name
-        taken.add(name)
+        seen_names.add(name)
     return names
 
 
@@ -99,7 +99,7 @@ def merged(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.
     means = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
     group = kmeans(means.astype(np.float32), groups, seed).labels[number]
     rank = np.argsort(np.argsort(-np.bincount(group, minlength=groups), kind="stable"))
-    return parts.with_columns(part=pl.Series([f"g{rank[own] + 1}" for own in group]))
+    return parts.with_columns(part=pl.Series([f"g{rank[group_of] + 1}" for group_of in group]))
 
 
 def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list[str]:
@@ -122,13 +122,13 @@ def lacking(build: Build) -> str:
 def rebuild(build: Build, parameters: GivenParameters) -> ShiftResult:
     """The shift's tables, and a report that names each part in full."""
     assert build.collection.parts is not None
-    parts = grouped = build.collection.parts.join(build.train, on="query_id", how="semi")
+    parts = groups_of = build.collection.parts.join(build.train, on="query_id", how="semi")
     remarks = without_part("given", parts, build.train)
     if parameters.groups:
-        grouped = merged(parts, build.embedded["train"], parameters.groups, parameters.seed)
-    assigned = assign(build.train, grouped, parameters)
+        groups_of = merged(parts, build.embedded["train"], parameters.groups, parameters.seed)
+    assignment = assign(build.train, groups_of, parameters)
     rule = build.rule(RULE, "the collection's labels", parameters, encoded=parameters.groups > 0)
-    listed = assigned.drop("part").join(parts, on="query_id")
-    names = listed.group_by("cluster", "part").agg(queries=pl.len()).sort("cluster", "part")
-    result = build.held_back("given", assigned, rule, reports={"given.tsv": names.write_csv(separator="\t")})
+    with_parts = assignment.drop("part").join(parts, on="query_id")
+    names = with_parts.group_by("cluster", "part").agg(queries=pl.len()).sort("cluster", "part")
+    result = build.held_back("given", assignment, rule, reports={"given.tsv": names.write_csv(separator="\t")})
     return replace(result, remarks=[*remarks, *result.remarks])

@@ -70,12 +70,12 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters
         centroids = _first(vectors, k, rng)
         labels = np.full(len(vectors), -1)
         with counting(f"k-means (k = {k})", "rounds", iterations + 1) as advance:
-            for done in range(iterations + 1):
-                nearest, sums = _assign(pool, vectors, centroids, summed=done < iterations)
+            for iteration in range(iterations + 1):
+                nearest, sums = _assign(pool, vectors, centroids, with_sums=iteration < iterations)
                 advance(1)
-                moved = not np.array_equal(nearest, labels)
+                changes = not np.array_equal(nearest, labels)
                 labels = nearest
-                if not moved or done == iterations:
+                if not changes or iteration == iterations:
                     return Clusters(labels, centroids)
                 sizes = np.bincount(labels, minlength=k)
                 centroids = (sums / np.maximum(sizes, 1)[:, None]).astype(np.float32)
@@ -105,7 +105,7 @@ def _first(vectors: Matrix, k: int, rng: np.random.RandomState) -> Matrix:
 
 
 def _assign(
-    pool: ThreadPoolExecutor, vectors: Matrix, centroids: Matrix, summed: bool
+    pool: ThreadPoolExecutor, vectors: Matrix, centroids: Matrix, with_sums: bool
 ) -> tuple[Ints, NDArray[np.float64]]:
     """Each vector's cluster, and the sum of each cluster's vectors (k, d)."""
     import faiss
@@ -116,7 +116,7 @@ def _assign(
     def search(rows: slice) -> tuple[Ints, Matrix | None]:
         part = np.ascontiguousarray(vectors[rows], np.float32)
         labels = faiss.knn(part, centroids, 1)[1][:, 0]
-        if not summed:
+        if not with_sums:
             return labels, None
         count = len(part)
         member = csr_array((np.ones(count, np.float32), (labels, np.arange(count))), shape=(k, count))

@@ -111,8 +111,8 @@ def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
     parts = {split: queries for split, queries in parts.items() if queries.height}
     remarks = []
     if build.disjoint_passages and "train" in parts:
-        tested = _relevant(build, _test_split(build) if dev is not None else "train", parts["test"])
-        sharing = _relevant(build, "train", parts["train"]).join(tested, on="corpus-id", how="semi")
+        test_ids = _relevant(build, _test_split(build) if dev is not None else "train", parts["test"])
+        sharing = _relevant(build, "train", parts["train"]).join(test_ids, on="corpus-id", how="semi")
         parts["train"] = parts["train"].join(sharing, left_on="query_id", right_on="query-id", how="anti")
         left_out = sharing["query-id"].n_unique()
         remarks.append(

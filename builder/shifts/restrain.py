@@ -68,13 +68,13 @@ class Solved:
     queries: int
 
 
-def regimes(query_ids: pl.Series, depth: Ints, solved: Sequence[Solved], seed: int) -> pl.DataFrame:
+def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solved], seed: int) -> pl.DataFrame:
     """The regime of each training query at each size.
 
     Args:
         query_ids: n distinct ids.
         depth: (n,) from :func:`depths`.
-        solved: from :func:`solve`.
+        solutions: from :func:`solve`.
         seed: of the sample for extrapolation.
 
     Returns:
@@ -85,7 +85,7 @@ def regimes(query_ids: pl.Series, depth: Ints, solved: Sequence[Solved], seed: i
     near_to_far = np.argsort(depth, kind="stable")
     far_to_near = np.lexsort((draw, -depth))
     columns: dict[str, pl.Series] = {"query_id": query_ids}
-    for target in solved:
+    for target in solutions:
         regime = np.full(len(query_ids), -1)
         regime[near_to_far[: target.queries]] = 0
         regime[far_to_near[: target.queries]] = 1
@@ -103,12 +103,12 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
     Raises:
         UserError: no I comes within 10 % of a size, or a size leaves too few queries for extrapolation.
     """
-    ordered = np.sort(depth)
-    reached = np.searchsorted(ordered, np.arange(ordered[-1] + 1), side="right")  # by I: queries in the union
-    solved = []
+    by_depth = np.sort(depth)
+    counts = np.searchsorted(by_depth, np.arange(by_depth[-1] + 1), side="right")  # by I: queries in the union
+    solutions = []
     for name, size in sizes.items():
-        top_i = 1 + int(np.abs(reached[1:] - size).argmin())
-        queries = int(reached[top_i])
+        top_i = 1 + int(np.abs(counts[1:] - size).argmin())
+        queries = int(counts[top_i])
         if size < 1 or abs(queries - size) > TOLERANCE * size:
             raise UserError(
                 f"ReSTrain size {name} ({size:,}) cannot be reached: the nearest union of top-I has {queries:,} of "
@@ -119,9 +119,9 @@ def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
                 f"ReSTrain size {name} ({size:,}) cannot be reached twice without overlap: there are "
                 f"{len(depth):,} training queries"
             )
-        top_e = int(np.searchsorted(reached, len(depth) - queries, side="right")) - 1
-        solved.append(Solved(name, top_i, top_e, queries))
-    return solved
+        top_e = int(np.searchsorted(counts, len(depth) - queries, side="right")) - 1
+        solutions.append(Solved(name, top_i, top_e, queries))
+    return solutions
 
 
 def depths(train: Vectors, tests: Vectors) -> Ints:
@@ -175,16 +175,16 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     depth = depths(train, tests)
     remarks: list[str] = []
     if "restrain" in build.set_by_user:
-        solved = solve(depth, parameters.sizes)
+        solutions = solve(depth, parameters.sizes)
     else:
-        solved, remarks = _solved_where_possible(depth, parameters.sizes)
-    assigned = regimes(train.query_ids, depth, solved, build.seed)
+        solutions, remarks = _solved_where_possible(depth, parameters.sizes)
+    assignment = regimes(train.query_ids, depth, solutions, build.seed)
     tables = []
-    for target in solved:
+    for target in solutions:
         cut = {"tests": splits, "top_i": target.top_i, "top_e": target.top_e}
         rule = build.rule(RULE, SOURCE, parameters, encoded=True, **cut)
         for regime in REGIMES:
-            ids = assigned["query_id"].filter(assigned[f"regime_{target.size}"].cast(pl.String) == regime)
+            ids = assignment["query_id"].filter(assignment[f"regime_{target.size}"].cast(pl.String) == regime)
             queries = build.train.filter(pl.col("query_id").is_in(ids.implode()))
             tables.append(build.table("restrain", f"{regime}_{target.size}", queries, [], rule))
             tables += build.qrels(f"restrain_{regime}_{target.size}", "train", queries)
@@ -197,15 +197,15 @@ def _solved_where_possible(depth: Ints, sizes: Mapping[str, int]) -> tuple[list[
     Raises:
         UserError: no size can be reached.
     """
-    solved, reasons = [], []
+    solutions, reasons = [], []
     for name, size in sizes.items():
         try:
-            solved += solve(depth, {name: size})
+            solutions += solve(depth, {name: size})
         except UserError as error:
             reasons.append(str(error))
-    if not solved:
+    if not solutions:
         raise UserError("; ".join(reasons))
-    return solved, [f"left out: {reason}" for reason in reasons]
+    return solutions, [f"left out: {reason}" for reason in reasons]
 
 
 def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Matrix:

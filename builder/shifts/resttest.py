@@ -62,23 +62,23 @@ def assign(
     number[np.argsort(-clusters.sizes, kind="stable")] = np.arange(parameters.k)
     names = pl.Series([f"b{i + 1}" for i in range(parameters.k)])
     buckets = names.gather(number[clusters.labels]).cast(pl.Enum(names))
-    assigned, start = {}, 0
+    assignment, start = {}, 0
     for split, queries in splits.items():
-        assigned[split] = pl.DataFrame({"query_id": queries.query_ids, "bucket": buckets.slice(start, len(queries))})
+        assignment[split] = pl.DataFrame({"query_id": queries.query_ids, "bucket": buckets.slice(start, len(queries))})
         start += len(queries)
-    return assigned
+    return assignment
 
 
 def rebuild(build: Build, parameters: ResttestParameters) -> ShiftResult:
     """The buckets of the training queries and of every evaluation split."""
-    assigned = assign(build.embedded, parameters)
+    assignment = assign(build.embedded, parameters)
     rule = build.rule(RULE, SOURCE, parameters, encoded=True)
     tables = []
     for split, queries in build.splits.items():
-        members = queries.join(assigned[split], on="query_id", maintain_order="left")
+        members = queries.join(assignment[split], on="query_id", maintain_order="left")
         tables.append(build.table("resttest", split, members, ["bucket"], rule))
     main = main_split(build.collection.evaluation)
-    return ShiftResult(tables, _size_remarks(assigned[main]["bucket"]) if main else ())
+    return ShiftResult(tables, _size_remarks(assignment[main]["bucket"]) if main else ())
 
 
 def _size_remarks(buckets: pl.Series) -> list[str]:

@@ -89,17 +89,17 @@ def assign(queries: Vectors, parameters: TopicParameters) -> pl.DataFrame:
     Raises:
         UserError: parameters make no sense, k exceeds the number of queries, or a size cannot be reached.
     """
-    return _divided(queries, _clustered(queries, parameters), parameters)
+    return _divide(queries, _cluster(queries, parameters), parameters)
 
 
-def _clustered(queries: Vectors, parameters: TopicParameters) -> Clusters:
+def _cluster(queries: Vectors, parameters: TopicParameters) -> Clusters:
     if not 2 <= parameters.topics <= parameters.k:
         raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
     check_share(parameters.test_share)
     return kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations)
 
 
-def _divided(queries: Vectors, clusters: Clusters, parameters: TopicParameters) -> pl.DataFrame:
+def _divide(queries: Vectors, clusters: Clusters, parameters: TopicParameters) -> pl.DataFrame:
     topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
     test = _test(queries.query_ids, topic, parameters)
     names = [f"c{i}" for i in range(parameters.topics)]
@@ -114,27 +114,29 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     Raises:
         UserError: a topic stays more than 25 % from ``size``, or there are fewer non-empty clusters than topics.
     """
-    filled = np.flatnonzero(clusters.sizes)
-    if len(filled) < count:
-        raise UserError(f"there are only {len(filled)} distinct clusters for {count} topics: the vectors are too alike")
+    occupied = np.flatnonzero(clusters.sizes)
+    if len(occupied) < count:
+        raise UserError(
+            f"there are only {len(occupied)} distinct clusters for {count} topics: the vectors are too alike"
+        )
     distances = _distances(clusters.centroids)
-    native = filled[list(farthest(distances[np.ix_(filled, filled)], count))]
+    native = occupied[list(farthest(distances[np.ix_(occupied, occupied)], count))]
     native = native[np.argsort(-clusters.sizes[native], kind="stable")]
 
     def grown(size: int) -> tuple[Ints, Ints]:
         topic = expanded(distances[native], clusters.sizes, native, size)
         return topic, np.bincount(topic[topic >= 0], weights=clusters.sizes[topic >= 0], minlength=count).astype(int)
 
-    topic, reached = grown(size)
-    worst = int(np.abs(reached - size).argmax())
-    if abs(reached[worst] - size) > TOLERANCE * size:
+    topic, counts = grown(size)
+    worst = int(np.abs(counts - size).argmax())
+    if abs(counts[worst] - size) > TOLERANCE * size:
         most = len(clusters.labels) // count
         larger = [round(size * STEP**i) for i in range(1, STEPS) if size * STEP**i <= most]
         smaller = [round(size / STEP**i) for i in range(1, STEPS) if size / STEP**i >= 2]
         others = (other for other in (*larger, *smaller) if (abs(grown(other)[1] - other) <= TOLERANCE * other).all())
         next_size = next(others, None)
         raise UnreachableError(
-            f"topics of about {size:,} queries cannot be reached: c{worst} would have {reached[worst]:,} of the "
+            f"topics of about {size:,} queries cannot be reached: c{worst} would have {counts[worst]:,} of the "
             f"{len(clusters.labels):,} queries; "
             + (f"{next_size:,} can (--set topic.size={next_size})" if next_size else "another k is needed"),
             next_size,
@@ -217,41 +219,41 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
     """
     topic = np.full(len(sizes), -1)
     topic[native] = np.arange(len(native))
-    reached = sizes[native].copy()
+    counts = sizes[native].copy()
     growing = list(range(len(native)))
     while growing:
         for number in list(growing):
-            off = abs(reached[number] - size)
+            off = abs(counts[number] - size)
             free = np.where((topic < 0) & (sizes > 0), distances[number], np.inf)
-            better = np.where(abs(reached[number] + sizes - size) < off, free, np.inf)
+            better = np.where(abs(counts[number] + sizes - size) < off, free, np.inf)
             nearest = int((free if off <= TOLERANCE * size else better).argmin())
             if np.isinf(better[nearest]):
                 growing.remove(number)
                 continue
             topic[nearest] = number
-            reached[number] += sizes[nearest]
+            counts[number] += sizes[nearest]
     return topic
 
 
 def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     """The shift's tables, and what the topics are about (Table 1)."""
     queries, remarks = build.embedded["train"], []
-    clusters = _clustered(queries, parameters)
+    clusters = _cluster(queries, parameters)
     try:
-        assigned = _divided(queries, clusters, parameters)
+        assignment = _divide(queries, clusters, parameters)
     except UnreachableError as error:
         if "topic" in build.set_by_user or not error.reachable:
             raise
         remarks = [f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"]
         parameters = replace(parameters, size=error.reachable)
-        assigned = _divided(queries, clusters, parameters)
+        assignment = _divide(queries, clusters, parameters)
     about = []
-    for topic in typical.topics(build.train.join(assigned.select("query_id", "cluster"), on="query_id")):
+    for topic in typical.topics(build.train.join(assignment.select("query_id", "cluster"), on="query_id")):
         about.append((topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples)))
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
     rule = build.rule(RULE, SOURCE, parameters, encoded=True)
-    result = build.held_back("topic", assigned, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
-    coherent = coherence.remark("topic", build, assigned)
+    result = build.held_back("topic", assignment, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
+    coherent = coherence.remark("topic", build, assignment)
     return replace(result, remarks=[*remarks, coherent, *result.remarks])
 
 
@@ -264,29 +266,29 @@ def _distances(centroids: Matrix) -> Floats:
 
 def _good_choice(distances: Floats, count: int) -> tuple[int, ...]:
     """A good choice: the farthest pair, then greedily the point farthest from those chosen, then single swaps."""
-    chosen = list(divmod(int(distances.argmax()), len(distances)))
-    if chosen[0] == chosen[1]:  # all points coincide
+    choice = list(divmod(int(distances.argmax()), len(distances)))
+    if choice[0] == choice[1]:  # all points coincide
         return tuple(range(count))
-    while len(chosen) < count:
-        gain = distances[chosen].sum(axis=0)
-        gain[chosen] = -np.inf
-        chosen.append(int(gain.argmax()))
-    improved = True
-    while improved:
-        improved = False
+    while len(choice) < count:
+        gain = distances[choice].sum(axis=0)
+        gain[choice] = -np.inf
+        choice.append(int(gain.argmax()))
+    has_improved = True
+    while has_improved:
+        has_improved = False
         for position in range(count):
-            rest = [*chosen[:position], *chosen[position + 1 :]]
+            rest = [*choice[:position], *choice[position + 1 :]]
             gain = distances[rest].sum(axis=0)
             gain[rest] = -np.inf
             better = int(gain.argmax())
-            if gain[better] > gain[chosen[position]] * (1 + ROUNDING):
-                chosen[position] = better
-                improved = True
-    return tuple(sorted(chosen))
+            if gain[better] > gain[choice[position]] * (1 + ROUNDING):
+                choice[position] = better
+                has_improved = True
+    return tuple(sorted(choice))
 
 
-def _total(distances: Floats, chosen: tuple[int, ...]) -> float:
-    return float(distances[np.ix_(chosen, chosen)].sum() / 2)
+def _total(distances: Floats, choice: tuple[int, ...]) -> float:
+    return float(distances[np.ix_(choice, choice)].sum() / 2)
 
 
 def _test(query_ids: pl.Series, topic: Ints, parameters: TopicParameters) -> NDArray[np.bool_]:
@@ -296,6 +298,6 @@ def _test(query_ids: pl.Series, topic: Ints, parameters: TopicParameters) -> NDA
     for number in range(parameters.topics):
         members = by_id[topic[by_id] == number]
         rng = np.random.Generator(np.random.PCG64([parameters.seed, number]))
-        drawn = rng.permutation(len(members))[: round(parameters.test_share * len(members))]
-        test[members[drawn]] = True
+        sample = rng.permutation(len(members))[: round(parameters.test_share * len(members))]
+        test[members[sample]] = True
     return test

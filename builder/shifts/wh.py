@@ -78,8 +78,8 @@ def member(
     texts: pl.Series, cluster: str, rule: WhRule = "substring", terms: question_words.Terms = WH_TERMS
 ) -> pl.Series:
     """Whether each query text is in ``cluster`` (boolean)."""
-    contained = question_words.contains(pl.col("text"), terms[cluster], rule == "token")
-    return texts.alias("text").to_frame().select(contained).to_series()
+    contains = question_words.contains(pl.col("text"), terms[cluster], rule == "token")
+    return texts.alias("text").to_frame().select(contains).to_series()
 
 
 def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> pl.DataFrame:
@@ -129,15 +129,15 @@ def differences(texts: pl.Series, terms: question_words.Terms = WH_TERMS) -> dic
 
 def rebuild(build: Build, parameters: WhParameters) -> ShiftResult:
     """The shift's tables, and how far the two rules differ on the training queries."""
-    chosen = rule_of(parameters)
+    rule_name = rule_of(parameters)
     other = parameters.terms or (parameters.language if parameters.language != "en" else "")
-    stated = f"{RULES[chosen]}; the terms are those of {other}" if other else RULES[chosen]
-    rule = build.rule(stated + DRAWN, SOURCE, parameters)
+    wording = f"{RULES[rule_name]}; the terms are those of {other}" if other else RULES[rule_name]
+    rule = build.rule(wording + DRAWN, SOURCE, parameters)
     result = build.held_back("wh", assign(build.train, parameters), rule)
-    found = differences(build.train["text"], terms_of(parameters))
-    changes = ", ".join(f"{cluster} +{gained:,} -{lost:,}" for cluster, (gained, lost) in found.items())
+    changes_of = differences(build.train["text"], terms_of(parameters))
+    changes = ", ".join(f"{cluster} +{gain:,} -{loss:,}" for cluster, (gain, loss) in changes_of.items())
     remark = (
-        f"wh is built by the {chosen} rule; against the substring rule the token rule "
+        f"wh is built by the {rule_name} rule; against the substring rule the token rule "
         f"changes the members among all {build.train.height:,} training queries by {changes}"
     )
     return ShiftResult(result.tables, [*result.remarks, remark])

@@ -64,7 +64,7 @@ def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
         absent += len(missing)
         queries += qrels["query_id"].n_unique()
     sizes = (("passages", passages, dataset.passages), ("queries", queries, dataset.queries))
-    differing = [f"{have:,} {what}, where Table 1 has {stated:,}" for what, have, stated in sizes if have != stated]
+    differing = [f"{have:,} {what}, where Table 1 has {paper:,}" for what, have, paper in sizes if have != paper]
     strangers = [f"{absent:,} judged passages are not in corpus.jsonl; nothing can find them"] if absent else []
     return [*dataset.remarks, *differing, *strangers]
 
@@ -72,34 +72,34 @@ def remarks(dataset: BeirDataset, folder: Path) -> list[str]:
 def _unpack(archive: Path, name: str, staging: Path) -> None:
     """Unpack the files below ``name``/ in the archive into ``staging``."""
     try:
-        with zipfile.ZipFile(archive) as zipped:
-            for entry, path in _files(zipped, name):
+        with zipfile.ZipFile(archive) as zip_file:
+            for entry, path in _files(zip_file, name):
                 destination = staging / path
                 destination.parent.mkdir(parents=True, exist_ok=True)
-                with zipped.open(entry) as content, destination.open("wb") as out:
+                with zip_file.open(entry) as content, destination.open("wb") as out:
                     while block := content.read(1 << 20):
                         out.write(block)
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise UserError(f"{archive}: is not a zip file that can be unpacked: {error}") from error
 
 
-def _files(zipped: zipfile.ZipFile, name: str) -> Iterator[tuple[zipfile.ZipInfo, PurePosixPath]]:
+def _files(zip_file: zipfile.ZipFile, name: str) -> Iterator[tuple[zipfile.ZipInfo, PurePosixPath]]:
     """Each file with its path below the folder ``name``.
 
     Raises:
         UserError: a file that is not below it, or none at all.
     """
     count = 0
-    for entry in zipped.infolist():
+    for entry in zip_file.infolist():
         path = PurePosixPath(entry.filename)
         if entry.is_dir():
             continue
         if path.parts[:1] != (name,) or len(path.parts) < 2 or ".." in path.parts:
-            raise UserError(f"{zipped.filename}: {entry.filename} is not in the folder {name}/")
+            raise UserError(f"{zip_file.filename}: {entry.filename} is not in the folder {name}/")
         count += 1
         yield entry, path.relative_to(name)
     if not count:
-        raise UserError(f"{zipped.filename}: holds no files")
+        raise UserError(f"{zip_file.filename}: holds no files")
 
 
 def _md5(path: Path) -> str:

@@ -140,9 +140,9 @@ def download_verified(url: str, target: Path, checksum: Checksum, advance: Advan
         with FileLock(f"{target}.lock"):
             if not checksum.is_of(target):
                 part = target.with_name(target.name + ".part")
-                resumed = part.exists()
+                resumes = part.exists()
                 _download_part(url, part, advance)
-                if resumed and not checksum.is_of(part):  # the part was damaged (power failure): start again
+                if resumes and not checksum.is_of(part):  # the part was damaged (power failure): start again
                     part.unlink()
                     _download_part(url, part, advance)
                 if (actual := checksum.compute(part)) != checksum.expected:
@@ -161,18 +161,18 @@ def git_blob_id(path: Path) -> str:
 
 
 def _download_part(url: str, part: Path, advance: Advance) -> None:
-    done = part.stat().st_size if part.exists() else 0
+    size = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity"}  # a range of compressed bytes would not continue the part
-    if done:
-        headers["Range"] = f"bytes={done}-"
+    if size:
+        headers["Range"] = f"bytes={size}-"
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
                 return
             if not response.ok:
                 raise UnavailableError(f"{url}: HTTP {response.status_code} {response.reason}")
-            resumed = response.status_code == requests.codes.partial_content
-            with part.open("ab" if resumed else "wb") as out:
+            resumes = response.status_code == requests.codes.partial_content
+            with part.open("ab" if resumes else "wb") as out:
                 for chunk in bounded(iter(partial(response.raw.read1, CHUNK_BYTES), b"")):
                     out.write(chunk)
                     advance(len(chunk))

@@ -50,7 +50,7 @@ def collection(path: Path) -> Collection:
     texts = pl.Series([" ".join(row[text].split()) for row in rows], dtype=pl.String)
     ids = [row[identifier] if identifier is not None else str(number) for number, row in enumerate(rows, 1)]
     frame = pl.DataFrame({"query_id": ids, "text": texts}, QUERIES_SCHEMA)
-    asked = len(rows) if count is None else sum(int(row[count]) for row in rows if row[count].isdecimal())
+    searches = len(rows) if count is None else sum(int(row[count]) for row in rows if row[count].isdecimal())
     distinct = frame.filter(pl.col("text") != "").unique("text", keep="first", maintain_order=True)
     if not distinct.height:
         raise UserError(f"{path}: holds no query")
@@ -63,11 +63,11 @@ def collection(path: Path) -> Collection:
         is_log=True,
         inputs=[input_record(path, name, "own")],
         remarks=[
-            f"{len(rows):,} rows of the log, asked {asked:,} times, hold {distinct.height:,} distinct queries",
+            f"{len(rows):,} rows of the log, asked {searches:,} times, hold {distinct.height:,} distinct queries",
             "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored",
         ],
     )
 
 
-def _column(header: list[str], wanted: tuple[str, ...]) -> int | None:
-    return next((header.index(name) for name in wanted if name in header), None)
+def _column(header: list[str], names: tuple[str, ...]) -> int | None:
+    return next((header.index(name) for name in names if name in header), None)

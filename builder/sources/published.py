@@ -66,11 +66,11 @@ class _Gathering:
     """One gathering of the parts: the files obtained, and what the parts have yielded so far."""
 
     def __init__(self, upstream: Path | None, unlicensed: bool) -> None:
-        allowed = {part: unlicensed or part.licence != variations.NONE_STATED for part in variations.parts()}
-        self.variation_parts = [part for part in allowed if allowed[part]]
-        self.left_out = [part for part in allowed if not allowed[part]]
-        unused = set(chain.from_iterable(part.files for part in self.left_out))
-        self.files: Mapping[str, SourceFile] = {id: file for id, file in declared().items() if id not in unused}
+        permissions = {part: unlicensed or part.licence != variations.NONE_STATED for part in variations.parts()}
+        self.variation_parts = [part for part in permissions if permissions[part]]
+        self.left_out = [part for part in permissions if not permissions[part]]
+        unused_files = set(chain.from_iterable(part.files for part in self.left_out))
+        self.files: Mapping[str, SourceFile] = {id: file for id, file in declared().items() if id not in unused_files}
         self.paths, self.lacking = obtain(self.files.values(), upstream)
         self.tables: list[Table] = []
         self.variations: list[Variation] = []
@@ -104,7 +104,7 @@ class _Gathering:
         if not self.tables:
             raise UserError("no source file can be obtained: no internet, or --upstream names the wrong folder")
         tables = in_order(self.tables)
-        used = sorted(set(chain.from_iterable(table.rule.inputs for table in tables)) & set(self.paths))
+        files = sorted(set(chain.from_iterable(table.rule.inputs for table in tables)) & set(self.paths))
         return Draft(
             kind="published",
             version=VERSION,
@@ -113,7 +113,7 @@ class _Gathering:
             tables=tables,
             test_sets=test_sets(tables),
             variations=self.variations,
-            inputs=[self._input(self.files[id]) for id in used],
+            inputs=[self._input(self.files[id]) for id in files],
             missing=self.missing,
             remarks=self.remarks,
             reports=self.reports,
@@ -153,15 +153,15 @@ class _Gathering:
             qrels = [f"{SHIFT_TEST}/qrel/qrel_{name}.json" for name in files[shift]]
             if self._lack(f"{shift}/test", [*queries, *qrels]):
                 continue
-            parts, judged = [], []
-            for cluster, asked, judgements in zip(clusters, queries, qrels, strict=True):
-                part, pairs = read_queries(self.paths[asked]), read_json_qrels(self.paths[judgements])
+            parts, judged_parts = [], []
+            for cluster, cluster_queries, judgements in zip(clusters, queries, qrels, strict=True):
+                part, pairs = read_queries(self.paths[cluster_queries]), read_json_qrels(self.paths[judgements])
                 self._note_queries_without_text(f"{shift} {cluster}", part, pairs)
                 parts.append(part.with_columns(cluster=pl.lit(cluster, pl.Enum(clusters))))
-                judged.append(pairs)
+                judged_parts.append(pairs)
             self._add(shift, "test", by_id(pl.concat(parts), "cluster", "query_id"), Rule(text, source, queries))
             if shift != "length":  # its judgements are dev-small's, which are in qrels/dev
-                pairs = by_id(pl.concat(judged).unique(), "query-id", "corpus-id")
+                pairs = by_id(pl.concat(judged_parts).unique(), "query-id", "corpus-id")
                 rule = Rule("the authors' judgements of the test queries", "EVAL/qrel", qrels)
                 self._add("qrels", f"{shift}_test", pairs, rule)
 
@@ -232,9 +232,9 @@ class _Gathering:
             self._miss("validation", f"it is drawn outside the authors' lists, and {lacking[0]} cannot be obtained")
             return
         pairs = have["qrels", "train"]
-        judged = pl.col("query_id").is_in(pairs.filter(pl.col("score") > 0)["query-id"].implode())
-        listed = pl.concat(have[table]["query_id"] for table in lists)
-        queries = validation.draw_outside(self.train_queries.filter(judged), listed)
+        is_judged = pl.col("query_id").is_in(pairs.filter(pl.col("score") > 0)["query-id"].implode())
+        listed_ids = pl.concat(have[table]["query_id"] for table in lists)
+        queries = validation.draw_outside(self.train_queries.filter(is_judged), listed_ids)
         if not queries.height:
             self._miss("validation", "every judged training query is in one of the authors' lists")
             return
@@ -284,8 +284,8 @@ class _Gathering:
         for split, file in DL_TOPICS.items():
             if self._lack(f"trec_dl/{split}", [file, DL_QRELS[split]]):
                 continue
-            judged = read_trec_qrels(self.paths[DL_QRELS[split]])["query-id"].unique()
-            label = pl.when(pl.col("query_id").is_in(judged.implode())).then(pl.lit("yes")).otherwise(pl.lit("no"))
+            judged_ids = read_trec_qrels(self.paths[DL_QRELS[split]])["query-id"].unique()
+            label = pl.when(pl.col("query_id").is_in(judged_ids.implode())).then(pl.lit("yes")).otherwise(pl.lit("no"))
             frame = read_queries(self.paths[file]).with_columns(judged=label.cast(pl.Enum(["no", "yes"])))
             rule = Rule("all topics of the track, and whether NIST judged them", file, [file, DL_QRELS[split]])
             self._add("trec_dl", split, by_id(frame, "query_id"), rule)
@@ -321,14 +321,14 @@ class _Gathering:
 
     def _with_text(self, what: str, ids: pl.DataFrame) -> pl.DataFrame:
         """Add the query texts that can be obtained; the rest are null and recorded as missing."""
-        known = [
+        sources = [
             table.frame.select("query_id", "text")
             for table in self.tables
             if (table.config, table.split) in {("topic", "test"), ("wh", "test")}
         ]
         if self.train_queries is not None:
-            known.insert(0, self.train_queries)
-        texts = pl.concat([*known, _NO_TEXTS]).unique("query_id", keep="first", maintain_order=True)
+            sources.insert(0, self.train_queries)
+        texts = pl.concat([*sources, _NO_TEXTS]).unique("query_id", keep="first", maintain_order=True)
         frame = ids.join(texts, on="query_id", how="left")
         frame = frame.select("query_id", "text", *[name for name in ids.columns if name != "query_id"])
         without = frame["text"].null_count()

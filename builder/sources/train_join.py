@@ -46,36 +46,36 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
         One row per matching id. A text that several ids share gives a row for each of them, if all its rows
         in the file agree; otherwise, or if no id has the text, it is left out. All three cases are listed.
     """
-    listed = _read(path)
-    listed = listed.with_columns(key=_repaired(listed["query"], train["text"]))
+    rows_of_file = _read(path)
+    rows_of_file = rows_of_file.with_columns(key=_repair(rows_of_file["query"], train["text"]))
     clusters = pl.struct(HEADER[1:]).n_unique()
-    disagreeing = listed.group_by("key").agg(pl.col("query").unique(), n=clusters).filter(pl.col("n") > 1)
-    agreed = listed.join(disagreeing, on="key", how="anti").unique("key", keep="first", maintain_order=True)
-    rows = agreed.join(train.rename({"text": "key"}), on="key", how="left")
-    unmatched = rows.filter(pl.col("query_id").is_null())
-    matched = by_id(rows.filter(pl.col("query_id").is_not_null()), "query_id")
-    shared = matched.group_by("query", maintain_order=True).agg("query_id").filter(pl.col("query_id").list.len() > 1)
-    mojibake = matched.filter(pl.col("query") != pl.col("key")).height
+    disagreeing = rows_of_file.group_by("key").agg(pl.col("query").unique(), n=clusters).filter(pl.col("n") > 1)
+    agreeing = rows_of_file.join(disagreeing, on="key", how="anti").unique("key", keep="first", maintain_order=True)
+    rows = agreeing.join(train.rename({"text": "key"}), on="key", how="left")
+    without_id = rows.filter(pl.col("query_id").is_null())
+    with_id = by_id(rows.filter(pl.col("query_id").is_not_null()), "query_id")
+    ambiguous = with_id.group_by("query", maintain_order=True).agg("query_id").filter(pl.col("query_id").list.len() > 1)
+    mojibake = with_id.filter(pl.col("query") != pl.col("key")).height
 
-    problems = [("no id has this text", text, "") for text in unmatched["query"]]
+    problems = [("no id has this text", text, "") for text in without_id["query"]]
     problems += [("rows disagree on the clusters", text, "") for text in disagreeing["query"].explode()]
-    problems += [("several ids have this text", text, " ".join(ids)) for text, ids in shared.iter_rows()]
+    problems += [("several ids have this text", text, " ".join(ids)) for text, ids in ambiguous.iter_rows()]
     report = "".join("\t".join(row) + "\n" for row in [("problem", "text", "query ids"), *sorted(problems)])
     listing = "; listed in reports/train_join.tsv" if problems else ""
     remarks = [
-        f"training queries: {listed.height:,} rows listed by text, {matched.height:,} ids found; "
-        f"{unmatched.height:,} texts match no id, {disagreeing.height:,} texts have rows that disagree "
-        f"(both left out), {shared.height:,} texts belong to several ids (all kept); "
+        f"training queries: {rows_of_file.height:,} rows listed by text, {with_id.height:,} ids found; "
+        f"{without_id.height:,} texts match no id, {disagreeing.height:,} texts have rows that disagree "
+        f"(both left out), {ambiguous.height:,} texts belong to several ids (all kept); "
         f"{mojibake:,} texts are mis-decoded upstream and kept as they are{listing}"
     ]
-    return Join(matched.rename({"query": "text"}).drop("key"), remarks, report if problems else "")
+    return Join(with_id.rename({"query": "text"}).drop("key"), remarks, report if problems else "")
 
 
-def _repaired(texts: pl.Series, known: pl.Series) -> pl.Series:
+def _repair(texts: pl.Series, known_texts: pl.Series) -> pl.Series:
     """Each text as MS MARCO has it: unchanged or, if unknown there, its Latin-1 bytes read as UTF-8."""
-    unknown = ~texts.is_in(known.implode())
-    fixed = {text: _read_as_utf8(text) for text in texts.filter(unknown)}
-    return texts.replace(list(fixed), list(fixed.values())) if fixed else texts
+    unknown = ~texts.is_in(known_texts.implode())
+    repairs = {text: _read_as_utf8(text) for text in texts.filter(unknown)}
+    return texts.replace(list(repairs), list(repairs.values())) if repairs else texts
 
 
 def _read_as_utf8(text: str) -> str:

@@ -135,13 +135,13 @@ def parts() -> list[Part]:
     """Every part, those that are test sets first."""
     dl_typo = [f"{CHARACTERBERT}/data/dl-typo/{name}" for name in ("query.tsv", "qrels.txt")]
     dl_typo += [f"{CHARACTERBERT}/data/dl-typo/{name}" for name, _ in DL_TYPO_FILES.values()]
-    reformulated = [file for _, _, file in _reformulations()]
+    files = [file for _, _, file in _reformulations()]
     dl_hard = (DL_HARD_QRELS, DL_HARD_ANNOTATIONS, DL_HARD_FOLDS)
     return [
         Part("the test set dl_typo", APACHE, tuple(dl_typo), _dl_typo_wordings, _dl_typo),
         Part("the test set dlhard", NONE_STATED, dl_hard, test_set=_dl_hard),
         Part("the variations typo", APACHE, tuple(file for *_, file in _typo_files()), _typos),
-        Part("the variations reformulation", NONE_STATED, tuple(reformulated), _reformulated),
+        Part("the variations reformulation", NONE_STATED, tuple(files), _reformulated),
         Part("the variations wording", NONE_STATED, (WORDINGS,), _generated),
     ]
 
@@ -157,8 +157,8 @@ def _wordings(
 ) -> Wordings:
     base, family, method, replica = variation
     split = "_".join(str(word) for word in variation if word is not None).replace(".", "_")
-    described = Variation(base, family, method, replica, split, invalid, repository, licence, frame.height)
-    return Wordings(described, Table(VARIATIONS, split, by_id(frame, "query_id"), rule), lack)
+    description = Variation(base, family, method, replica, split, invalid, repository, licence, frame.height)
+    return Wordings(description, Table(VARIATIONS, split, by_id(frame, "query_id"), rule), lack)
 
 
 def _typo_files() -> Iterator[tuple[str, int, str]]:
@@ -178,8 +178,8 @@ def _dl_typo(paths: Paths) -> Iterator[Table]:
     queries, qrels = (f"{CHARACTERBERT}/data/dl-typo/{name}" for name in ("query.tsv", "qrels.txt"))
     rule = Rule("real queries of a log that were mistyped, corrected", source, [queries])
     yield Table("dl_typo", "test", by_id(read_queries(paths[queries]), "query_id"), rule)
-    judged = by_id(read_trec_qrels(paths[qrels]), "query-id", "corpus-id")
-    yield Table("qrels", "dl_typo", judged, Rule("the authors' judgements of DL-Typo", source, [qrels]))
+    judgements = by_id(read_trec_qrels(paths[qrels]), "query-id", "corpus-id")
+    yield Table("qrels", "dl_typo", judgements, Rule("the authors' judgements of DL-Typo", source, [qrels]))
 
 
 def _dl_typo_wordings(paths: Paths) -> Iterator[Wordings]:
@@ -206,20 +206,20 @@ def _reformulations() -> Iterator[tuple[str, str, str]]:
 
 def _reformulated(paths: Paths) -> Iterator[Wordings]:
     for base, method, file in _reformulations():
-        supervised = method in SUPERVISED
-        text = "a trained model's rewriting" if supervised else "the query expanded with related terms"
+        is_supervised = method in SUPERVISED
+        text = "a trained model's rewriting" if is_supervised else "the query expanded with related terms"
         rule = Rule(text, "CIKM 2021 §4.1", [file])
         variation = (base, "reformulation", method, None)
-        lack = SUPERVISED_LACK if supervised else 0
+        lack = SUPERVISED_LACK if is_supervised else 0
         yield _wordings(variation, read_queries(paths[file]), rule, "Narabzad/Chameleons", NONE_STATED, lack)
 
 
 def _generated(paths: Paths) -> Iterator[Wordings]:
     rows = pl.read_csv(paths[WORDINGS], infer_schema=False)
     for generator, method in GENERATED.items():
-        generated = rows.filter(pl.col("method") == generator)
-        frame = generated.select(query_id="q_id", text="variation")
-        invalid = generated.filter(pl.col("valid") == "False")["q_id"].unique().sort().to_list()
+        of_generator = rows.filter(pl.col("method") == generator)
+        frame = of_generator.select(query_id="q_id", text="variation")
+        invalid = of_generator.filter(pl.col("valid") == "False")["q_id"].unique().sort().to_list()
         rule = Rule(f"{generator}, judged by people", "Penha et al., ECIR 2022", [WORDINGS])
         variation = ("dl19", "wording", method, None)
         lack = GENERATED_LACK.get(method, 0)
@@ -228,14 +228,14 @@ def _generated(paths: Paths) -> Iterator[Wordings]:
 
 def _dl_hard(paths: Paths) -> Iterator[Table]:
     source = "Mackie et al., SIGIR 2021"
-    judged = read_trec_qrels(paths[DL_HARD_QRELS])
+    judgements = read_trec_qrels(paths[DL_HARD_QRELS])
     schema = {name: pl.String() for name in ("query_id", "text", *ANNOTATIONS, "source")}
-    annotated = pl.read_csv(
+    annotations = pl.read_csv(
         paths[DL_HARD_ANNOTATIONS], separator="\t", has_header=False, quote_char=None, schema=schema
     ).drop("source")
     folds = json.loads(paths[DL_HARD_FOLDS].read_text(encoding="utf-8"))
     fold = pl.DataFrame({"fold": list(folds), "query_id": list(folds.values())}).explode("query_id")
-    frame = fold.cast({"query_id": pl.String}).join(annotated, on="query_id", how="left", maintain_order="left")
+    frame = fold.cast({"query_id": pl.String}).join(annotations, on="query_id", how="left", maintain_order="left")
     labels = frame.select(pl.col(ANNOTATIONS).str.to_lowercase(), "fold")
     frame = frame.select("query_id", "text", *map(_labelled, labels.iter_columns()))
     rule = Rule(
@@ -245,7 +245,7 @@ def _dl_hard(paths: Paths) -> Iterator[Table]:
     )
     yield Table("dlhard", "test", by_id(frame, "query_id"), rule)
     rule = Rule("NIST's judgements, and the authors' own where there were none", source, [DL_HARD_QRELS])
-    yield Table("qrels", "dlhard", by_id(judged, "query-id", "corpus-id"), rule)
+    yield Table("qrels", "dlhard", by_id(judgements, "query-id", "corpus-id"), rule)
 
 
 def _labelled(column: pl.Series) -> pl.Series:

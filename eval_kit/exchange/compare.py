@@ -73,10 +73,10 @@ class Comparison(Result):
 
     def tables(self) -> list[Table]:
         """A row per test set and measure: n, the baseline's value, and value and difference of every other system."""
-        base, *compared = self.systems
+        base, *others = self.systems
         columns = text_columns("test set", "measure", wrap="never")
         columns += number_columns("n", base, wrap="anywhere")
-        for system in compared:
+        for system in others:
             columns.append(Column(system, "number", wrap="anywhere"))
             columns.append(Column("Δ [95 % interval]", "number", wrap="anywhere", beside_last=True))
         by_key: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
@@ -87,7 +87,7 @@ class Comparison(Result):
             measure = parse(name)
             line: list[Cell | str] = [f"{test_set} {figure}".strip(), name, f"{by_system[base]['queries']:,}"]
             line.append(_value(by_system[base], measure))
-            for system in compared:
+            for system in others:
                 line += _value_and_difference(by_system.get(system), measure)
             lines.append(line)
         return [Table(columns, [lines])]
@@ -155,26 +155,26 @@ def compare(
         if present[0] != base:
             left_out += [f"{name}: {shown}" for name in present]
         elif len(present) > 1:
-            aligned = _aligned(group, present, shown)
-            rows += _compared(aligned, present, str(test_set), str(figure), resamples, seed)
+            in_order = _align(group, present, shown)
+            rows += _rows(in_order, present, str(test_set), str(figure), resamples, seed)
         else:
             left_out.append(f"{base}: {shown}")
     if not rows:
         raise UserError(f"{base} shares no test set with {' or '.join(systems[1:])}; nothing can be compared")
-    tested = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
-    table = holm_corrected(tested, ["measure", "is_baseline"]).select(list(ROWS))
+    tests = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
+    table = holm_corrected(tests, ["measure", "is_baseline"]).select(list(ROWS))
     return Comparison(table, values, systems, left_out, {**provenance, "resamples": resamples, "seed": seed})
 
 
 def _shared_provenance(sources: Sequence[Source]) -> dict[str, Any]:
     """What all sources have in common; refuses those that were not scored alike."""
     first = sources[0]
-    for compared in sources[1:]:
+    for other in sources[1:]:
         for what, get in _MUST_AGREE.items():
-            first_value, second_value = get(first.provenance), get(compared.provenance)
+            first_value, second_value = get(first.provenance), get(other.provenance)
             if first_value != second_value:
                 raise UserError(
-                    f"{first.name} and {compared.name} cannot be compared: they were scored with different {what}, "
+                    f"{first.name} and {other.name} cannot be compared: they were scored with different {what}, "
                     f"{first_value!r} and {second_value!r}"
                 )
     runs = [run for source in sources for run in source.provenance.runs]
@@ -201,24 +201,24 @@ def _systems(sources: Sequence[Source], baseline: str | None) -> list[str]:
     return [base, *(name for name in names if name != base)]
 
 
-def _aligned(values: pl.DataFrame, systems: Sequence[str], shown: str) -> pl.DataFrame:
+def _align(values: pl.DataFrame, systems: Sequence[str], heading: str) -> pl.DataFrame:
     """Values of one test set, the queries of every system and measure in one order."""
-    ordered = values.sort("query_id")
-    first = ordered.filter(pl.col("system") == systems[0])
+    by_query = values.sort("query_id")
+    first = by_query.filter(pl.col("system") == systems[0])
     for name in systems[1:]:
-        second = ordered.filter(pl.col("system") == name)
+        second = by_query.filter(pl.col("system") == name)
         if set(second["measure"]) != set(first["measure"]):
-            raise UserError(f"{systems[0]} and {name} were scored with different measures on {shown}")
+            raise UserError(f"{systems[0]} and {name} were scored with different measures on {heading}")
         for measure in first["measure"].unique():
             first_queries, second_queries = (
                 frame.filter(pl.col("measure") == measure)["query_id"] for frame in (first, second)
             )
             if first_queries.to_list() != second_queries.to_list():
-                raise UserError(f"{systems[0]} and {name} were scored on different queries of {shown}")
-    return ordered
+                raise UserError(f"{systems[0]} and {name} were scored on different queries of {heading}")
+    return by_query
 
 
-def _compared(
+def _rows(
     values: pl.DataFrame, systems: Sequence[str], test_set: str, figure: str, resamples: int, seed: int
 ) -> list[dict[str, Any]]:
     columns = {
@@ -226,7 +226,7 @@ def _compared(
         for (measure, name), group in values.group_by("measure", "system", maintain_order=True)
     }
     worst = values.group_by("system").agg(pl.col("missing").max(), contamination.WORST)
-    shared = worst.rows_by_key("system", named=True, unique=True)
+    worst_of = worst.rows_by_key("system", named=True, unique=True)
     base, *rest = systems
     measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)
     pairs = [(measure, name) for measure in measures for name in rest]
@@ -237,13 +237,13 @@ def _compared(
     rows = []
     for measure in measures:
         for name in systems:
-            own = columns[measure, name]
+            column = columns[measure, name]
             row = {"test_set": test_set, "figure": figure, "measure": measure, "system": name}
-            row |= {"queries": len(own), "value": mean(pl.Series(own)), **shared[name]}
+            row |= {"queries": len(column), "value": mean(pl.Series(column)), **worst_of[name]}
             if name != base:
-                test = paired_t_test(columns[measure, base], own)
+                test = paired_t_test(columns[measure, base], column)
                 low, high = intervals[measure, name]
-                row |= {"difference": float((own - columns[measure, base]).mean()), "low": low, "high": high}
+                row |= {"difference": float((column - columns[measure, base]).mean()), "low": low, "high": high}
                 row |= {"p": test.p, "p_equivalent": test.p_equivalent, "d": None if test.d is None else -test.d}
             rows.append(row)
     return rows

@@ -112,18 +112,18 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
                     yield of_row(figure=figure, value=row[figure], low=low, high=high, **more[figure])
     if single:
         runs: dict[tuple[str, str], str] = {}
-        for scored in score(single, release, allow_missing, declared=declared).means:
-            first = runs.setdefault((scored.test_set, scored.measure), scored.run)
-            if first != scored.run:
-                raise UserError(f"{submission.folder}: {second_run(first, scored.run, scored.test_set)}")
+        for mean in score(single, release, allow_missing, declared=declared).means:
+            first = runs.setdefault((mean.test_set, mean.measure), mean.run)
+            if first != mean.run:
+                raise UserError(f"{submission.folder}: {second_run(first, mean.run, mean.test_set)}")
             yield entry(
-                shift=release.test_sets[scored.test_set].shift,
-                test_set=scored.test_set,
-                measure=scored.measure,
+                shift=release.test_sets[mean.test_set].shift,
+                test_set=mean.test_set,
+                measure=mean.measure,
                 figure="value",
-                value=scored.value,
-                trained_on=scored.trained_on,
-                per_query=scored.per_query,
+                value=mean.value,
+                trained_on=mean.trained_on,
+                per_query=mean.per_query,
             )
 
 

@@ -73,16 +73,16 @@ def task(name: str) -> str:
 
 def tasks(release: Release) -> list[dict[str, str]]:
     """The tasks of a release as ``eval.yaml`` lists them: ``id``, and the ``config`` and ``split`` of their queries."""
-    listed = {}
+    task_names = {}
     for shift in SHIFTS.values():
         if shift.name not in release.configs or not (tables := shift.test_tables(release)):
             continue
         for figure in FIGURES:
-            listed[task(f"{shift.name}.{figure}")] = tables[0]
+            task_names[task(f"{shift.name}.{figure}")] = tables[0]
     for entry in release.manifest.test_sets:
         if _is_task(entry.name):
-            listed[task(entry.name)] = (entry.config, entry.split)
-    return [{"id": id, "config": config, "split": split} for id, (config, split) in listed.items()]
+            task_names[task(entry.name)] = (entry.config, entry.split)
+    return [{"id": id, "config": config, "split": split} for id, (config, split) in task_names.items()]
 
 
 def read(path: Path, system: str | None = None) -> Results:
@@ -106,11 +106,11 @@ def read(path: Path, system: str | None = None) -> Results:
     except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         commands = "eval_kit protocol, score, run or compare"
         raise UserError(f"{path}: is not what --json of {commands} writes") from None
-    chosen = system or (next(iter(by_system)) if len(by_system) == 1 else None)
-    if chosen not in by_system:
+    system_name = system or (next(iter(by_system)) if len(by_system) == 1 else None)
+    if system_name not in by_system:
         names = ", ".join(by_system) or "none"
         raise UserError(f"{path}: name one of its systems with --system; there are {names}")
-    return Results(chosen, version, digest, by_system[chosen])
+    return Results(system_name, version, digest, by_system[system_name])
 
 
 def _of_protocols(document: Any) -> Iterator[tuple[str, Result]]:
@@ -130,11 +130,11 @@ def _of_protocols(document: Any) -> Iterator[tuple[str, Result]]:
 
 def _of_scores(document: Any) -> Iterator[tuple[str, Result]]:
     """For each run and test set of a shift, the first measure."""
-    seen = set()
+    names = set()
     for figure in document["measures"] if "measures" in document else document["comparison"]:
         run, test_set = figure.get("run") or figure["system"], figure["test_set"]
-        if _is_task(test_set) and (run, test_set) not in seen:
-            seen.add((run, test_set))
+        if _is_task(test_set) and (run, test_set) not in names:
+            names.add((run, test_set))
             notes = f"{figure['measure']} of {figure['queries']} queries; trained on them: {figure['trained_on']}"
             yield str(run), Result(task(test_set), float(figure["value"]), notes)
 
@@ -209,13 +209,13 @@ def _text(results: Results, before: str, dataset: str, revision: str, source: st
         )
         for result in results.values
     ]
-    entries = {_key(entry): entry for entry in _parsed(before)}
+    entries = {_key(entry): entry for entry in _parse(before)}
     entries |= {_key(entry): entry for entry in eval_result_entries_to_yaml(new)}
-    ordered = [entries[key] for key in sorted(entries)]
-    return yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=1_000)
+    in_order = [entries[key] for key in sorted(entries)]
+    return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=1_000)
 
 
-def _parsed(text: str) -> list[dict[str, Any]]:
+def _parse(text: str) -> list[dict[str, Any]]:
     import yaml
 
     try:

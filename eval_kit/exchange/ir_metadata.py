@@ -49,8 +49,8 @@ def read(folder: Path, release: Release, most: int) -> tuple[dict[str, Any], lis
         "release": {"version": release.version, "digest": release.digest},
         "runs": [{"file": name} for name in _files(folder)],
     }
-    required = {"tag": "system", "actor, team": "team", "data, training data": "training_data"}
-    faults = [f"{DOCUMENT}: {field} is missing" for field, name in required.items() if not document[name]]
+    required_fields = {"tag": "system", "actor, team": "team", "data, training data": "training_data"}
+    faults = [f"{DOCUMENT}: {field} is missing" for field, name in required_fields.items() if not document[name]]
     return document, faults if document["runs"] else [*faults, f"{DOCUMENT}: there is no run beside it"]
 
 
@@ -65,31 +65,31 @@ def _text(metadata: Any, *names: str) -> str:
     return value.strip() if isinstance(value, str) and value != PLACEHOLDER else ""
 
 
-def _listed(metadata: Any, *names: str) -> list[Any]:
+def _items_of(metadata: Any, *names: str) -> list[Any]:
     value = _at(metadata, *names)
     return value if isinstance(value, list) else [value]
 
 
 def _training_data(metadata: Any) -> Iterator[str]:
-    for source in _listed(metadata, "data", "training data"):
+    for source in _items_of(metadata, "data", "training data"):
         identifier = _text(source, "ir_datasets").rpartition("#")[2].removeprefix("https://ir-datasets.com/")
-        if named := identifier or _text(source, "name"):
-            yield "none" if named.lower() == "nothing" else named
+        if name := identifier or _text(source, "name"):
+            yield "none" if name.lower() == "nothing" else name
 
 
 def _architecture(metadata: Any) -> str:
-    stages = _listed(metadata, "method", "retrieval")
-    used = [
+    stages = _items_of(metadata, "method", "retrieval")
+    parts = [
         architecture
         for flag, architecture in _ARCHITECTURES.items()
         if any(_text(stage, flag).lower() in ("yes", "true", "on") for stage in stages)
     ]
-    return used[0] if len(used) == 1 else "hybrid" if used else "other"
+    return parts[0] if len(parts) == 1 else "hybrid" if parts else "other"
 
 
 def _files(folder: Path) -> Iterator[str]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in name.parts)
-        if is_file(path) and not hidden and path.suffix.lower() not in _NO_RUNS:
+        is_hidden = any(part.startswith(".") for part in name.parts)
+        if is_file(path) and not is_hidden and path.suffix.lower() not in _NO_RUNS:
             yield name.as_posix()

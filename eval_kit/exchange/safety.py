@@ -17,16 +17,16 @@ def folder_faults(folder: Path) -> list[str]:
     for parent, folders, files in os.walk(folder):
         for name in sorted((*folders, *files)):
             path = Path(parent, name)
-            shown = printable(str(path.relative_to(folder)))
+            path_text = printable(str(path.relative_to(folder)))
             entries += 1
             if path.is_symlink() and leads_outside(path, folder):
-                faults.append(f"{shown}: is a link that leaves the folder")
+                faults.append(f"{path_text}: is a link that leaves the folder")
             elif path.is_symlink() and not os.access(path, os.F_OK):
-                faults.append(f"{shown}: is a link to nothing")
+                faults.append(f"{path_text}: is a link to nothing")
             elif is_file(path):
                 total += path.stat().st_size
             elif not path.is_dir():
-                faults.append(f"{shown}: is neither a file nor a folder")
+                faults.append(f"{path_text}: is neither a file nor a folder")
         if entries > MOST_ENTRIES:
             return [*faults, f"holds more than {MOST_ENTRIES:,} files and folders"]
     if total > MOST_BYTES:

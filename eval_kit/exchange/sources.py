@@ -86,11 +86,11 @@ def load(
         UserError: whatever is wrong with one of them; a scores document without one of the measures.
     """
     runs = [path for path in paths if not path.is_dir() and path.suffix.lower() != ".json"]
-    opened = release() if any(path.suffix.lower() != ".json" or path.is_dir() for path in paths) else None
+    opened_release = release() if any(path.suffix.lower() != ".json" or path.is_dir() for path in paths) else None
     by_file: dict[str, Source] = {}
-    if runs and opened is not None:
-        test_sets = with_measures(opened.test_sets, measures)
-        by_file = _of_runs(score(runs, opened, allow_missing, test_sets))
+    if runs and opened_release is not None:
+        test_sets = with_measures(opened_release.test_sets, measures)
+        by_file = _of_runs(score(runs, opened_release, allow_missing, test_sets))
     sources: list[Source] = []
     for path in paths:
         if str(path) in by_file:
@@ -99,8 +99,8 @@ def load(
                 sources.append(source)
         elif path.suffix.lower() == ".json" and path.is_file():
             sources.append(_by_measures(of_document(path), measures))
-        elif opened is not None:
-            sources.append(of_submission(path, opened, allow_missing, measures))
+        elif opened_release is not None:
+            sources.append(of_submission(path, opened_release, allow_missing, measures))
         else:
             raise UserError(f"{path}: there is no such file")
     return sources
@@ -128,12 +128,12 @@ def of_submission(
     Raises:
         UserError: a faulty submission or run; two plain runs that cover one test set.
     """
-    opened = submission.open_submission(path, release)
+    opened_submission = submission.open_submission(path, release)
     test_sets = with_measures(release.test_sets, measures)
-    declared = opened.training_data
-    scores = score(list(opened.runs), release, allow_missing, test_sets, lambda run: declared)
+    training_data = opened_submission.training_data
+    scores = score(list(opened_submission.runs), release, allow_missing, test_sets, lambda run: training_data)
     names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
-    cells = dict(zip(names, opened.runs.values(), strict=True))
+    cells = dict(zip(names, opened_submission.runs.values(), strict=True))
     values = scores.per_query_in_full()
     plain = values.filter(pl.col("run").is_in([name for name, cell in cells.items() if cell is None]))
     plain = plain.with_columns(figure=pl.lit(""))
@@ -141,8 +141,8 @@ def of_submission(
         twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
         raise UserError(f"{path}: two of its runs cover {twice}; it is not clear which one represents the system")
     whole = pl.concat([plain.select(*_KEYS, "value", "missing", "trained_on"), _in_and_out(values, cells, release)])
-    whole = whole.with_columns(system=pl.lit(opened.system)).select(list(_VALUES))
-    return Source(str(path), [opened.system], whole, _provenance(scores))
+    whole = whole.with_columns(system=pl.lit(opened_submission.system)).select(list(_VALUES))
+    return Source(str(path), [opened_submission.system], whole, _provenance(scores))
 
 
 def of_document(path: Path) -> Source:
@@ -160,7 +160,7 @@ def of_document(path: Path) -> Source:
             f"--per-query {table.name}"
         )
     values = _read_per_query(table)
-    computed = {
+    computed_values = {
         tuple(row[:3]): row[3:]
         for row in values.group_by("run", "test_set", "measure")
         .agg(pl.col("value").mean(), pl.len(), pl.col("query_id").n_unique().alias("distinct"))
@@ -169,12 +169,12 @@ def of_document(path: Path) -> Source:
     of_figures = []
     for entry in document.measures:
         key = (entry.run, entry.test_set, entry.measure)
-        mean, rows, distinct = computed.pop(key, (0.0, 0, 0))
+        mean, rows, distinct = computed_values.pop(key, (0.0, 0, 0))
         if rows != entry.queries or distinct != rows or abs(mean - entry.value) > 1e-9 * max(1.0, abs(mean)):
             raise UserError(f"{table}: does not match the document's {key[2]} of {key[0]} on {key[1]}; score again")
         of_figures.append((*key, entry.missing, entry.trained_on))
-    if computed:
-        run, test_set, measure = next(iter(computed))
+    if computed_values:
+        run, test_set, measure = next(iter(computed_values))
         raise UserError(f"{table}: has {measure} of {run} on {test_set}, which {path.name} lacks; score again")
     names = ("run", "test_set", "measure")
     columns = {name: _VALUES.get(name, pl.String()) for name in (*names, "missing", "trained_on")}
@@ -191,17 +191,17 @@ def _provenance(scores: Scores) -> Provenance:
 
 def _by_measures(source: Source, measures: Collection[str]) -> Source:
     """The source with these measures alone; unchanged if none are named."""
-    scored = set(source.values["measure"])
+    measures_of = set(source.values["measure"])
     for name in measures:
-        if name not in scored:
+        if name not in measures_of:
             raise UserError(f"{source.name}: has no {name}; score its runs again with --measure {name}")
-    return replace(source, values=source.values.filter(pl.col("measure").is_in(list(measures or scored))))
+    return replace(source, values=source.values.filter(pl.col("measure").is_in(list(measures or measures_of))))
 
 
-def _of_runs(scored: Scores) -> dict[str, Source]:
+def _of_runs(scores: Scores) -> dict[str, Source]:
     """The system that each run file belongs to."""
-    figures: dict[str, list[Mean]] = {run["run"]: [] for run in scored.provenance["runs"]}
-    for figure in scored.means:
+    figures: dict[str, list[Mean]] = {run["run"]: [] for run in scores.provenance["runs"]}
+    for figure in scores.means:
         figures[figure.run].append(figure)
     systems: dict[str, list[str]] = {}
     test_sets: dict[str, set[str]] = {}
@@ -215,9 +215,9 @@ def _of_runs(scored: Scores) -> dict[str, Source]:
         apart = len(runs) == 1 or len(set(scored_on)) < len(scored_on)
         for members in [[run] for run in runs] if apart else [runs]:
             name = members[0] if apart else system
-            renamed = [replace(figure, run=name) for run in members for figure in figures[run]]
-            made_of = [run for run in scored.provenance["runs"] if run["run"] in members]
-            source = of_scores(made_of[0]["file"], Scores(renamed, {**scored.provenance, "runs": made_of}))
+            new_figures = [replace(figure, run=name) for run in members for figure in figures[run]]
+            made_of = [run for run in scores.provenance["runs"] if run["run"] in members]
+            source = of_scores(made_of[0]["file"], Scores(new_figures, {**scores.provenance, "runs": made_of}))
             by_file |= {run["file"]: source for run in made_of}
     return by_file
 
@@ -233,9 +233,9 @@ def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Re
         figure = pl.when("is_out").then(pl.lit("Out")).otherwise(pl.lit("In"))
         if shift.group == "size":
             figure = figure + " " + pl.col("part")
-        compared = shift.roles(grid, release).with_columns(figure=figure)
+        comparison = shift.roles(grid, release).with_columns(figure=figure)
         figures.append(
-            compared.group_by(_KEYS, maintain_order=True)
+            comparison.group_by(_KEYS, maintain_order=True)
             .agg(pl.col("value").mean(), pl.col("missing").max(), contamination.WORST)
             .select(figures[0].columns)
         )

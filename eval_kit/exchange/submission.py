@@ -88,15 +88,15 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
     faults += more
     if document is None:
         return faults
-    listed, more = _listed(folder, document, name)
+    runs, more = _runs_of(folder, document, name)
     faults += (
         more
         + _release_faults(document, release)
-        + (_unlisted(folder, document) if name == DOCUMENT else [])
-        + _grid_faults([cell for cell in listed.values() if cell], release)
+        + (_files_not_listed(folder, document) if name == DOCUMENT else [])
+        + _grid_faults([cell for cell in runs.values() if cell], release)
     )
     plain: dict[str, str] = {}
-    for run, cell in listed.items():
+    for run, cell in runs.items():
         faults += _run_faults(folder, run, cell, release, allow_missing, plain)
     return faults
 
@@ -148,8 +148,8 @@ def check(folders: Sequence[Path], release: Release, allow_missing: bool = False
 
 def document_of(folder: Path) -> str:
     """The document that describes a submission: ``submission.json``, or ``ir-metadata.yml`` where that is alone."""
-    described = is_file(folder / ir_metadata.DOCUMENT) and not is_file(folder / DOCUMENT)
-    return ir_metadata.DOCUMENT if described else DOCUMENT
+    is_ir_metadata = is_file(folder / ir_metadata.DOCUMENT) and not is_file(folder / DOCUMENT)
+    return ir_metadata.DOCUMENT if is_ir_metadata else DOCUMENT
 
 
 def open_submission(folder: Path, release: Release) -> Submission:
@@ -162,19 +162,19 @@ def open_submission(folder: Path, release: Release) -> Submission:
         UserError: not safe to open, or a faulty document; with the first faults and how many more there are.
     """
     _require_folder(folder)
-    listed: dict[Path, Cell | None] = {}
+    runs: dict[Path, Cell | None] = {}
     document, faults = None, folder_faults(folder)
     name = document_of(folder)
     if not faults:
         document, faults = _read(folder, name, release)
     if document is not None and not faults:
-        listed, faults = _listed(folder, document, name)
+        runs, faults = _runs_of(folder, document, name)
         faults += _release_faults(document, release)
-        faults += _grid_faults([cell for cell in listed.values() if cell], release)
+        faults += _grid_faults([cell for cell in runs.values() if cell], release)
     if document is None or faults:
         more = f"; and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
         raise UserError(f"{folder}: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
-    return Submission(folder, msgspec.convert(document, documents.Submission), listed)
+    return Submission(folder, msgspec.convert(document, documents.Submission), runs)
 
 
 def _require_folder(folder: Path) -> None:
@@ -222,29 +222,35 @@ def _entries(document: Mapping[str, Any]) -> Iterator[tuple[int, str, dict[str, 
             yield number, entry["file"], entry
 
 
-def _listed(folder: Path, document: Mapping[str, Any], document_name: str) -> tuple[dict[Path, Cell | None], list[str]]:
+def _runs_of(
+    folder: Path, document: Mapping[str, Any], document_name: str
+) -> tuple[dict[Path, Cell | None], list[str]]:
     """The runs that can be read, each with its cell, and what is wrong with the list."""
     faults = []
     runs: dict[Path, Cell | None] = {}
     for number, name, entry in _entries(document):
         where, path = f"{document_name}: $.runs[{number}]", folder / PurePosixPath(name)
-        shown = printable(name)
+        path_text = printable(name)
         if path in runs:
-            faults.append(f"{where}: {shown} is listed twice")
+            faults.append(f"{where}: {path_text} is listed twice")
         elif leads_outside(path, folder):
-            faults.append(f"{where}: {shown} leaves the folder")
+            faults.append(f"{where}: {path_text} leaves the folder")
         elif not is_file(path):
-            faults.append(f"{where}: there is no file {shown}")
+            faults.append(f"{where}: there is no file {path_text}")
         else:
-            cell, named = _cell(entry, document), cell_of(path)
-            if cell and named and (named.shift, named.held_out, named.seed) != (cell.shift, cell.held_out, cell.seed):
+            cell, of_name = _cell(entry, document), cell_of(path)
+            if (
+                cell
+                and of_name
+                and (of_name.shift, of_name.held_out, of_name.seed) != (cell.shift, cell.held_out, cell.seed)
+            ):
                 faults.append(
                     f"{where}: is listed as {cell.shift}.{cell.held_out} with seed {cell.seed}, but its name "
-                    f"{shown} says {named.shift}.{named.held_out} with seed {named.seed}"
+                    f"{path_text} says {of_name.shift}.{of_name.held_out} with seed {of_name.seed}"
                 )
-            cell = cell or named
-            if cell and any(_same(cell, listed) for listed in runs.values()):
-                faults.append(f"{where}: {shown} is a second run of {cell.shift}.{cell.held_out}, seed {cell.seed}")
+            cell = cell or of_name
+            if cell and any(_same(cell, other) for other in runs.values()):
+                faults.append(f"{where}: {path_text} is a second run of {cell.shift}.{cell.held_out}, seed {cell.seed}")
                 cell = None
             runs[path] = cell
     return runs, faults
@@ -254,13 +260,13 @@ def _cell(entry: Mapping[str, Any], document: Mapping[str, Any]) -> Cell | None:
     shift, held_out, seed = entry.get("shift"), entry.get("held_out"), entry.get("seed", 0)
     if not isinstance(shift, str) or not isinstance(held_out, str) or not isinstance(seed, int):
         return None
-    named = cell_of(Path(PurePosixPath(entry["file"]).name))
-    return Cell(named.system if named else str(document.get("system", "")), shift, held_out, seed)
+    of_name = cell_of(Path(PurePosixPath(entry["file"]).name))
+    return Cell(of_name.system if of_name else str(document.get("system", "")), shift, held_out, seed)
 
 
-def _same(cell: Cell, listed: Cell | None) -> bool:
+def _same(cell: Cell, other: Cell | None) -> bool:
     """Whether two cells are the same; a submission has one system, however its files are named."""
-    return listed is not None and (cell.shift, cell.held_out, cell.seed) == (listed.shift, listed.held_out, listed.seed)
+    return other is not None and (cell.shift, cell.held_out, cell.seed) == (other.shift, other.held_out, other.seed)
 
 
 def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
@@ -276,10 +282,10 @@ def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
     ]
 
 
-def _unlisted(folder: Path, document: Mapping[str, Any]) -> list[str]:
+def _files_not_listed(folder: Path, document: Mapping[str, Any]) -> list[str]:
     runs = {folder / PurePosixPath(name) for _, name, _ in _entries(document)}
-    listed = runs | {folder / DOCUMENT, folder / ir_metadata.DOCUMENT} | set(map(declaration, runs))
-    unlisted = sorted(path for path in folder.rglob("*") if is_file(path) and path not in listed)
+    known_files = runs | {folder / DOCUMENT, folder / ir_metadata.DOCUMENT} | set(map(declaration, runs))
+    unlisted = sorted(path for path in folder.rglob("*") if is_file(path) and path not in known_files)
     return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in unlisted]
 
 
@@ -303,8 +309,8 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
         lacking = set(SHIFTS[shift].complete(held_out, release)) - held_out
         for part in have:
             if part in lacking:
-                expected = printable(Cell(members[0].system, shift, part, seed).file)
-                faults.append(f"the grid on {shift} lacks a run: expected {expected}")
+                file_name = printable(Cell(members[0].system, shift, part, seed).file)
+                faults.append(f"the grid on {shift} lacks a run: expected {file_name}")
     return faults
 
 
@@ -327,12 +333,12 @@ def _run_faults(
     if cell is None:
         before = {plain.setdefault(test_set, name): test_set for test_set in covers}
         return [second_run(first, name, test_set) for first, test_set in before.items() if first != name]
-    expected = _expected_sets(cell.shift, release)
-    lacking = [test_set for test_set in expected if test_set not in covers]
+    test_sets = _expected_sets(cell.shift, release)
+    lacking = [test_set for test_set in test_sets if test_set not in covers]
     needs_all = SHIFTS[cell.shift].all_test_sets_needed if cell.shift in SHIFTS else True
-    if not expected or not lacking or (not needs_all and len(lacking) < len(expected)):
+    if not test_sets or not lacking or (not needs_all and len(lacking) < len(test_sets)):
         return []
-    if len(lacking) == len(expected):
+    if len(lacking) == len(test_sets):
         return [f"{name}: is listed for the {cell.shift} shift, but covers none of its test sets: {', '.join(covers)}"]
     return [f"{name}: does not cover {', '.join(lacking)}, which the {cell.shift} shift is evaluated on"]
 

@@ -128,8 +128,8 @@ def clear_abandoned(folder: Path, name: str = "*") -> None:
 
 def restore(path: Path) -> None:
     """Bring back the folder ``path`` if a kill in :func:`folder` has left only its old state, elsewhere."""
-    left = f"{_pattern(path)}.*.part/{_OLD}/{glob.escape(path.name)}"
-    if not is_folder(path) and any(path.parent.glob(f".{left}")):
+    pattern = f"{_pattern(path)}.*.part/{_OLD}/{glob.escape(path.name)}"
+    if not is_folder(path) and any(path.parent.glob(f".{pattern}")):
         with lock(path):
             clear_abandoned(path.parent, _pattern(path))
 

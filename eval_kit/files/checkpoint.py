@@ -50,9 +50,9 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
     Raises:
         UserError: naming what it is and what was wanted; or there is no such model.
     """
-    accepted = {architecture: {"masked", "transformer"}} if bare else {"sparse": {"masked"}}
+    kinds = {architecture: {"masked", "transformer"}} if bare else {"sparse": {"masked"}}
     actual = kind(model, revision)
-    if actual == architecture or actual in accepted.get(architecture, set()):
+    if actual == architecture or actual in kinds.get(architecture, set()):
         return
     could_be_pooled = architecture == "dense" and actual in ("masked", "transformer")
     hint = "; name its pooling to use it as one" if could_be_pooled else ""
@@ -70,9 +70,9 @@ def kind(model: str, revision: str | None = None) -> str:
     Raises:
         UserError: there is neither such a folder nor such a model on the Hub.
     """
-    saved = _json(model, "config_sentence_transformers.json", revision).get("model_type")
-    if saved in _SAVED_AS:
-        return _SAVED_AS[saved]
+    model_type = _json(model, "config_sentence_transformers.json", revision).get("model_type")
+    if model_type in _SAVED_AS:
+        return _SAVED_AS[model_type]
     if _file(model, "modules.json", revision) is not None:
         return "dense"
     config = _json(model, "config.json", revision)
@@ -129,9 +129,9 @@ def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
     except Exception as error:  # an unreachable Hub raises errors of every kind
         if (why := hub.reason(error)) is None:
             raise
-        cached = try_to_load_from_cache(model, "config.json", revision=revision)
-        if revision is None and isinstance(cached, str):
-            commit = Path(cached).parent.name
+        cached_file = try_to_load_from_cache(model, "config.json", revision=revision)
+        if revision is None and isinstance(cached_file, str):
+            commit = Path(cached_file).parent.name
             warnings.warn(f"{model}: taken from the local cache, commit {commit}: {why}", stacklevel=2)
     return {"revision": revision, "local_files_only": True}
 
@@ -193,9 +193,9 @@ def opened(model: str, library_class: str, revision: str | None = None, **option
     import sentence_transformers
 
     with loading(model):
-        loaded = getattr(sentence_transformers, library_class)(model, **pinned(model, revision), **options)
-    check_tokenizer(model, getattr(loaded, "tokenizer", None))
-    return loaded
+        model_object = getattr(sentence_transformers, library_class)(model, **pinned(model, revision), **options)
+    check_tokenizer(model, getattr(model_object, "tokenizer", None))
+    return model_object
 
 
 def check_tokenizer(model: str, tokenizer: Any) -> None:

@@ -82,11 +82,11 @@ def file_sha256(path: Path) -> str:
 def _field(name: str, kind: str) -> pl.Expr:
     column = pl.col(name)
     if kind == "list<string>":
-        column = column.list.eval(_encoded(pl.element()).fill_null("~")).list.join("")
-    return _encoded(column.cast(pl.String)).fill_null("~")
+        column = column.list.eval(_encode(pl.element()).fill_null("~")).list.join("")
+    return _encode(column.cast(pl.String)).fill_null("~")
 
 
-def _encoded(text: pl.Expr) -> pl.Expr:
+def _encode(text: pl.Expr) -> pl.Expr:
     return pl.concat_str([text.str.len_bytes().cast(pl.String), pl.lit(":"), text, pl.lit(",")])
 
 

@@ -65,9 +65,9 @@ def read_json_qrels(path: Path) -> pl.DataFrame:
     Returns:
         ``query-id``, ``corpus-id``, ``score`` in file order.
     """
-    judged = strict_json.read(path)
+    document = strict_json.read(path)
     try:
-        rows = [(query, passage, int(grade)) for query, many in judged.items() for passage, grade in many.items()]
+        rows = [(query, passage, int(grade)) for query, many in document.items() for passage, grade in many.items()]
     except (ValueError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: not judgements in JSON ({{query: {{passage: grade}}}}): {error}") from error
     return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
@@ -87,9 +87,9 @@ def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
     if missing := texts.null_count():
         first = ids.filter(texts.is_null())[0]
         raise UserError(f"{missing:,} of the {len(texts):,} texts are missing, such as that of {first}")
-    changed = int(texts.str.contains(BREAKS).sum())
-    if changed:
-        warnings.warn(f"tabs and line breaks in {changed:,} texts were replaced by blanks", stacklevel=2)
+    count = int(texts.str.contains(BREAKS).sum())
+    if count:
+        warnings.warn(f"tabs and line breaks in {count:,} texts were replaced by blanks", stacklevel=2)
     yield from (ids + "\t" + texts.str.replace_all(BREAKS, " ")).to_list()
 
 

@@ -58,9 +58,9 @@ def patience(seconds: float | None = None) -> Iterator[None]:
 
     def limit(request: "httpx2.Request") -> None:
         nonlocal silent_since
-        given = request.extensions["timeout"]
+        timeouts = request.extensions["timeout"]
         request.headers["Accept-Encoding"] = "identity"  # what is packed may become any size
-        request.extensions["timeout"] = {kind: min(value or most, most) for kind, value in given.items()}
+        request.extensions["timeout"] = {kind: min(value or most, most) for kind, value in timeouts.items()}
         if request.method in ("GET", "HEAD"):  # uploads may take their time
             now = time.monotonic()
             silent_since = silent_since or now
@@ -186,10 +186,10 @@ def status(error: BaseException) -> int | None:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """The error and what caused it: uploads wrap what went wrong."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__
 
 
 def _reason(error: BaseException) -> str | None:
@@ -229,8 +229,8 @@ def _reason(error: BaseException) -> str | None:
         (httpx2.HTTPError, ConnectionError): BROKEN,
         json.JSONDecodeError: UNREADABLE,
     }
-    if found := next((sentence for kinds, sentence in sentences.items() if isinstance(error, kinds)), None):
-        return found
+    if sentence_of := next((sentence for kinds, sentence in sentences.items() if isinstance(error, kinds)), None):
+        return sentence_of
     return f"{error.filename or 'a file'}: {error.strerror or error}" if isinstance(error, OSError) else None
 
 

@@ -33,9 +33,9 @@ def validate(name: str, document: Any) -> None:
         KeyError: there is no schema of that name.
     """
     if faults := faults_of(name, document):
-        shown = "; ".join(f"{fault.json_path}: {fault.message[:200]}" for fault in faults[:5])
+        sentences = "; ".join(f"{fault.json_path}: {fault.message[:200]}" for fault in faults[:5])
         more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
-        raise SchemaError(f"not a valid {name} document: {shown}{more}")
+        raise SchemaError(f"not a valid {name} document: {sentences}{more}")
 
 
 def load[D: Document](kind: type[D], path: Path) -> D:
@@ -44,7 +44,7 @@ def load[D: Document](kind: type[D], path: Path) -> D:
     Raises:
         UserError: it cannot be read, is not JSON, or (a :class:`SchemaError`) does not follow the class's schema.
     """
-    name = next(name for name, listed in documents.DOCUMENTS.items() if listed is kind)
+    name = next(name for name, document_class in documents.DOCUMENTS.items() if document_class is kind)
     plain = strict_json.read(path)
     try:
         validate(name, plain)

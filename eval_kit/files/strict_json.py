@@ -68,9 +68,9 @@ def _check_depth(value: Any) -> None:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = dict(pairs)
     if len(keys) < len(pairs):
-        seen: set[str] = set()
-        repeated = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {repeated!r} appears twice")
+        names: set[str] = set()
+        repeat = next(name for name, _ in pairs if name in names or names.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {repeat!r} appears twice")
     return keys
 
 

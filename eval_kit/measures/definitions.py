@@ -129,10 +129,10 @@ def parse(name: str) -> Measure:
         kind_typed, _, cutoff_typed = name.partition("@")
         near = difflib.get_close_matches(kind_typed, [*KINDS, *ALIASES], 1)
         at = f"@{cutoff_typed}" if cutoff_typed.isdecimal() else ""
-        known = near and len(at) < 9 and not at.startswith("@0")
-        meant = f" (did you mean {ALIASES.get(near[0], near[0])}{at}?)" if known else ""
+        has_suggestion = near and len(at) < 9 and not at.startswith("@0")
+        hint = f" (did you mean {ALIASES.get(near[0], near[0])}{at}?)" if has_suggestion else ""
         raise UserError(
-            f"unknown measure {name[:40]!r}{meant}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
+            f"unknown measure {name[:40]!r}{hint}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
             "with grades up to 999 and cutoffs from 1 to 9,999,999"
         )
     kind = KINDS[match["kind"]]
@@ -164,20 +164,20 @@ def known_elsewhere(names: Iterable[str]) -> list[str]:
     return [name for name in names if not parse(name).kind.unknown_elsewhere]
 
 
-def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.Series:
+def per_query(measure: Measure, judgements: pl.DataFrame, queries: pl.Series) -> pl.Series:
     """The measure's value for each query.
 
     Args:
         measure: from :func:`parse`.
-        judged: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row per judged
+        judgements: ``query_id``, ``relevance`` and ``rank`` (null where the run lacks the passage), one row per judged
             passage; all judged passages of the queries, whether the run has them or not. For a measure that
             ``needs_retrieved``, also ``retrieved``: how many passages the run has for the query.
-        queries: the query ids wanted; one without a row in ``judged`` gets the value of an empty result.
+        queries: the query ids wanted; one without a row in ``judgements`` gets the value of an empty result.
 
     Returns:
         float64, in the order of ``queries``.
     """
-    values = measure.kind.values(judged.lazy(), measure).collect()
+    values = measure.kind.values(judgements.lazy(), measure).collect()
     return (
         queries.to_frame("query_id")
         .join(values, on="query_id", how="left", maintain_order="left")
@@ -187,11 +187,11 @@ def per_query(measure: Measure, judged: pl.DataFrame, queries: pl.Series) -> pl.
     )
 
 
-def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool, lowest_grade: int = 1) -> pl.DataFrame:
+def with_ties_resolved(judgements: pl.DataFrame, cutoff: int, best: bool, lowest_grade: int = 1) -> pl.DataFrame:
     """The ranks if every tie across the cutoff were broken in the best way (relevant passages first) or the worst.
 
     Args:
-        judged: as for :func:`per_query`, with ``tied_from`` and ``tied_to`` too.
+        judgements: as for :func:`per_query`, with ``tied_from`` and ``tied_to`` too.
         cutoff: only passages tied with others on both sides of it move.
         best: the higher grades first, or last.
         lowest_grade: passages of lower grades stay where they are.
@@ -200,7 +200,7 @@ def with_ties_resolved(judged: pl.DataFrame, cutoff: int, best: bool, lowest_gra
     crossing &= pl.col("relevance") >= lowest_grade
     order = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
     rank = pl.col("tied_from") + order - 1 if best else pl.col("tied_to") - order + 1
-    return judged.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))
+    return judgements.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))
 
 
 def check_values(measure: Measure, values: pl.Series) -> None:
@@ -226,7 +226,7 @@ def check_library() -> None:
         UserError: the installed polars computes one of them wrongly.
     """
     places = [(query, rank) for rank in (3, 1, 4, 2) for query in range(KNOWN_QUERIES)]
-    judged = pl.DataFrame(
+    judgements = pl.DataFrame(
         {
             "query_id": [str(query) for query, _ in places],
             "relevance": [rank % 4 for _, rank in places],
@@ -235,81 +235,81 @@ def check_library() -> None:
         {"query_id": pl.String(), "relevance": pl.Int64(), "rank": pl.UInt32()},
     )
     queries = pl.Series("query_id", [str(query) for query in range(KNOWN_QUERIES)])
-    for name, expected in KNOWN_VALUES.items():
-        value = float(per_query(parse(name), judged, queries).sum())
-        if abs(value - expected) > ROUNDING * expected:
+    for name, known_value in KNOWN_VALUES.items():
+        value = float(per_query(parse(name), judgements, queries).sum())
+        if abs(value - known_value) > ROUNDING * known_value:
             raise UserError(
-                f"polars {pl.__version__} computes {name} wrongly: {value:.4f}, not {expected:.4f}; "
+                f"polars {pl.__version__} computes {name} wrongly: {value:.4f}, not {known_value:.4f}; "
                 "install another version, 1.34 or newer"
             )
 
 
-def _reciprocal_rank(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _reciprocal_rank(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``1 / rank`` of the first relevant passage; 0 where none is within the cutoff (trec_eval's recip_rank)."""
-    return _within(_relevant(judged, measure), measure).group_by("query_id").agg(value=1 / pl.col("rank").min())
+    return _within(_relevant(judgements, measure), measure).group_by("query_id").agg(value=1 / pl.col("rank").min())
 
 
-def _recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _recall(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``|relevant, rank ≤ k| / |relevant|``: the share of relevant passages within the cutoff (trec_eval's recall)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    return _relevant(judged, measure).group_by("query_id").agg(value=within.mean())
+    return _relevant(judgements, measure).group_by("query_id").agg(value=within.mean())
 
 
-def _precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _precision(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``|relevant, rank ≤ k| / k``: the relevant passages within the cutoff, divided by it (trec_eval's P)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    return _relevant(judged, measure).group_by("query_id").agg(value=within.sum() / measure.cutoff)
+    return _relevant(judgements, measure).group_by("query_id").agg(value=within.sum() / measure.cutoff)
 
 
-def _success(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _success(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """1 where a relevant passage is within the cutoff, else 0 (trec_eval's success)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    return _relevant(judged, measure).group_by("query_id").agg(value=within.any().cast(pl.Float64))
+    return _relevant(judgements, measure).group_by("query_id").agg(value=within.any().cast(pl.Float64))
 
 
-def _judged(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _share_judged(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``|judged, rank ≤ k| / min(k, |retrieved|)``: the share that was judged, at any grade (ir_measures' Judged)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    shown = pl.col("retrieved").first().clip(upper_bound=measure.cutoff)
-    return judged.group_by("query_id").agg(value=within.sum() / shown)
+    count = pl.col("retrieved").first().clip(upper_bound=measure.cutoff)
+    return judgements.group_by("query_id").agg(value=within.sum() / count)
 
 
-def _hole(annotated: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _hole(passages: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``|never judged, rank ≤ k| / k``: first passages that no query's annotators saw (BEIR §6, Table 4, and its code).
 
     ``1 - Judged@k`` asks instead whether they are judged for this query. Not a measure of quality: it says how far the
     others can be trusted. A query without any passages has no holes.
     """
-    seen = (pl.col("rank") <= measure.cutoff).fill_null(False).sum().cast(pl.Int64)
-    shown = pl.col("retrieved").first().cast(pl.Int64).clip(upper_bound=measure.cutoff)
-    return annotated.group_by("query_id").agg(value=(shown - seen) / measure.cutoff)
+    judged_count = (pl.col("rank") <= measure.cutoff).fill_null(False).sum().cast(pl.Int64)
+    count = pl.col("retrieved").first().cast(pl.Int64).clip(upper_bound=measure.cutoff)
+    return passages.group_by("query_id").agg(value=(count - judged_count) / measure.cutoff)
 
 
-def _capped_recall(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _capped_recall(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``|relevant, rank ≤ k| / min(k, |relevant|)``: recall relative to what could be there (BEIR, App. G)."""
     within = (pl.col("rank") <= measure.cutoff).fill_null(False).sum()
     possible = pl.min_horizontal(pl.len(), pl.lit(measure.cutoff))
-    return _relevant(judged, measure).group_by("query_id").agg(value=within / possible)
+    return _relevant(judgements, measure).group_by("query_id").agg(value=within / possible)
 
 
-def _average_precision(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _average_precision(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``Σ P@rank / |relevant|``, the sum over the relevant passages within the cutoff (trec_eval's map and map_cut)."""
     rank = pl.col("rank").sort(nulls_last=True)
     precision = pl.int_range(1, pl.len() + 1) / rank
     within = precision if measure.cutoff is None else precision.filter(rank <= measure.cutoff)
-    return _relevant(judged, measure).group_by("query_id").agg(value=within.sum() / pl.len())
+    return _relevant(judgements, measure).group_by("query_id").agg(value=within.sum() / pl.len())
 
 
-def _ndcg(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _ndcg(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``Σ grade / log2(rank + 1)`` within the cutoff, divided by the same sum in the ideal order (trec_eval's ndcg)."""
     ideal = pl.col("relevance").sort(descending=True) / (pl.int_range(2, pl.len() + 2)).log(2)
     gain = pl.col("relevance") / (pl.col("rank") + 1).log(2)
     if measure.cutoff is not None:
         ideal, gain = ideal.head(measure.cutoff), gain.filter(pl.col("rank") <= measure.cutoff)
-    return judged.filter(pl.col("relevance") > 0).group_by("query_id").agg(value=gain.sum() / ideal.sum())
+    return judgements.filter(pl.col("relevance") > 0).group_by("query_id").agg(value=gain.sum() / ideal.sum())
 
 
-def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _search_length(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """``Σ min(k, |non-relevant above|) / |relevant|``, the sum over all relevant passages: how much one reads in vain.
 
     A relevant passage that the run lacks counts as the cutoff (Alex, Hall and Metzler 2022; "a 100 bounded ASL",
@@ -317,16 +317,16 @@ def _search_length(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
     """
     above = pl.col("rank").sort(nulls_last=True) - pl.int_range(1, pl.len() + 1)
     read = above.clip(upper_bound=measure.cutoff).fill_null(measure.cutoff)
-    return _relevant(judged, measure).group_by("query_id").agg(value=read.mean())
+    return _relevant(judgements, measure).group_by("query_id").agg(value=read.mean())
 
 
-def _relevant(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    return judged.filter(pl.col("relevance") >= measure.grade).with_columns(pl.col("rank").cast(pl.Int64))
+def _relevant(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    return judgements.filter(pl.col("relevance") >= measure.grade).with_columns(pl.col("rank").cast(pl.Int64))
 
 
-def _within(judged: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    retrieved = judged.filter(pl.col("rank").is_not_null())
-    return retrieved if measure.cutoff is None else retrieved.filter(pl.col("rank") <= measure.cutoff)
+def _within(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+    retrieved_ones = judgements.filter(pl.col("rank").is_not_null())
+    return retrieved_ones if measure.cutoff is None else retrieved_ones.filter(pl.col("rank") <= measure.cutoff)
 
 
 KINDS = {
@@ -339,7 +339,7 @@ KINDS = {
         Kind("Success", _success, needs_cutoff=True),
         Kind("AP", _average_precision),
         Kind("nDCG", _ndcg, takes_grade=False),
-        Kind("Judged", _judged, lowest_grade=0, takes_grade=False, needs_retrieved=True, needs_cutoff=True),
+        Kind("Judged", _share_judged, lowest_grade=0, takes_grade=False, needs_retrieved=True, needs_cutoff=True),
         Kind(
             "hole",
             _hole,

@@ -32,9 +32,9 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any]) 
     """
     if architecture not in ARCHITECTURES:
         raise UserError(f"there is no architecture {architecture!r}; there are {', '.join(ARCHITECTURES)}")
-    known = options_of(architecture)
-    loaded: Retriever = _class(architecture)(str(model), **{key: options[key] for key in options if key in known})
-    return loaded
+    names = options_of(architecture)
+    retriever_of: Retriever = _class(architecture)(str(model), **{key: options[key] for key in options if key in names})
+    return retriever_of
 
 
 def options_of(architecture: str) -> dict[str, Any]:

@@ -63,25 +63,25 @@ class Bare:
             rows = order[start : start + batch_size]
             inputs = self._inputs([texts[i] for i in rows], role, length or _LENGTHS[self._form, role])
             with torch.inference_mode():
-                hidden = self._model(**inputs).last_hidden_state
+                states = self._model(**inputs).last_hidden_state
             skip = _MARKER_TOKENS if self._form == "tct-colbert" else 0
-            mask = inputs["attention_mask"][:, skip:, None].to(hidden.dtype)
-            means = (hidden[:, skip:] * mask).sum(1) / mask.sum(1).clamp(min=1)
+            mask = inputs["attention_mask"][:, skip:, None].to(states.dtype)
+            means = (states[:, skip:] * mask).sum(1) / mask.sum(1).clamp(min=1)
             for row, vector in zip(rows, means, strict=True):
                 vectors[row] = vector
         return torch.stack(vectors)
 
     def _inputs(self, texts: list[str], role: str, length: int) -> Any:
-        marked = self._form == "tct-colbert"
-        if marked:
-            filled = "[MASK]" * length if role == "query" else ""
-            texts = [_MARKERS[role] + text + filled for text in texts]
+        has_markers = self._form == "tct-colbert"
+        if has_markers:
+            masks = "[MASK]" * length if role == "query" else ""
+            texts = [_MARKERS[role] + text + masks for text in texts]
         inputs = self._tokenizer(
             texts,
             max_length=length,
             truncation=True,
             padding=True,
-            add_special_tokens=not marked,
+            add_special_tokens=not has_markers,
             return_tensors="pt",
             return_token_type_ids=True,
         ).to(self.device)

@@ -44,8 +44,8 @@ class Bm25:
         if self.rm3:
             pairs = queries.select("query_id", "text").iter_rows()
             index = bm25.index_in(folder, vectors=True)
-            ranked = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=True)
+            rankings = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=True)
         else:
-            ranked = candidates.of(queries, folder, candidates.Settings(depth, self.k1, self.b))
-        for query, hits in ranked:
+            rankings = candidates.of(queries, folder, candidates.Settings(depth, self.k1, self.b))
+        for query, hits in rankings:
             yield query, best_first(hits)

@@ -48,10 +48,10 @@ def named(name: str) -> Checkpoint:
     Raises:
         UserError: there is none.
     """
-    known = load()
-    if name not in known:
-        raise UserError(f"there is no checkpoint {name!r}; there are {', '.join(known)}")
-    return known[name]
+    registry = load()
+    if name not in registry:
+        raise UserError(f"there is no checkpoint {name!r}; there are {', '.join(registry)}")
+    return registry[name]
 
 
 def training_data(model: str) -> list[str] | None:

@@ -68,7 +68,7 @@ class Cross(Pretrained):
         """
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            texts = _kept(passages, folder / "texts")
+            texts = _keep(passages, folder / "texts")
         if self.first:
             self.first.index(texts, folder / FIRST)
             return
@@ -78,11 +78,11 @@ class Cross(Pretrained):
         """BM25's candidates, ranked by the model's raw scores."""
         texts = dict(queries.select("query_id", "text").iter_rows())
         if self.first:
-            ranked: Hits = self.first.search(queries, folder / FIRST, self.candidates)
+            rankings: Hits = self.first.search(queries, folder / FIRST, self.candidates)
         else:
             settings = Settings(self.candidates, self.k1, self.b)
-            ranked = candidates.of(queries, folder / candidates.BM25, settings)
-        pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in ranked)
+            rankings = candidates.of(queries, folder / candidates.BM25, settings)
+        pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in rankings)
         groups = ((batch, folder, depth) for batch in batched(pairs, QUERIES_AT_ONCE))
         crew = self._workers
         yield from chain.from_iterable(crew.spread(crew.method("rank"), groups))
@@ -147,8 +147,8 @@ class Cross(Pretrained):
     @cached_property
     def _model(self) -> Any:
         options = {"device": self.device, "max_length": self.pair_length}
-        loaded = checkpoint.opened(self.model, "CrossEncoder", self.revision, **options)
-        return _with_exact_head(to_precision(loaded, self.encode_precision))
+        cross_encoder = checkpoint.opened(self.model, "CrossEncoder", self.revision, **options)
+        return _with_exact_head(to_precision(cross_encoder, self.encode_precision))
 
 
 def _with_exact_head(model: Any) -> Any:
@@ -160,7 +160,7 @@ def _with_exact_head(model: Any) -> Any:
     return model
 
 
-def _kept(passages: Passages, folder: Path) -> PassageTexts:
+def _keep(passages: Passages, folder: Path) -> PassageTexts:
     """The texts in ``folder``: a link to where a grid stores them, else a copy."""
     if isinstance(passages, PassageTexts) and not folder.exists():
         target = os.path.relpath(passages.folder.resolve(), folder.parent.resolve())

@@ -83,10 +83,10 @@ class Dense(Encoder):
         return vectors
 
     def hits(
-        self, queries: dense.Vectors, encoded: shards.Shards, index: Any, depth: int
+        self, queries: dense.Vectors, encodings: shards.Shards, index: Any, depth: int
     ) -> Iterator[list[tuple[str, float]]]:
         """The passages of greatest inner product."""
-        return dense.exact(queries, encoded, depth)
+        return dense.exact(queries, encodings, depth)
 
     @property
     def _unit(self) -> bool:
@@ -101,9 +101,9 @@ class Dense(Encoder):
 
     def _load(self, model: str) -> Any:
         if self.pooling is None:
-            loaded = super()._load(model)
-            self._warn_of_prompts(model, loaded)
-            return loaded
+            encoder = super()._load(model)
+            self._warn_of_prompts(model, encoder)
+            return encoder
         if self.pooling in bare.FORMS:
             plain = bare.Bare(model, self.pooling, self.tokenizer or model, self.revision, self.device)
             return to_precision(plain, self.encode_precision)
@@ -111,12 +111,12 @@ class Dense(Encoder):
 
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""
-        used = {"query", "document", "passage", "corpus", model.default_prompt_name}
-        others = [prompt for prompt, text in model.prompts.items() if text and prompt not in used]
-        if others and not any(model.prompts.get(prompt) for prompt in used) and self.query_prompt is None:
-            listed = ", ".join(others)
+        names_in_use = {"query", "document", "passage", "corpus", model.default_prompt_name}
+        others = [prompt for prompt, text in model.prompts.items() if text and prompt not in names_in_use]
+        if others and not any(model.prompts.get(prompt) for prompt in names_in_use) and self.query_prompt is None:
+            names = ", ".join(others)
             warnings.warn(
-                f"{name}: its prompts ({listed}) are not used, as none is called query or document; give the "
+                f"{name}: its prompts ({names}) are not used, as none is called query or document; give the "
                 "texts with --option query_prompt=TEXT and passage_prompt=TEXT",
                 stacklevel=2,
             )

@@ -95,14 +95,14 @@ def _threads(model: Any) -> Iterator[shards.Spread]:
     import torch
     from torch.nn.modules.module import register_module_forward_pre_hook
 
-    preprocess, lock, stopped = model.preprocess, Lock(), Event()
+    preprocess, lock, stop = model.preprocess, Lock(), Event()
 
     def one_at_a_time(*arguments: Any, **options: Any) -> Any:
         with lock:  # a tokenizer refuses to be set by one thread while another uses it
             return preprocess(*arguments, **options)
 
     def check(*_: Any) -> None:
-        if stopped.is_set():
+        if stop.is_set():
             raise CancelledError
 
     before, count = torch.get_num_threads(), min(cores(), THREADS)
@@ -112,7 +112,7 @@ def _threads(model: Any) -> Iterator[shards.Spread]:
     try:
         yield partial(map_in_order, executor)
     finally:
-        stopped.set()
+        stop.set()
         executor.shutdown(cancel_futures=True)
         torch.set_num_threads(before)
         model.preprocess = preprocess

@@ -83,13 +83,13 @@ class Encoder(Pretrained, ABC):
         """The queries in the form that :meth:`hits` takes."""
 
     @abstractmethod
-    def hits(self, queries: Any, encoded: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
+    def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
         """``(passage id, score)`` pairs of each query, best first."""
 
-    def build(self, encoded: shards.Shards, folder: Path) -> None:
+    def build(self, encodings: shards.Shards, folder: Path) -> None:
         """Make the index of encoded passages in their folder."""
 
-    def open(self, encoded: shards.Shards, folder: Path) -> Any:
+    def open(self, encodings: shards.Shards, folder: Path) -> Any:
         """What :meth:`build` made."""
 
     def index_share(self, passages: Passages) -> float:
@@ -105,12 +105,12 @@ class Encoder(Pretrained, ABC):
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The best passages for each query."""
         if folder not in self._opened:
-            encoded = shards.read(folder)
-            self._opened = {folder: (encoded, self.open(encoded, folder))}
+            encodings = shards.read(folder)
+            self._opened = {folder: (encodings, self.open(encodings, folder))}
         vectors = self.encode_queries(queries["text"].to_list())
         free_memory()  # an index stays on the GPU only if it fits into what the driver calls free
-        encoded, index = self._opened[folder]
-        yield from zip(queries["query_id"].to_list(), self.hits(vectors, encoded, index, depth), strict=True)
+        encodings, index = self._opened[folder]
+        yield from zip(queries["query_id"].to_list(), self.hits(vectors, encodings, index, depth), strict=True)
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
         """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""

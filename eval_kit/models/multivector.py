@@ -70,23 +70,23 @@ class MultiVector(Encoder):
         refuse_small_gpus(count)
         return late.PLAID_SHARE
 
-    def build(self, encoded: shards.Shards, folder: Path) -> None:
+    def build(self, encodings: shards.Shards, folder: Path) -> None:
         """Make PLAID's index, if that is the engine."""
-        late.build(encoded, late.engine_for(len(encoded), self.engine), folder)
+        late.build(encodings, late.engine_for(len(encodings), self.engine), folder)
 
-    def open(self, encoded: shards.Shards, folder: Path) -> Any:
+    def open(self, encodings: shards.Shards, folder: Path) -> Any:
         """PLAID's index, if that is the engine."""
-        if late.engine_for(len(encoded), self.engine) == "exact":
+        if late.engine_for(len(encodings), self.engine) == "exact":
             return None
-        return late.load(encoded, folder)
+        return late.load(encodings, folder)
 
     def hits(
-        self, queries: late.Tokens, encoded: shards.Shards, index: Any, depth: int
+        self, queries: late.Tokens, encodings: shards.Shards, index: Any, depth: int
     ) -> Iterator[list[tuple[str, float]]]:
         """The passages with the greatest MaxSim."""
         if index is None:
-            return late.exact(queries, encoded, depth)
-        return late.plaid(queries, index, encoded, depth)
+            return late.exact(queries, encodings, depth)
+        return late.plaid(queries, index, encodings, depth)
 
     def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> list[NDArray[Any]]:
         """Like sentence-transformers' ``encode``, which waits for the GPU once per text."""

@@ -39,10 +39,10 @@ def opened(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriev
     if name == BM25:
         _refuse_unfit(options, {field.name: field.type for field in fields(Bm25)}, BM25)
         return Bm25(**options), []
-    known = checkpoints.load().get(name)
+    entry = checkpoints.load().get(name)
     model, architecture = name, _lucene(name, options)
-    if known is not None and not Path(name).exists():
-        model, architecture, options = known.model, known.architecture, known.options | options
+    if entry is not None and not Path(name).exists():
+        model, architecture, options = entry.model, entry.architecture, entry.options | options
     if architecture is None:
         if importlib.util.find_spec("sentence_transformers") is None:
             raise UserError(
@@ -87,47 +87,47 @@ def _architecture(name: str, options: Mapping[str, Any]) -> str:
     kind = checkpoint.kind(name)
     if kind not in ("masked", "transformer"):
         return kind
-    shown = [_SHOWS[option] for option in options if option in _SHOWS]
-    if not shown and kind == "transformer":
+    hints = [_SHOWS[option] for option in options if option in _SHOWS]
+    if not hints and kind == "transformer":
         raise UserError(
             f"{name}: is a bare transformer, without a way to make vectors; save it with sentence-transformers, "
             "or name its pooling: --option pooling=cls"
         )
-    return shown[0] if shown else "sparse"
+    return hints[0] if hints else "sparse"
 
 
-def _refuse_unfit(options: Mapping[str, Any], known: Mapping[str, Any], owner: str) -> None:
+def _refuse_unfit(options: Mapping[str, Any], allowed: Mapping[str, Any], owner: str) -> None:
     for key, value in options.items():
-        if key not in known:
-            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(known) or 'none'}")
-        expected = known[key]
-        if not isinstance(value, int | float if expected is float else expected):
-            type_name = getattr(expected, "__name__", str(expected))
+        if key not in allowed:
+            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(allowed) or 'none'}")
+        allowed_types = allowed[key]
+        if not isinstance(value, int | float if allowed_types is float else allowed_types):
+            type_name = getattr(allowed_types, "__name__", str(allowed_types))
             raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
 
 
 def declared_data(model: str) -> list[str] | None:
     """The training data that the kit's registry, the model's card or mteb's registry declares; None where unknown."""
-    known = checkpoints.training_data(model)
-    if known is not None:
-        return known
+    training_data = checkpoints.training_data(model)
+    if training_data is not None:
+        return training_data
     card = checkpoint.card(model)
-    return (_declared(card) if card else None) or _registered(model)
+    return (_datasets_of_card(card) if card else None) or _datasets_of_registry(model)
 
 
-def _declared(card: Path) -> list[str] | None:
+def _datasets_of_card(card: Path) -> list[str] | None:
     """The ``datasets:`` of a card; None where it has none, or its header is no YAML."""
     import yaml
     from huggingface_hub import ModelCard
 
     try:
-        declared = ModelCard.load(card, ignore_metadata_errors=True).data.get("datasets")
+        datasets = ModelCard.load(card, ignore_metadata_errors=True).data.get("datasets")
     except (yaml.YAMLError, ValueError, OSError):
         return None
-    return [declared] if isinstance(declared, str) else [str(name) for name in declared or []] or None
+    return [datasets] if isinstance(datasets, str) else [str(name) for name in datasets or []] or None
 
 
-def _registered(model: str) -> list[str] | None:
+def _datasets_of_registry(model: str) -> list[str] | None:
     """What mteb's registry says that the model was trained on; None where it does not, or mteb is not installed."""
     if importlib.util.find_spec("mteb") is None:
         return None

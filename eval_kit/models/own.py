@@ -42,11 +42,11 @@ class Own:
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         try:
-            imported = importlib.import_module(module)
-            model = getattr(imported, attribute)
+            user_module = importlib.import_module(module)
+            model = getattr(user_module, attribute)
         except Exception as error:  # the module is somebody's own code
             raise UserError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
-        source = Path(str(imported.__file__)).read_bytes()
+        source = Path(str(user_module.__file__)).read_bytes()
         self.name, self.identity = name, f"own {attribute} {hashlib.sha256(source).hexdigest()}"
         self._queries, self._passages = (self._method(model, role) for role in ("encode_query", "encode_document"))
 
@@ -60,11 +60,11 @@ class Own:
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest inner product for each query."""
-        vectors, encoded = self._encoded(self._queries, queries["text"].to_list()), shards.read(folder)
-        if vectors.shape[1] != (width := encoded.array("vectors").shape[1]):
+        vectors, encodings = self._encoded(self._queries, queries["text"].to_list()), shards.read(folder)
+        if vectors.shape[1] != (width := encodings.array("vectors").shape[1]):
             raise UserError(f"{self.name}: gives queries {vectors.shape[1]} numbers, and passages {width}")
-        ranked = dense.exact(vectors, encoded, depth)
-        yield from zip(queries["query_id"].to_list(), ranked, strict=True)
+        hits = dense.exact(vectors, encodings, depth)
+        yield from zip(queries["query_id"].to_list(), hits, strict=True)
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
         method = getattr(model, role, None) or getattr(model, "encode", None)

@@ -102,17 +102,17 @@ def run(
             f"{release.folder}: holds no passages to search; make a small release of it with: "
             f"python -m builder lite {release.folder} --queries 100 --passages 20000"
         )
-    called = name or Path(model.replace(":", ".")).resolve().name
-    if called == BM25 != model:
+    run_name = name or Path(model.replace(":", ".")).resolve().name
+    if run_name == BM25 != model:
         raise UserError(f"{BM25} is the name of what the model is compared with; give another --name")
-    sources = {called: model} if pivots or model == BM25 else {BM25: BM25, called: model}
+    sources = {run_name: model} if pivots or model == BM25 else {BM25: BM25, run_name: model}
     queries = {"": only(release, test_sets)} | varied(release, variations, test_sets)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
     for system in sources:
         names = {f"{system}.{variation}".rstrip("."): texts for variation, texts in queries.items()}
         runs[system] = {out / f"{file}.trec": texts for file, texts in names.items()}
-    written = [file for files in runs.values() for file in files]
-    check_outputs({"pivots": list(pivots), "out": [*written, *outputs]})
+    run_files = [file for files in runs.values() for file in files]
+    check_outputs({"pivots": list(pivots), "out": [*run_files, *outputs]})
     trained_on: list[str] | None = None
     for system, source in reversed(sources.items()):  # the model first: if it cannot be used, that is said at once
         retriever, training_data = opened(source, options if source == model else None)
@@ -128,5 +128,5 @@ def run(
         figures_of = api.compare(systems, release, seed=seed, allow_missing=True)
     else:
         figures_of = api.score(systems, release, allow_missing=True, test_sets=test_sets)
-    changes = api.variations(written, release, seed=seed, allow_missing=True) if variations else None
+    changes = api.variations(run_files, release, seed=seed, allow_missing=True) if variations else None
     return Card(figures_of, changes, trained_on, figures_of.provenance)

@@ -53,29 +53,29 @@ def make_runs(
     Returns:
         The measurements, by run.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     if isinstance(retriever, Bm25):
         collection = counted(collection, "indexing passages", "passages")
     retriever.index(collection, index)
-    indexing = {"index_seconds": round(time.monotonic() - begun, 3), "index_bytes": shards.index_bytes(index)}
+    indexing = {"index_seconds": round(time.monotonic() - start, 3), "index_bytes": shards.index_bytes(index)}
     indexing |= _encoding(index)
     return [_search(retriever, texts, run, index, depth) | indexing for run, texts in queries.items()]
 
 
 def _search(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> dict[str, Any]:
-    begun = time.monotonic()
+    start = time.monotonic()
     count = 0
 
     def hits() -> Hits:
         nonlocal count
         with counting(f"searching for {run.stem}", "queries", queries.height) as advance:
-            for query, ranked in retriever.search(queries, index, depth):
-                count += len(ranked)
-                yield query, ranked
+            for query, ranking in retriever.search(queries, index, depth):
+                count += len(ranking)
+                yield query, ranking
                 advance(1)
 
     writer.write(lines(hits()), run, tag=run.stem)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     return {
         "run": str(run),
         "queries": queries.height,
@@ -90,9 +90,9 @@ def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: 
     """The median milliseconds of a query searched alone, over the first ``LATENCY_QUERIES`` queries."""
     times: list[float] = []
     while len(times) < min(LATENCY_QUERIES, queries.height) and sum(times) < LATENCY_SECONDS:
-        begun = time.monotonic()
+        start = time.monotonic()
         list(retriever.search(queries[len(times)], index, depth))
-        times.append(time.monotonic() - begun)
+        times.append(time.monotonic() - start)
     return round(1000 * statistics.median(times), 2)
 
 
@@ -115,8 +115,8 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
     for name in test_sets:
         if name not in release.test_sets:
             raise UserError(f"{release.folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
-    chosen = pl.concat([release.test_sets[name].queries for name in test_sets])
-    return queries.filter(pl.col("query_id").is_in(chosen.implode()))
+    query_ids = pl.concat([release.test_sets[name].queries for name in test_sets])
+    return queries.filter(pl.col("query_id").is_in(query_ids.implode()))
 
 
 def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> dict[str, pl.DataFrame]:
@@ -131,18 +131,20 @@ def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> 
         UserError: the release has no variation of that name.
     """
     bases = [variation for variation in release.variations.values() if not test_sets or variation.base in test_sets]
-    chosen: dict[str, pl.DataFrame] = {}
+    queries: dict[str, pl.DataFrame] = {}
     for name in names:
-        named = [variation for variation in bases if name == "all" or f"{variation.full_name}.".startswith(f"{name}.")]
-        if not named:
+        matches = [
+            variation for variation in bases if name == "all" or f"{variation.full_name}.".startswith(f"{name}.")
+        ]
+        if not matches:
             raise UserError(f"{release.folder}: has no variation {name!r} of the test sets that are searched")
-        chosen |= {variation.full_name: release.wordings(variation) for variation in named}
-    return chosen
+        queries |= {variation.full_name: release.wordings(variation) for variation in matches}
+    return queries
 
 
 def _encoding(index: Path) -> dict[str, Any]:
     """Passages, and how many were encoded per second, where the index is made of shards."""
     if not (index / shards.MANIFEST).is_file():
         return {}
-    encoded = shards.read(index)
-    return {"passages": len(encoded), "passages_per_second": round(len(encoded) / max(encoded.seconds, 1e-9), 1)}
+    encodings = shards.read(index)
+    return {"passages": len(encodings), "passages_per_second": round(len(encodings) / max(encodings.seconds, 1e-9), 1)}

@@ -62,18 +62,18 @@ class Sparse(Encoder):
         """A scipy CSR matrix (n, terms) of float32, in the order of the texts."""
         return self._encode(texts, "query")
 
-    def build(self, encoded: shards.Shards, folder: Path) -> None:
+    def build(self, encodings: shards.Shards, folder: Path) -> None:
         """Make the Lucene index, if that is the engine."""
         if self.engine == "lucene":
-            impact.build(encoded, folder)
+            impact.build(encodings, folder)
 
-    def open(self, encoded: shards.Shards, folder: Path) -> Any:
+    def open(self, encodings: shards.Shards, folder: Path) -> Any:
         """Lucene's searcher, if that is the engine."""
-        return impact.load(encoded, folder) if self.engine == "lucene" else None
+        return impact.load(encodings, folder) if self.engine == "lucene" else None
 
-    def hits(self, queries: Any, encoded: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
+    def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
         """The passages of greatest inner product, among those that share a term with the query."""
-        return impact.search(queries, index, depth) if index else sparse.exact(queries, encoded, depth)
+        return impact.search(queries, index, depth) if index else sparse.exact(queries, encodings, depth)
 
     def _load(self, model: str) -> Any:
         if self.form is None:

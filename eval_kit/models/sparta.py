@@ -27,9 +27,9 @@ class Sparta:
         from transformers import AutoModel, AutoTokenizer
 
         with checkpoint.loading(model):
-            pinned = checkpoint.pinned(model, revision)
-            self._tokenizer = AutoTokenizer.from_pretrained(model, **pinned)
-            self._model = AutoModel.from_pretrained(model, **pinned).eval()
+            pin = checkpoint.pinned(model, revision)
+            self._tokenizer = AutoTokenizer.from_pretrained(model, **pin)
+            self._model = AutoModel.from_pretrained(model, **pin).eval()
         checkpoint.check_tokenizer(model, self._tokenizer)
         self._length = passage_length or LENGTH
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -64,9 +64,9 @@ class Sparta:
         ).to(self.device)
         weights = []
         with torch.inference_mode():
-            hidden = self._model(**inputs).last_hidden_state
-            for vectors, mask in zip(hidden, inputs["attention_mask"], strict=True):
+            states = self._model(**inputs).last_hidden_state
+            for vectors, mask in zip(states, inputs["attention_mask"], strict=True):
                 greatest = (vectors[mask.bool()] @ self._terms.T).amax(0)
-                kept = greatest.relu().log1p().topk(min(TERMS, len(greatest)))
-                weights.append(torch.zeros_like(greatest).scatter(0, kept.indices, kept.values))
+                terms = greatest.relu().log1p().topk(min(TERMS, len(greatest)))
+                weights.append(torch.zeros_like(greatest).scatter(0, terms.indices, terms.values))
         return torch.stack(weights)

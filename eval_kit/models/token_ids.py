@@ -82,16 +82,16 @@ class _Reader:
         return features if mask is None else features | {lengths.KEY: lengths.of(mask)}
 
     def _features(self, inputs: Sequence[Any], prompt: str | None = None, **options: Any) -> dict[str, Any]:
-        paired = isinstance(inputs[0], tuple | list)
-        if isinstance(inputs[0][1] if paired else inputs[0], str):
+        is_pairs = isinstance(inputs[0], tuple | list)
+        if isinstance(inputs[0][1] if is_pairs else inputs[0], str):
             return dict(self.of_texts(inputs, prompt=prompt, **options))
         import torch
 
         if (prompt or "") != self._prompt:
             raise ValueError(f"the passages were tokenised after {self._prompt!r}, not after {prompt!r}")
-        columns = self._pairs(inputs) if paired else [inputs]
+        columns = self._pairs(inputs) if is_pairs else [inputs]
         length = options.get("max_length") or self._length(options.get("task"))
-        arrays = _batch(columns, self._forms[paired], length, self._tokenizer.pad_token_id)
+        arrays = _batch(columns, self._forms[is_pairs], length, self._tokenizer.pad_token_id)
         features: dict[str, Any] = {
             name: torch.from_numpy(arrays[name]) for name in self._tokenizer.model_input_names if name in arrays
         }
@@ -100,23 +100,23 @@ class _Reader:
             features["prompt_length"] = self._prompt_length(prompt, options.get("task"))
         return features
 
-    def agrees(self, texts: list[str], paired: bool) -> bool:
+    def agrees(self, texts: list[str], is_pairs: bool) -> bool:
         """Whether the texts' ids give the same features as the texts themselves."""
         of_ids: list[Any] = [
             np.array(self._backend.encode(self._prompt + text, add_special_tokens=False).ids) for text in texts
         ]
         inputs: list[list[Any]] = [texts, of_ids]
-        if paired:
+        if is_pairs:
             inputs = [[(QUERY, content) for content in contents] for contents in inputs]
         for options in ({"task": "document"}, {"task": "document", "max_length": SHORT}):
-            expected, actual = (self(contents, prompt=self._prompt or None, **options) for contents in inputs)
-            if not _same(expected, actual):
+            library_output, actual = (self(contents, prompt=self._prompt or None, **options) for contents in inputs)
+            if not _same(library_output, actual):
                 return False
         return True
 
     def _length(self, task: str | None) -> int:
-        own: int | None = {"document": self._transformer.document_length}.get(task or "")
-        return own or int(self._tokenizer.model_max_length)
+        length_of_task: int | None = {"document": self._transformer.document_length}.get(task or "")
+        return length_of_task or int(self._tokenizer.model_max_length)
 
     def _pairs(self, pairs: Sequence[tuple[str, Ids]]) -> list[Sequence[Ids]]:
         queries = list({query: None for query, _ in pairs})
@@ -136,14 +136,14 @@ def _reader(model: Any, texts: PassageTexts, prompt: str | None) -> _Reader | No
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules import Transformer
 
-    paired = isinstance(model, CrossEncoder)
-    if not isinstance(model[0], Transformer) or not getattr(model.tokenizer, "is_fast", False) or (paired and prompt):
+    is_pairs = isinstance(model, CrossEncoder)
+    if not isinstance(model[0], Transformer) or not getattr(model.tokenizer, "is_fast", False) or (is_pairs and prompt):
         return None
     if isinstance(model.preprocess, _Reader):
         model.preprocess = model.preprocess.of_texts
     reader = _Reader(model, prompt)
     sample = [text for _, text in islice(texts, SAMPLE)]
-    return reader if reader.agrees(sample, paired) else None
+    return reader if reader.agrees(sample, is_pairs) else None
 
 
 def _form(encoding: Any) -> _Form:
@@ -180,7 +180,9 @@ def _batch(columns: Sequence[Sequence[Ids]], form: _Form, length: int, pad: int)
     ids[:, : len(form.special[0])] = form.special[0]
     start = np.full(rows, len(form.special[0]))
     for column, size, behind, kind in zip(columns, sizes, form.special[1:], form.types, strict=True):
-        flat = np.concatenate([content[:kept] for content, kept in zip(column, size.tolist(), strict=True)])
+        flat = np.concatenate(
+            [content[:token_count] for content, token_count in zip(column, size.tolist(), strict=True)]
+        )
         line = np.repeat(every, size)
         ids[line, np.arange(len(flat)) + np.repeat(start - np.cumsum(size) + size, size)] = flat
         end = start + size
@@ -211,10 +213,10 @@ def _cut(sizes: list[NDArray[np.int64]], length: int) -> list[NDArray[np.int64]]
     return [np.where(first_is_short, kept_short, kept_long), np.where(first_is_short, kept_long, kept_short)]
 
 
-def _same(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:
+def _same(library_output: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:
     import torch
 
-    return expected.keys() == actual.keys() and all(
+    return library_output.keys() == actual.keys() and all(
         torch.equal(value, actual[name]) if isinstance(value, torch.Tensor) else value == actual[name]
-        for name, value in expected.items()
+        for name, value in library_output.items()
     )

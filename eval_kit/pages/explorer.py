@@ -67,11 +67,11 @@ def of_variations(changes: Variations, systems: Sequence[str], release: Release)
         groups[f"{test_set} ({names[0]})"] = parse(reciprocal).cutoff if reciprocal else None
         texts.append(release.queries(test_set))
     every = pl.concat(rows)
-    varied = pl.concat(
+    frame = pl.concat(
         release.wordings(release.variations[name]).select("query_id", pl.lit(name).alias("variation"), wording="text")
         for name in every["variation"].unique(maintain_order=True)
     )
-    every = every.join(varied, on=["variation", "query_id"], how="left", maintain_order="left")
+    every = every.join(frame, on=["variation", "query_id"], how="left", maintain_order="left")
     return document(
         every.rename({"clean": "in", "value": "out", "variation": "part"}),
         groups,
@@ -117,13 +117,13 @@ def document(
         Each of ``rows`` has the values of ``columns``: group, system, part and query are positions in the lists of
         these names, and a rank of 0 says that nothing was found. ``total`` counts the rows before any were left out.
     """
-    shown = rows.with_columns(size=(pl.col("in") - pl.col("out")).abs())
-    shown = shown.sort("size", descending=True, maintain_order=True).head(MAX_ROWS)
-    ids = shown["query_id"].unique(maintain_order=True)
+    listed_rows = rows.with_columns(size=(pl.col("in") - pl.col("out")).abs())
+    listed_rows = listed_rows.sort("size", descending=True, maintain_order=True).head(MAX_ROWS)
+    ids = listed_rows["query_id"].unique(maintain_order=True)
     text_of = dict(texts.select("query_id", "text").iter_rows())
     columns = ["group", "system", "part", "query", "in", "out", "in_rank", "out_rank"]
     columns += [name for name in ("r", "wording") if name in rows.columns]
-    values = shown.with_columns(
+    values = listed_rows.with_columns(
         _position("system", systems),
         _position("part", parts),
         _position("query_id", ids).alias("query"),
@@ -137,7 +137,7 @@ def document(
         "systems": systems,
         "parts": parts,
         "queries": [[query_id, text_of.get(query_id) or ""] for query_id in ids],
-        "reach": shown["size"].max() or 1.0,
+        "reach": listed_rows["size"].max() or 1.0,
         "columns": columns,
         "rows": values.select(columns).rows(),
         "total": rows.height,

@@ -94,8 +94,8 @@ def _figure_5(
         cuts = edges(pairs["r"])
         tables = {}
         for (system,), group in pairs.filter(pl.col("measure") == measure).group_by("system", maintain_order=True):
-            ordered = group.sort("seed", "part", "query_id")
-            r = ordered["r"].head(ordered.height // ordered["seed"].n_unique())
+            in_order = group.sort("seed", "part", "query_id")
+            r = in_order["r"].head(in_order.height // in_order["seed"].n_unique())
             tables[str(system)] = loss_by_interval(r, *in_and_out(group), cuts, seed=seed)
         panels[SHIFTS[shift].title] = plots.loss_by_interval(tables, systems, measure)
     return panels
@@ -122,9 +122,9 @@ def _spread(pairs: pl.DataFrame, cuts: Any) -> pl.DataFrame:
     )
     losses = means.with_columns(loss=per_query_loss(means["inside"], means["out"]), bin=interval_of(means["r"], cuts))
     percentiles = {"p5": 0.05, "q1": 0.25, "median": 0.5, "q3": 0.75, "p95": 0.95}
-    summed = losses.group_by("bin").agg(
+    sums = losses.group_by("bin").agg(
         pl.col("loss").count().alias("n"),
         *(pl.col("loss").quantile(at, "linear").alias(name) for name, at in percentiles.items()),
     )
     bins = pl.DataFrame({"low": cuts[:-1], "high": cuts[1:]}).with_row_index("bin").cast({"bin": pl.Int64})
-    return bins.join(summed, on="bin", how="left", maintain_order="left").with_columns(pl.col("n").fill_null(0))
+    return bins.join(sums, on="bin", how="left", maintain_order="left").with_columns(pl.col("n").fill_null(0))

@@ -155,7 +155,7 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     _rank(rows)
     abouts = [row.about for row in rows]
     systems = {(about.system, about.team, about.published) for about in abouts}
-    published = sum(is_published for *_, is_published in systems)
+    count = sum(is_published for *_, is_published in systems)
     releases = Counter((about.release_version, about.release_digest) for about in abouts if about.release_digest)
     ends: defaultdict[str, list[float | None]] = defaultdict(list)
     for row in rows:
@@ -169,8 +169,8 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
         mark=mark,
         margin=MARGIN,
         letter=_letter,
-        submitted=len(systems) - published,
-        published=published,
+        submitted=len(systems) - count,
+        published=count,
         shifts=list(dict.fromkeys(about.shift for about in sorted(abouts, key=attrgetter("published")))),
         architectures=sorted({about.architecture for about in abouts}),
         releases=[release for release, _ in releases.most_common()],
@@ -225,11 +225,11 @@ def _rank(rows: Sequence[_Row]) -> None:
         if row.values and row.trained_on != TrainedOn.YES:
             about = row.about
             views[about.release_digest, about.shift, row.test_set, about.measure].append(row)
-    for (*_, measure), ranked in views.items():
+    for (*_, measure), in_view in views.items():
         sign = -1.0 if parse(measure).lower_is_better else 1.0
-        test_sets = ranked[0].values
-        arrays = [sign * np.stack([row.values[name].to_numpy() for row in ranked], axis=1) for name in test_sets]
-        for row, rank in zip(ranked, ranking(arrays), strict=True):
+        test_sets = in_view[0].values
+        arrays = [sign * np.stack([row.values[name].to_numpy() for row in in_view], axis=1) for name in test_sets]
+        for row, rank in zip(in_view, ranking(arrays), strict=True):
             row.rank = rank
 
 

@@ -140,8 +140,8 @@ def report(
     of_grid: Sequence[Path] | Mapping[Path, Cell] = runs
     worded_runs: list[Path] = []
     if not isinstance(runs, Mapping):
-        divided, worded_runs = grid_and_worded([*runs, *untrained], release)
-        of_grid = [run for run in divided if run not in untrained]
+        grid_runs, worded_runs = grid_and_worded([*runs, *untrained], release)
+        of_grid = [run for run in grid_runs if run not in untrained]
     grid = protocols(of_grid, release, untrained, seed, allow_missing) if of_grid else None
     changes = None
     if worded_runs:
@@ -158,9 +158,9 @@ def _(report: Report) -> str:
         if grid is not None:
             values |= _of_grid(grid, report.release, vectors)
         if changes is not None:
-            varied = changes.results["system"].unique(maintain_order=True).to_list()
-            values |= {"varied_systems": varied, "wordings": of_variations(changes, varied, report.release)}
-            values["systems"] = list(dict.fromkeys([*values["systems"], *varied]))
+            systems = changes.results["system"].unique(maintain_order=True).to_list()
+            values |= {"varied_systems": systems, "wordings": of_variations(changes, systems, report.release)}
+            values["systems"] = list(dict.fromkeys([*values["systems"], *systems]))
             values["subjects"] = [*values["subjects"], "query variations"]
         return render(
             "report.html.j2",
@@ -212,10 +212,10 @@ def _summaries(results: pl.DataFrame, of_shift: list[Standing]) -> list[tuple[St
     """The greatest loss first, each with its results by cluster, the least loss first."""
     summaries = []
     for standing in sorted(of_shift, key=lambda standing: (standing.part, -(standing.loss or 0))):
-        known = results.filter(
+        rows = results.filter(
             pl.col("system") == standing.system, pl.col("measure") == standing.measure, pl.col("rel_loss").is_not_null()
         )
-        summaries.append((standing, known.sort("rel_loss").to_dicts() if "cluster" in results.columns else []))
+        summaries.append((standing, rows.sort("rel_loss").to_dicts() if "cluster" in results.columns else []))
     return summaries
 
 

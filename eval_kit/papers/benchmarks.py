@@ -43,10 +43,10 @@ def benchmarks(values: pl.DataFrame, control: pl.DataFrame, seed: int = 0) -> pl
         ``p_holm``, corrected over the systems and shifts of a test set and measure, and ``d`` (Cohen's d_z). Without
         a control these are null.
     """
-    trained = pl.concat([values, control.select(values.columns)])
-    models = trained.group_by("system", "shift").agg(all_models=pl.struct("held_out", "seed").n_unique())
+    all_values = pl.concat([values, control.select(values.columns)])
+    models = all_values.group_by("system", "shift").agg(all_models=pl.struct("held_out", "seed").n_unique())
     means = (
-        trained.filter(pl.col("test_set").is_in(BENCHMARKS))
+        all_values.filter(pl.col("test_set").is_in(BENCHMARKS))
         .group_by("test_set", "measure", "system", "shift", "query_id", maintain_order=True)
         .agg(pl.col("value").mean(), models=pl.struct("held_out", "seed").n_unique())
         .join(models, on=["system", "shift"], maintain_order="left")
@@ -66,21 +66,21 @@ def layout(results: pl.DataFrame) -> Table:
         results: from :func:`benchmarks`.
     """
     by_cell = {(row["system"], row["training"], row["test_set"], row["measure"]): row for row in results.to_dicts()}
-    shown = [
+    lines = [
         (test_set, measure)
         for test_set, measures in SHOWN.items()
         for measure in measures
         if results.filter(test_set=test_set, measure=measure).height
     ]
     columns = [Column("system", "heading"), Column("trained on", "label")]
-    for test_set, measure in shown:
+    for test_set, measure in lines:
         columns += [Column(measure, "number", group=test_set), Column("loss", "number", group=test_set)]
     groups: list[list[Row]] = []
     for system in results["system"].unique(maintain_order=True):
         rows: list[Row] = []
         for training in results.filter(system=system)["training"].unique(maintain_order=True):
-            figures = [by_cell.get((system, training, *column)) for column in shown]
-            cells = [cell for row, (_, measure) in zip(figures, shown, strict=True) for cell in _cells(row, measure)]
+            figures = [by_cell.get((system, training, *column)) for column in lines]
+            cells = [cell for row, (_, measure) in zip(figures, lines, strict=True) for cell in _cells(row, measure)]
             rows.append([None if rows else system, training, *cells])
         groups.append(rows)
     notes = (
@@ -121,5 +121,5 @@ def _in_order(column: str, names: Iterable[str]) -> pl.Expr:
 def _cells(row: dict[str, Any] | None, measure: str) -> list[Cell | str]:
     if row is None:
         return ["", ""]
-    shown = "" if row["rel_loss"] is None else Cell(loss(row["rel_loss"]), mark=significance(row))
-    return [parse(measure).show_as_cikm_2022(row["value"]), shown]
+    cell = "" if row["rel_loss"] is None else Cell(loss(row["rel_loss"]), mark=significance(row))
+    return [parse(measure).show_as_cikm_2022(row["value"]), cell]

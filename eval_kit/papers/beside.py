@@ -79,14 +79,14 @@ class Results(Result):
 
     def compared(self, id: str) -> dict[printed_table.Key, Comparison]:
         """Our figures that a published table also prints, in its order; none if they are not comparable."""
-        own = (
+        values = (
             own_figures(self.protocols) | benchmark_figures(self.benchmarks)
             if self.release.manifest.kind == "published"
             else {}
         )
         comparisons = {}
         for cell in published(id):
-            if (figure := own.get(printed_table.key(cell))) is not None:
+            if (figure := values.get(printed_table.key(cell))) is not None:
                 paper = float(cell["value"])
                 comparisons[printed_table.key(cell)] = Comparison(
                     *figure, paper=0.0 - paper if cell["figure"] == "delta" else paper, source=cell["source"]
@@ -182,14 +182,14 @@ class Published(Result):
 
     def tables(self) -> list[Table]:
         """The table."""
-        reference, own = load(self.id), {}
+        reference, our_values = load(self.id), {}
         for cell in reference["cells"]:
             comparison = self.comparisons.get(printed_table.key(cell))
             if comparison is not None and comparison.ours is not None:
                 value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
-                rounded = round(value, cell["decimals"]) + 0.0  # no -0 %
-                own[printed_table.key(cell)] = f"ours {printed({**cell, 'value': rounded})}"
-        return [printed_table.table(reference, own)]
+                figure = round(value, cell["decimals"]) + 0.0  # no -0 %
+                our_values[printed_table.key(cell)] = f"ours {printed({**cell, 'value': figure})}"
+        return [printed_table.table(reference, our_values)]
 
     def notes(self) -> list[str]:
         """How to compute the table's figures oneself, where ours are not beside them."""
@@ -254,8 +254,8 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if control:
         of_control = values_of(score(list(control), release, allow_missing), control)
     on_benchmarks = benchmarks.benchmarks(of_grids.values, of_control, seed)
-    crossed = _crossing(chain.from_iterable(groups.values()), release, seed, allow_missing)
-    return Results(of_grids, on_benchmarks, _sparsity(folder.parent, of_grids), crossed, release, incomplete)
+    crossings = _crossing(chain.from_iterable(groups.values()), release, seed, allow_missing)
+    return Results(of_grids, on_benchmarks, _sparsity(folder.parent, of_grids), crossings, release, incomplete)
 
 
 def _base(system: str) -> str:
@@ -272,14 +272,14 @@ def _protocols(
 ) -> Protocols:
     """The protocols; as in ECIR 2023, an untrained system (BM25) has its own row among trained ones."""
     with_trained = {shift for shift, system in groups if _is_trained(system)}
-    trained: list[Path] = []
+    trained_runs: list[Path] = []
     untrained: dict[Path, str] = {}
     for (shift, system), runs in groups.items():
         if _is_trained(system) or not SHIFTS[shift].clustered or shift not in with_trained:
-            trained += runs
+            trained_runs += runs
         else:
             untrained[runs[0]] = system
-    figures = protocols(trained, release, list(untrained), seed, allow_missing)
+    figures = protocols(trained_runs, release, list(untrained), seed, allow_missing)
     rows: dict[str, dict[str, Any]] = {}
     for run, system in untrained.items():
         rows.setdefault(system, {}).update(figures.untrained[run_name(run)])
@@ -291,8 +291,8 @@ def _crossing(runs: Iterable[Path], release: Release, seed: int, allow_missing: 
     names = {run_name(run): run for run in runs}
     folders = dict.fromkeys(run.parent.parent / "variations" for run in names.values())
     of_variations = sorted(chain.from_iterable(folder.glob("*.trec*") for folder in folders))
-    varied = worded(of_variations, release) if of_variations else []
-    of_grids = [run for run in varied if run.system in names and run.variation]
+    wordings = worded(of_variations, release) if of_variations else []
+    of_grids = [run for run in wordings if run.system in names and run.variation]
     if not of_grids:
         return None
     originals = {run.system: WordedRun(names[run.system], run.system, None) for run in of_grids}
@@ -301,14 +301,14 @@ def _crossing(runs: Iterable[Path], release: Release, seed: int, allow_missing: 
     return crossing.crossing(values, variations_of(both), release, seed)
 
 
-def _sparsity(grid_folder: Path, scored: Protocols) -> pl.DataFrame:
+def _sparsity(grid_folder: Path, grid_protocols: Protocols) -> pl.DataFrame:
     """Of cells whose runs were scored: ``system``, ``shift``, ``cells``, mean weights of ``query`` and ``passage``."""
-    runs = set(map(itemgetter("sha256"), scored.provenance["runs"]))
+    runs = set(map(itemgetter("sha256"), grid_protocols.provenance["runs"]))
     rows = []
     for path in sorted(grid_folder.glob("*/done.json")):
-        done = schemas.load(FinishedCell, path)
-        if done.run.sha256 in runs and (sparsity := done.sparsity):
-            rows.append((done.cell.system, done.cell.shift, sparsity.query, sparsity.passage))
+        conclusion = schemas.load(FinishedCell, path)
+        if conclusion.run.sha256 in runs and (sparsity := conclusion.sparsity):
+            rows.append((conclusion.cell.system, conclusion.cell.shift, sparsity.query, sparsity.passage))
     columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}
     cells = pl.DataFrame(rows, columns, orient="row")
     return cells.group_by("system", "shift", maintain_order=True).agg(

@@ -68,8 +68,8 @@ def markdown() -> str:
         for table in tables:
             if table.paper == paper:
                 id = f"`{table.id}`" if table.id else ""
-                own = "; ".join(filter(None, (f"`{table.command}`" if table.own else "", table.why)))
-                lines.append(f"| {table.table} | {table.shows} | {id} | {own} |")
+                how = "; ".join(filter(None, (f"`{table.command}`" if table.own else "", table.why)))
+                lines.append(f"| {table.table} | {table.shows} | {id} | {how} |")
         lines.append("")
     return "\n".join(lines)
 

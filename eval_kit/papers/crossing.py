@@ -103,10 +103,10 @@ def _of_shift(pairs: pl.DataFrame, shift: Shift, release: Release, seed: int) ->
         columns = {name: group[name].to_numpy() for name in ("clean_in", "value_in", "clean_out", "value_out")}
         arrays = {side: (columns[f"clean_{side}"], columns[f"value_{side}"]) for side in ("in", "out")}
         row: dict[str, Any] = dict(zip(_KEYS[1:], keys, strict=True)) | {"queries": group.height}
-        for side, lost in relative_losses(arrays, seed=seed).items():
-            row |= {f"{side}_clean": lost.inside.value, f"{side}_varied": lost.out.value}
-            row |= {f"{side}_loss": lost.rel_loss.value}
-            row |= {f"{side}_loss_low": lost.rel_loss.low, f"{side}_loss_high": lost.rel_loss.high}
+        for side, loss_of_side in relative_losses(arrays, seed=seed).items():
+            row |= {f"{side}_clean": loss_of_side.inside.value, f"{side}_varied": loss_of_side.out.value}
+            row |= {f"{side}_loss": loss_of_side.rel_loss.value}
+            row |= {f"{side}_loss_low": loss_of_side.rel_loss.low, f"{side}_loss_high": loss_of_side.rel_loss.high}
         drop_in, drop_out = (clean - varied for clean, varied in (arrays["in"], arrays["out"]))
         test = paired_t_test(drop_out, drop_in)
         yield row | {"difference": test.difference, "p": test.p, "d": test.d}

@@ -28,20 +28,20 @@ def key(cell: Mapping[str, Any]) -> Key:
     return Key(cell["system"], cell.get("training", ""), cell["test_set"], cell["measure"], cell["figure"])
 
 
-def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
+def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
     """One row per system, one column per figure; transposed if too wide. What all cells share is in the title.
 
     Args:
         reference: from :func:`eval_kit.release.reference.load`.
-        own: your own figures, formatted.
+        our_values: your own figures, formatted.
     """
     cells = {key(cell): printed(cell) for cell in reference["cells"]}
     varying = [name for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True) if len(set(values)) > 1]
     down = [name for name in ("system", "training") if name in varying] or varying[:1]
     across = [name for name in varying if name not in down]
-    if len({_named(at, across) for at in cells}) > MOST_COLUMNS:
+    if len({_varying_names(at, across) for at in cells}) > MOST_COLUMNS:
         down, across = across, down
-    by_position = {(_named(at, down), _named(at, across)): at for at in cells}
+    by_position = {(_varying_names(at, down), _varying_names(at, across)): at for at in cells}
     rows, columns = map(dict.fromkeys, zip(*by_position, strict=True))
     headings = [Column(name.replace("_", " "), "heading", wrap="never") for name in down]
     for name in columns:
@@ -50,14 +50,14 @@ def table(reference: Mapping[str, Any], own: Mapping[Key, str]) -> Table:
     lines = []
     for row in rows:
         row_cells = [by_position.get((row, column)) for column in columns]
-        lines.append([*row, *("" if at is None else Cell(cells[at], below=own.get(at, "")) for at in row_cells)])
-    shared = [value for name, value in next(iter(cells))._asdict().items() if name not in varying]
+        lines.append([*row, *("" if at is None else Cell(cells[at], below=our_values.get(at, "")) for at in row_cells)])
+    common = [value for name, value in next(iter(cells))._asdict().items() if name not in varying]
     paper = reference["paper"]
     title = f"{paper['venue']} {paper['year']}, {reference['table']}"
-    about = ", ".join(value for value in shared if value not in IMPLIED)
+    about = ", ".join(value for value in common if value not in IMPLIED)
     notes = [reference["caption"], *reference.get("remarks", [])]
     return Table(headings, [lines], f"{title}: {about}" if about else title, notes=notes)
 
 
-def _named(at: Key, names: Sequence[str]) -> tuple[str, ...]:
+def _varying_names(at: Key, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(partial(getattr, at), names))

@@ -126,10 +126,10 @@ def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl
     rows = []
     for dataset in models["dataset"].unique(maintain_order=True):
         for training in TRAININGS:
-            trained = models.filter(pl.col("dataset") == dataset, pl.col("training") == training)
-            if trained.is_empty():
+            of_training = models.filter(pl.col("dataset") == dataset, pl.col("training") == training)
+            if of_training.is_empty():
                 continue
-            pair = trained["score"].to_numpy(), trained["value"].to_numpy()
+            pair = of_training["score"].to_numpy(), of_training["value"].to_numpy()
             for kind, correlation in correlations(*pair, kinds=KINDS, resamples=resamples, seed=seed).items():
                 value = correlation.estimate
                 rows.append((dataset, training, kind, value.n, value.value, value.low, value.high, correlation.p))
@@ -191,7 +191,7 @@ def _read_csv(path: Path, text: str) -> list[tuple[str, str, float, str, float]]
     faults = Faults(path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[tuple[str, str, float, str, float]] = []
-    seen: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     datasets: list[str] = []
     try:
         header = next(reader, [])
@@ -202,7 +202,7 @@ def _read_csv(path: Path, text: str) -> list[tuple[str, str, float, str, float]]
             faults.add(1, "has no dataset column after system,training,score")
         faults.raise_any()
         for fields in reader:
-            what = _fault_of_fields(fields, len(header)) or _fault_of_model(fields[0], fields[1], seen)
+            what = _fault_of_fields(fields, len(header)) or _fault_of_model(fields[0], fields[1], keys)
             if what:
                 faults.add(reader.line_num, what)
                 continue
@@ -225,13 +225,13 @@ def _fault_of_fields(fields: Sequence[str], columns: int) -> str:
     return "" if wrong is None else f"{wrong[:40]!r} is not a finite number"
 
 
-def _fault_of_model(system: str, training: str, seen: set[tuple[str, str]]) -> str:
+def _fault_of_model(system: str, training: str, keys: set[tuple[str, str]]) -> str:
     """What is wrong with a model's name, which is noted as seen if nothing is."""
     if not system.strip():
         return "the system has no name"
     if training not in TRAININGS:
         return f"the training {training[:40]!r} is neither {' nor '.join(TRAININGS)}"
-    if (system, training) in seen:
+    if (system, training) in keys:
         return f"{system} appears twice for {training}"
-    seen.add((system, training))
+    keys.add((system, training))
     return ""

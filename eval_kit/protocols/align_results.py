@@ -39,7 +39,7 @@ def read_results(paths: Sequence[Path]) -> list[Model]:
             raise UserError(f"{path}: expected results of eval_kit protocol --json or beir --json")
         try:
             if "protocols" in document:
-                protocols[path] = list(_trained(document["protocols"]))
+                protocols[path] = list(_scores_of_trained(document["protocols"]))
             else:
                 _add(values, document, path)
         except (KeyError, TypeError, AttributeError, IndexError):
@@ -57,11 +57,11 @@ def read_results(paths: Sequence[Path]) -> list[Model]:
     for system, training, score, beir_name in models:
         if lacking := next((name for name in names if name not in values.get(beir_name, {})), None):
             raise UserError(f"{path}: the BEIR results lack {beir_name} on {lacking}: run {beir_name}.{lacking}.trec")
-        rows += [(system, training, score, _published(name), values[beir_name][name]) for name in names]
+        rows += [(system, training, score, _paper_name(name), values[beir_name][name]) for name in names]
     return rows
 
 
-def _trained(protocols: Any) -> Iterator[tuple[str, str, float, str]]:
+def _scores_of_trained(protocols: Any) -> Iterator[tuple[str, str, float, str]]:
     """System, training, score and the model's name on BEIR."""
     shift = next((shift for shift in MEASURES if shift in protocols), None)
     for row in protocols[shift] if shift else ():
@@ -102,6 +102,6 @@ def _add(values: dict[str, dict[str, float]], document: Any, path: Path) -> None
         values[system][name] = float(row["value"])
 
 
-def _published(name: str) -> str:
+def _paper_name(name: str) -> str:
     """The dataset's name in the reference tables."""
     return datasets()[name].published_as if name in datasets() else name

@@ -141,14 +141,14 @@ class Suite(Result):
             systems["bm25"] = "bm25"  # the paper's, beside any system
         for system, paper_name in systems.items():
             values = [ours.get((system, *place)) for place in places]
-            printed = [published_values().get((paper_name, name), {}).get(of) for name, of in places]
+            paper = [published_values().get((paper_name, name), {}).get(of) for name, of in places]
             average = [_percent(averages[system].relative) if system in averages else ""] if averages else []
             if system in self.published_as:
                 columns.append(Column("ours", "number", group=system, wrap="never"))
-                cells.append([_shown(value) for value in values] + average)
-            if any(value is not None for value in printed):
+                cells.append([_text(value) for value in values] + average)
+            if any(value is not None for value in paper):
                 columns.append(Column("BEIR", "number", group=system, wrap="never"))
-                cells.append([_shown(value) for value in printed] + [""] * len(average))
+                cells.append([_text(value) for value in paper] + [""] * len(average))
         lines: list[Row] = [list(line) for line in zip(*cells, strict=True)]
         return Table(columns, [lines[: len(datasets)], lines[len(datasets) :]], title=TITLES[measure])
 
@@ -164,9 +164,9 @@ def systems(runs: Sequence[Path], folders: Sequence[Path], bm25: Sequence[Path] 
     Raises:
         UserError: not as many runs as datasets.
     """
-    for name, given in (("--dataset", folders), ("--bm25", bm25)):
-        if len(given) != len(runs) and (given or name == "--dataset"):
-            raise UserError(f"give {name} once for each run: {len(runs)} runs, but {len(given)} of {name}")
+    for name, values in (("--dataset", folders), ("--bm25", bm25)):
+        if len(values) != len(runs) and (values or name == "--dataset"):
+            raise UserError(f"give {name} once for each run: {len(runs)} runs, but {len(values)} of {name}")
     system = run_name(runs[0]).removesuffix(f".{dataset_name(folders[0])}")
     if bm25 and system == "bm25":
         raise UserError("--bm25: the runs to compare with it are called bm25 too")
@@ -259,14 +259,14 @@ def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.Data
         members.append(mean.select(members[0].columns))
     rows = pl.concat(frame for frames in by_dataset.values() for frame in frames)
     names = rows.select("dataset", "measure").iter_rows()
-    printed = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
-    return rows.with_columns(published=pl.Series(printed, dtype=pl.Float64))
+    paper = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
+    return rows.with_columns(published=pl.Series(paper, dtype=pl.Float64))
 
 
 def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:
-    answered = figure.queries - figure.missing
+    count = figure.queries - figure.missing
     # the value of a query that the run lacks is 0
-    over_answered = float(figure.per_query["value"].sum()) / answered if answered else 0.0
+    over_answered = float(figure.per_query["value"].sum()) / count if count else 0.0
     return {
         "system": system,
         "dataset": dataset,
@@ -282,5 +282,5 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:+.1%}"
 
 
-def _shown(value: float | None) -> str:
+def _text(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"

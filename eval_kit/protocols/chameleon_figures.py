@@ -123,6 +123,6 @@ def _figure_4(performance: pl.DataFrame) -> Figure:
 
 def _of_pairs(series: dict[str, list[Point]], caption: str, axes: tuple[str, str], title: str) -> Figure:
     """A line for each of the first pairs of runs."""
-    drawn = dict(list(series.items())[:PAIRS])
+    series_shown = dict(list(series.items())[:PAIRS])
     first = f"; the first {PAIRS} of {len(series)} pairs" if len(series) > PAIRS else ""
-    return Figure(plots.points(drawn, *axes, title), f"{caption}{first}.", list(drawn))
+    return Figure(plots.points(series_shown, *axes, title), f"{caption}{first}.", list(series_shown))

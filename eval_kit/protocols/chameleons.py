@@ -83,11 +83,11 @@ class Chameleons(Result):
         """Plain JSON values."""
         names = ("averages", "worst", "agreement", "sets", "standing")
         frames = {name: getattr(self, name).to_dicts() for name in names}
-        drawn: dict[str, Any] = {"figure_4": in_pairs(self.performance).to_dicts()}
+        figures_drawn: dict[str, Any] = {"figure_4": in_pairs(self.performance).to_dicts()}
         if self.precision.height:
-            drawn["figure_1"] = long_tails(self.precision)
-            drawn["figure_3"] = against_all(self.averages, self.performance).to_dicts()
-        return {"chameleons": self.performance.to_dicts(), **frames, **drawn, "provenance": self.provenance}
+            figures_drawn["figure_1"] = long_tails(self.precision)
+            figures_drawn["figure_3"] = against_all(self.averages, self.performance).to_dicts()
+        return {"chameleons": self.performance.to_dicts(), **frames, **figures_drawn, "provenance": self.provenance}
 
 
 def results(
@@ -114,13 +114,13 @@ def results(
 def with_average_precision(release: Release) -> dict[str, TestSet]:
     """The release's test sets; the one that the Chameleons are a part of is scored by average precision too."""
     test_sets = dict(release.test_sets)
-    for split in _parted(release) & set(test_sets):
+    for split in _whole_set(release) & set(test_sets):
         dev = test_sets[split]
         test_sets[split] = replace(dev, measures=tuple(dict.fromkeys((*dev.measures, *SUMMARY_MEASURES))))
     return test_sets
 
 
-def _parted(release: Release) -> set[str]:
+def _whole_set(release: Release) -> set[str]:
     """The test set that the Chameleons are a part of, dev for MS MARCO; none where there are no Chameleons."""
     return {test_set.qrels for test_set in release.test_sets.values() if test_set.shift == "chameleons"}
 
@@ -137,7 +137,7 @@ def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any
         None where the release holds no Chameleons, or no run covers them.
     """
     of_sets = pl.col("test_set").str.starts_with("chameleons.")
-    on_dev = values.filter(of_sets | pl.col("test_set").is_in(_parted(release)))
+    on_dev = values.filter(of_sets | pl.col("test_set").is_in(_whole_set(release)))
     if on_dev.filter(pl.col("measure") == "AP").is_empty():
         return None
     keys = [pl.col("system").alias("run"), "test_set", "measure", "query_id"]
@@ -210,9 +210,9 @@ def chameleons(values: pl.DataFrame) -> pl.DataFrame:
         raise UserError("no run covers the Chameleons sets of dev-small")
     rows = rows.with_columns(set=name.list.get(1), level=name.list.get(2).cast(pl.Int64))
     keys = ["run", "set", "level"]
-    solved = rows.filter(pl.col("measure") == "RR@10").group_by(keys).agg(solved=(pl.col("value") > 0).sum())
+    solutions = rows.filter(pl.col("measure") == "RR@10").group_by(keys).agg(solved=(pl.col("value") > 0).sum())
     means = rows.group_by(*keys, "measure").agg(pl.col("value").mean(), pl.len().alias("queries"))
-    return means.join(solved, on=keys).sort("run", "level", "set", "measure")
+    return means.join(solutions, on=keys).sort("run", "level", "set", "measure")
 
 
 def properties(release: Release) -> pl.DataFrame:
@@ -226,10 +226,10 @@ def properties(release: Release) -> pl.DataFrame:
         ``test_set``, ``queries``, ``relevant`` and ``words`` (means over the queries): all dev queries, then each set.
     """
     everything = all_queries(release)
-    judged = release.qrels(everything.qrels).filter(pl.col("relevance") > 0)
-    relevant = judged.group_by("query_id").agg(relevant=pl.len())
+    judgements = release.qrels(everything.qrels).filter(pl.col("relevance") > 0)
+    relevant = judgements.group_by("query_id").agg(relevant=pl.len())
     queries = release.table("chameleons", everything.qrels).join(relevant, on="query_id", how="left")
-    counted = queries.select(
+    counts = queries.select(
         "query_id",
         relevant=pl.col("relevant").fill_null(0).cast(pl.Float64),
         words=pl.col("text").str.count_matches(r"\S+").cast(pl.Float64),
@@ -237,7 +237,7 @@ def properties(release: Release) -> pl.DataFrame:
     sets = [test_set for test_set in release.test_sets.values() if test_set.shift == "chameleons"]
     rows = []
     for test_set in (everything, *sets):
-        members = counted.filter(pl.col("query_id").is_in(test_set.queries.implode()))
+        members = counts.filter(pl.col("query_id").is_in(test_set.queries.implode()))
         means = pl.mean("relevant", "words")
         rows.append(members.select(test_set=pl.lit(test_set.name), queries=pl.len()).hstack(members.select(means)))
     return pl.concat(rows)
@@ -273,7 +273,7 @@ def _averages_table(results: Chameleons) -> Table:
     columns = [Column("run", wrap="anywhere")]
     columns += [Column(figure, "number", group=measure) for measure, figure in figures]
     lines = _lines(wide)
-    paper = _published(AVERAGES) if results.published else {}
+    paper = _paper_cells(AVERAGES) if results.published else {}
     split = results.sets["test_set"][0]
     for ranker in _rankers(paper):
         lines.append(_published_row(ranker, [paper[ranker, split, *figure] for figure in figures]))
@@ -286,18 +286,18 @@ def _worst_table(results: Chameleons) -> Table:
     columns = [Column("run", wrap="anywhere")]
     columns += number_columns(*map("{} %".format, (*LEVELS, 100)), group="AP")
     lines = _lines(results.worst.pivot("level", index="run", values="value"))
-    paper = _published(WORST) if results.published else {}
+    paper = _paper_cells(WORST) if results.published else {}
     for ranker in _rankers(paper):
         names = [*(f"dev.worst.{level}" for level in LEVELS), "dev"]
         lines.append(_published_row(ranker, [paper[ranker, name, "AP", "value"] for name in names]))
     return Table(columns, [lines], title="Table 2: each run on its own worst queries")
 
 
-def _agreement_table(shared: pl.DataFrame) -> Table:
+def _agreement_table(agreements: pl.DataFrame) -> Table:
     """Equation 1: one row per pair of runs, one column per share of each one's worst queries."""
     columns = [Column("run", wrap="anywhere"), Column("and run", wrap="anywhere")]
     columns += number_columns(*map("{} %".format, LEVELS))
-    wide = shared.pivot("level", index=["first", "second"], values="agreement")
+    wide = agreements.pivot("level", index=["first", "second"], values="agreement")
     return Table(columns, [_lines(wide, 3)], title="Equation 1: worst queries that two runs share")
 
 
@@ -305,7 +305,7 @@ def _performance_table(results: Chameleons) -> Table:
     """Table 4 at every level: each measure on each set and level, one column per run; and Definition 1 below."""
     frame = results.performance
     runs = frame["run"].unique(maintain_order=True).to_list()
-    paper = _published(REFERENCE) if results.published else {}
+    paper = _paper_cells(REFERENCE) if results.published else {}
     rankers = _rankers(paper)
     columns = text_columns("", "set", "level", wrap="never")
     columns.append(Column("queries", "number", wrap="never"))
@@ -321,8 +321,8 @@ def _performance_table(results: Chameleons) -> Table:
             lines.append([*line, *(f"{row['solved']:,}" for row in ours), *("" for _ in rankers)])
             continue
         show = parse(measure).show
-        published = [paper.get((ranker, f"chameleons.{name}.{level}", measure, "value"), "") for ranker in rankers]
-        lines.append([*line, *(show(row["value"]) for row in ours), *published])
+        paper_cells = [paper.get((ranker, f"chameleons.{name}.{level}", measure, "value"), "") for ranker in rankers]
+        lines.append([*line, *(show(row["value"]) for row in ours), *paper_cells])
     return Table(columns, [lines], title="Table 4: the Chameleons", notes=[_definition_1(frame, levels[-1])])
 
 
@@ -330,7 +330,7 @@ def _sets_table(results: Chameleons) -> Table:
     """Tables 3, 5 and 6: queries, relevant passages per query and words per query of each set."""
     columns = [Column("set"), Column("queries", "number")]
     columns += number_columns("relevant", "words")
-    papers = [_published(id) for id in (RELEVANT, WORDS)] if results.published else []
+    papers = [_paper_cells(id) for id in (RELEVANT, WORDS)] if results.published else []
     columns += [Column("(published)", "number", group=name, style="dim") for name in ("relevant", "words") if papers]
     lines = []
     for test_set, queries, relevant, words in results.sets.iter_rows():
@@ -352,7 +352,7 @@ def _definition_1(frame: pl.DataFrame, level: int) -> str:
     return f"Definition 1 at {level} % (AP on lesser < pygmy < veiled): {'; '.join(verdicts)}"
 
 
-def _published(id: str) -> PublishedFigures:
+def _paper_cells(id: str) -> PublishedFigures:
     cells = published(id)
     return {(cell["system"], cell["test_set"], cell["measure"], cell["figure"]): printed(cell) for cell in cells}
 

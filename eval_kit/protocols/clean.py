@@ -54,10 +54,8 @@ class Clean(Result):
     def counts(self) -> pl.DataFrame:
         """One row for each test set: ``queries``, and how many of them leak in each way and in all."""
         kinds = [pl.when(pl.col(kind).count() > 0).then(pl.col(kind).sum()).alias(kind) for kind in KINDS]
-        grouped = self.queries.group_by("test_set", maintain_order=True)
-        return grouped.agg(
-            pl.len().alias("queries"), *kinds, pl.col(LEAKED).sum(), (~pl.col(LEAKED)).sum().alias(CLEAN)
-        )
+        groups = self.queries.group_by("test_set", maintain_order=True)
+        return groups.agg(pl.len().alias("queries"), *kinds, pl.col(LEAKED).sum(), (~pl.col(LEAKED)).sum().alias(CLEAN))
 
     def tables(self) -> list[Table]:
         """The counts, with shares."""
@@ -65,8 +63,8 @@ class Clean(Result):
         lines = []
         for row in self.counts().iter_rows(named=True):
             counts = [row[name] for name in (*KINDS, LEAKED, CLEAN)]
-            shown = ["-" if count is None else f"{count:,} ({count / row['queries']:.1%})" for count in counts]
-            lines.append([row["test_set"], f"{row['queries']:,}", *shown])
+            cells = ["-" if count is None else f"{count:,} ({count / row['queries']:.1%})" for count in counts]
+            lines.append([row["test_set"], f"{row['queries']:,}", *cells])
         return [Table(columns, [lines])]
 
     def notes(self) -> list[str]:
@@ -83,8 +81,8 @@ class Clean(Result):
     def as_json(self) -> dict[str, Any]:
         """The counts, the twins that ``score --clean`` reads, and their digest."""
         twins = []
-        for (name, leaked), group in self.queries.group_by("test_set", LEAKED, maintain_order=True):
-            twin = f"{name}.{LEAKED if leaked else CLEAN}"
+        for (name, is_leaked), group in self.queries.group_by("test_set", LEAKED, maintain_order=True):
+            twin = f"{name}.{LEAKED if is_leaked else CLEAN}"
             twins.append({"name": twin, "of": name, "queries": group["query_id"].to_list()})
         twins.sort(key=lambda twin: twin["name"])
         digest = _digest(self.provenance["release"]["digest"], twins)
@@ -121,8 +119,8 @@ def clean(
         raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
     if unknown := [name for name in test_sets if name not in release.test_sets]:
         raise UserError(f"{release.folder}: has no test set {unknown[0]}; it has {', '.join(release.test_sets)}")
-    chosen = [release.test_sets[name] for name in test_sets or release.test_sets]
-    texts = pl.concat([release.queries(test_set.name) for test_set in chosen])
+    selection = [release.test_sets[name] for name in test_sets or release.test_sets]
+    texts = pl.concat([release.queries(test_set.name) for test_set in selection])
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))
     train = leaks.with_normal(training.queries)
     nearest = leaks.near(texts, train, 0.0, "comparing queries").select("query_id", "cosine", nearest="train_text")
@@ -136,21 +134,21 @@ def clean(
     )
     given_away = _passages(release, training)
     frames = []
-    for test_set in chosen:
+    for test_set in selection:
         frame = test_set.queries.to_frame("query_id").join(flags, on="query_id", how="left", maintain_order="left")
         shares = pl.lit(None, pl.Boolean)
         if given_away is not None:
             relevant = release.qrels(test_set.qrels).filter(pl.col("relevance") > 0)
-            shared = relevant.filter(pl.col("passage_id").is_in(given_away.implode()))["query_id"]
-            shares = pl.col("query_id").is_in(shared.implode())
+            sharing = relevant.filter(pl.col("passage_id").is_in(given_away.implode()))["query_id"]
+            shares = pl.col("query_id").is_in(sharing.implode())
         frame = frame.with_columns(test_set=pl.lit(test_set.name), passages=shares)
-        counted = KINDS if shared_passages else KINDS[:3]
-        frames.append(frame.with_columns(pl.any_horizontal(pl.col(counted).fill_null(False)).alias(LEAKED)))
-    known = {"source": training.source.name, "queries": train.height, "sha256": _texts_digest(train["text"])}
+        kinds = KINDS if shared_passages else KINDS[:3]
+        frames.append(frame.with_columns(pl.any_horizontal(pl.col(kinds).fill_null(False)).alias(LEAKED)))
+    source = {"source": training.source.name, "queries": train.height, "sha256": _texts_digest(train["text"])}
     provenance = {
         "kit_version": __version__,
         "release": release.identity,
-        "training": known,
+        "training": source,
         "near": near,
         "passages": shared_passages,
     }
@@ -204,12 +202,12 @@ class CleanScores(Scores):
         if not self.effects:
             why = "no differences between leaked and clean: they need a run of a system that was trained (a model) and "
             return [*super().notes(), f"{why}one that was declared untrained, such as BM25, over queries of both kinds"]
-        known = next(iter(self.effects.values()))
+        effect = next(iter(self.effects.values()))
         return [
             *super().notes(),
             "degrades: the gain over the pivot is smaller on clean queries than on leaked ones, beyond chance, so the "
             "figure on all queries flatters the model.",
-            *known.notes()[:2],
+            *effect.notes()[:2],
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -234,13 +232,13 @@ def with_effects(
         allow_missing: as for the scores.
     """
     files = {source["run"]: Path(source["file"]) for source in scores.provenance["runs"]}
-    untrained = {source["run"] for source in scores.provenance["runs"] if source["training_data"] == []}
+    pivot_names = {source["run"] for source in scores.provenance["runs"] if source["training_data"] == []}
     effects = {}
     for name in dict.fromkeys(mean.test_set for mean in scores.means):
         sides = {side: test_sets[f"{name}.{side}"] for side in (LEAKED, CLEAN) if f"{name}.{side}" in test_sets}
         runs = dict.fromkeys(mean.run for mean in scores.means if mean.test_set == name)
-        pivots = [files[run] for run in runs if run in untrained]
-        systems = [files[run] for run in runs if run not in untrained]
+        pivots = [files[run] for run in runs if run in pivot_names]
+        systems = [files[run] for run in runs if run not in pivot_names]
         if len(sides) < 2 or not pivots or not systems:
             continue
         texts = release.queries(name)
@@ -258,8 +256,8 @@ def _passages(release: Release, training: Training) -> pl.Series | None:
         return training.passage_ids
     if not len(training.passage_texts) or not has_passages(release):
         return None
-    known = {leaks.normalised(text) for text in training.passage_texts}
-    ids = [passage for passage, text in passages(release) if leaks.normalised(text) in known]
+    training_texts = {leaks.normalised(text) for text in training.passage_texts}
+    ids = [passage for passage, text in passages(release) if leaks.normalised(text) in training_texts]
     return pl.Series("passage_id", ids, pl.String)
 
 

@@ -24,11 +24,11 @@ NOTE = (
 COLUMNS = {"inside": "avg_in", "low": "rel_loss_low", "high": "rel_loss_high"}
 
 
-def losses(compared: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What each system loses.
 
     Args:
-        compared: values with ``part``, ``held_out``, ``seed`` and ``is_out``, by :meth:`eval_kit.shifts.Crossed.roles`.
+        comparison: has ``part``, ``held_out``, ``seed`` and ``is_out``, by :meth:`eval_kit.shifts.Crossed.roles`.
 
     Returns:
         The losses over all clusters, by ``system`` and ``measure``, with the figures of
@@ -37,7 +37,7 @@ def losses(compared: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """
     model = pl.concat_str("held_out", pl.col("seed").cast(pl.String), separator=".")
     whole, parts = [], []
-    for (system, measure), group in compared.group_by("system", "measure", maintain_order=True):
+    for (system, measure), group in comparison.group_by("system", "measure", maintain_order=True):
         names = {"system": system, "measure": measure}
         total, by_cluster = crossed.losses(group.with_columns(model=model))
         counts = {
@@ -74,19 +74,19 @@ def similarities(release: Release) -> pl.DataFrame:
     every = word_counts(table["text"])
     rows = []
     for (cluster,), group in table.group_by("cluster", maintain_order=True):
-        own = word_counts(group["text"])
-        others = every.join(own, on="word", how="left").select(
+        counts = word_counts(group["text"])
+        others = every.join(counts, on="word", how="left").select(
             "word", pl.col("count") - pl.col("count_right").fill_null(0)
         )
-        totals = (int(side["count"].sum()) for side in (own, others))
-        rows.append((cluster, jaccard_of_counts([(own, others)], *totals)))
+        totals = (int(side["count"].sum()) for side in (counts, others))
+        rows.append((cluster, jaccard_of_counts([(counts, others)], *totals)))
     return pl.DataFrame(rows, {"cluster": pl.String, "jaccard": pl.Float64}, orient="row")
 
 
 def correlation(parts: pl.DataFrame) -> Correlation:
     """Spearman's correlation of one system's losses with the clusters' ``jaccard``."""
-    known = parts.drop_nulls("rel_loss")
-    return correlations(known["jaccard"].to_numpy(), known["rel_loss"].to_numpy(), kinds=KINDS)[KINDS[0]]
+    with_loss = parts.drop_nulls("rel_loss")
+    return correlations(with_loss["jaccard"].to_numpy(), with_loss["rel_loss"].to_numpy(), kinds=KINDS)[KINDS[0]]
 
 
 def figure(parts: pl.DataFrame) -> Figure:
@@ -109,7 +109,7 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
         show = parse(str(measure)).show_as_ecir_2023
         lines: list[list[Cell | str]] = []
         for row in of_measure.iter_rows(named=True):
-            own = correlation(by_cluster.filter(pl.col("system") == row["system"])).estimate
+            rho = correlation(by_cluster.filter(pl.col("system") == row["system"])).estimate
             low, high = row["rel_loss_low"], row["rel_loss_high"]
             lines.append(
                 [
@@ -119,7 +119,7 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
                     Cell(loss(row["rel_loss"]), mark=significance(row) if row["rel_loss"] is not None else ""),
                     f"{loss(low)} to {loss(high)}",
                     *map(loss, (row["error_queries"], row["error_trainings"], row["spread"])),
-                    "-" if own.value is None else f"{own.value:.2f} ({own.low:.2f} to {own.high:.2f})",
+                    "-" if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})",
                     f"{row['clusters']} × {row['models'] * row['seeds']}",
                     f"{row['queries']:,}",
                 ]

@@ -185,7 +185,7 @@ def contrasts(
         for run in runs:
             for measure in measures:
                 of_system = values.filter((pl.col("run") == names[run]) & (pl.col("measure") == measure))
-                row = _compared(of_system, covariates, division)
+                row = _contrast(of_system, covariates, division)
                 rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
     provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
     return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)), None, provenance)
@@ -236,10 +236,10 @@ def _divisions(
         if unknown:
             first = of_queries.filter(pl.col("part").is_null())["query_id"][0]
             raise UserError(f"{unknown:,} queries of {test_set.name} have no part, such as {first}; give each its part")
-        chosen = list(far)
-        if not chosen and distances is not None:
-            chosen = _farther_half(of_queries, distances)
-        divisions.append(Division("parts", of_queries, chosen))
+        far_parts = list(far)
+        if not far_parts and distances is not None:
+            far_parts = _farther_half(of_queries, distances)
+        divisions.append(Division("parts", of_queries, far_parts))
     members = test_set.queries.implode()
     for name, shift in SHIFTS.items():
         if distances is None or not shift.label or name not in release.configs:
@@ -281,13 +281,13 @@ def _covariates(
     words = (1 + pl.col("text").str.split(" ").list.len()).log()
     frame = texts.select("query_id", words=words, words_squared=words**2)
     qrels = release.qrels(test_set.qrels)
-    judged = qrels.group_by("query_id").agg(judged=(1 + pl.len()).log())
+    judgements = qrels.group_by("query_id").agg(judged=(1 + pl.len()).log())
     relevant = qrels.filter(pl.col("relevance") > 0).select("query_id", "passage_id")
     relevant = relevant.join(test_set.queries.to_frame("query_id"), on="query_id", how="semi")
-    frames = [judged]
+    frames = [judgements]
     if has_passages(release):
-        wanted = set(relevant["passage_id"])
-        lengths = {passage: len(text) for passage, text in passages(release) if passage in wanted}
+        relevant_ids = set(relevant["passage_id"])
+        lengths = {passage: len(text) for passage, text in passages(release) if passage in relevant_ids}
         characters = (1 + pl.col("passage_id").replace_strict(lengths, default=0, return_dtype=pl.Int64)).log()
         frames.append(relevant.group_by("query_id").agg(characters=characters.mean()))
     for run, name in zip(pivots, names, strict=True):
@@ -314,7 +314,7 @@ def _success(run: Path, relevant: pl.DataFrame, name: str) -> pl.DataFrame:
     return pl.concat(pieces).group_by("query_id").agg(top, step).join(ranks, on="query_id", how="left")
 
 
-def _compared(values: pl.DataFrame, covariates: pl.DataFrame, division: Division) -> dict[str, Any]:
+def _contrast(values: pl.DataFrame, covariates: pl.DataFrame, division: Division) -> dict[str, Any]:
     """One row: the levels, the differences, and the contrast of the adjusted gains where there is one."""
     rows = division.of_queries.join(values.select("query_id", "value"), on="query_id").join(covariates, on="query_id")
     numbers = rows["part"].rank("dense").to_numpy().astype(np.int64) - 1

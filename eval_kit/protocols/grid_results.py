@@ -168,7 +168,7 @@ def protocols(
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
     provenance = {**scores.provenance, "seed": seed}
     return Protocols(
-        values, results, matrices, _untrained(scores, untrained), clusters, provenance, overall, by_cluster
+        values, results, matrices, _means_of_untrained(scores, untrained), clusters, provenance, overall, by_cluster
     )
 
 
@@ -206,8 +206,8 @@ def _by_run(cells: Mapping[Path, Cell]) -> pl.DataFrame:
 
 def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataFrame, release: Release) -> None:
     """Refuse a run that covers no test set of the shift in its name."""
-    compared = shift.roles(values, release).select("system", "held_out", "seed").unique()
-    covering = {Cell(system, shift.name, held_out, seed) for system, held_out, seed in compared.iter_rows()}
+    needed_cells = shift.roles(values, release).select("system", "held_out", "seed").unique()
+    covering = {Cell(system, shift.name, held_out, seed) for system, held_out, seed in needed_cells.iter_rows()}
     for run, cell in cells.items():
         if cell.shift == shift.name and cell not in covering:
             raise UserError(f"{run}: covers no test set of the {shift.name} shift, which it was trained on")
@@ -225,7 +225,7 @@ def _refuse_unequal_batches(cells: Mapping[Path, Cell]) -> None:
             raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
 
 
-def _untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
+def _means_of_untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
     names = {run_name(run) for run in runs} | {str(run) for run in runs}
     values: dict[str, dict[str, dict[str, float]]] = {}
     for figure in scores.means:

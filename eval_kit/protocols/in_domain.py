@@ -79,12 +79,12 @@ def in_domain(paths: Sequence[Path] = (), seed: int = 0) -> InDomain:
     Raises:
         UserError: a file that no such command has written; systems that lack MS MARCO or one another's datasets.
     """
-    printed: dict[str, dict[str, float]] = {}
+    paper: dict[str, dict[str, float]] = {}
     for (system, dataset), values in published_values().items():
         if dataset != ANNOTATED:
-            printed.setdefault(system, {})[dataset] = values["nDCG@10"]
+            paper.setdefault(system, {})[dataset] = values["nDCG@10"]
     groups: dict[str, Scores] = {
-        name: {system: values for system, values in printed.items() if system not in without}
+        name: {system: values for system, values in paper.items() if system not in without}
         for name, without in PUBLISHED.items()
     }
     if paths:

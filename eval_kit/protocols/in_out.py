@@ -56,17 +56,17 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     Raises:
         UserError: a run that does not cover the test queries.
     """
-    compared = shift.roles(values, release)
+    comparison = shift.roles(values, release)
     if shift.measures:
-        compared = compared.filter(pl.col("measure").is_in(shift.measures))
+        comparison = comparison.filter(pl.col("measure").is_in(shift.measures))
     rows: list[dict[str, Any]] = []
-    for part, in_part in _by_part(compared, shift, release):
+    for part, in_part in _by_part(comparison, shift, release):
         pairs: Pairs = {}
         for (system, measure), group in in_part.group_by("system", "measure", maintain_order=True):
             _check_coverage(group, f"{system}.{shift.name}", shift, release)
             inside, out = (_by_seed(group.filter(pl.col("is_out") == is_out)) for is_out in (False, True))
             pairs[str(system), str(measure)] = (inside, out)
-        rows += [part | row for row in _compared(pairs, seed)]
+        rows += [part | row for row in _loss_rows(pairs, seed)]
     if not rows:
         raise UserError(f"no run covers a test set of the {shift.name} shift")
     table = pl.DataFrame(rows)
@@ -87,7 +87,7 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
     pairs = paired(values, shift, release).filter(pl.col("measure") == measure)
     systems = pairs.partition_by("system", as_dict=True, maintain_order=True)
     arrays = {(str(system), measure): in_and_out(group) for (system,), group in systems.items()}
-    return holm_corrected(pl.DataFrame(list(_compared(arrays, seed))), ["measure"])
+    return holm_corrected(pl.DataFrame(list(_loss_rows(arrays, seed))), ["measure"])
 
 
 def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
@@ -103,12 +103,12 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
         ``in_rank`` and ``out_rank``: the median over models of the rank that a reciprocal rank stands for (infinite
         where nothing was found, null for other measures).
     """
-    compared = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
-    reciprocal = [name for name in compared["measure"].unique() if parse(name).ranks_from_value]
+    comparison = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
+    reciprocal = [name for name in comparison["measure"].unique() if parse(name).ranks_from_value]
     rank = pl.when(pl.col("measure").is_in(reciprocal)).then(1 / pl.col("value"))
     keys = ["system", "measure", "part", "seed", "query_id"]
     return (
-        compared.with_columns(rank=rank)
+        comparison.with_columns(rank=rank)
         .group_by(keys, maintain_order=True)
         .agg(
             inside=pl.col("value").filter(~pl.col("is_out")).mean(),
@@ -121,9 +121,9 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
 
 def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
     """(seeds, queries) arrays of one system and measure, both in the order of part and query id."""
-    ordered = pairs.sort("seed", "part", "query_id")
-    shape = (ordered["seed"].n_unique(), -1)
-    return ordered["inside"].to_numpy().reshape(shape), ordered["out"].to_numpy().reshape(shape)
+    in_order = pairs.sort("seed", "part", "query_id")
+    shape = (in_order["seed"].n_unique(), -1)
+    return in_order["inside"].to_numpy().reshape(shape), in_order["out"].to_numpy().reshape(shape)
 
 
 def main_measure(results: pl.DataFrame) -> str:
@@ -159,7 +159,7 @@ def _by_seed(values: pl.DataFrame) -> NDArray[np.float64]:
     return means["value"].to_numpy().reshape(values["seed"].n_unique(), -1)
 
 
-def _compared(pairs: Pairs, seed: int) -> Iterator[dict[str, Any]]:
+def _loss_rows(pairs: Pairs, seed: int) -> Iterator[dict[str, Any]]:
     for (system, measure), loss in relative_losses(pairs, seed=seed).items():
         test = paired_t_test(*pairs[system, measure])
         row: dict[str, Any] = {"system": system, "measure": measure}

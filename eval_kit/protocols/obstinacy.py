@@ -76,8 +76,8 @@ def agreement(values: pl.DataFrame) -> pl.DataFrame:
         bottom = obstinate(values, level)
         ids = {name: set(bottom["query_id"].filter(bottom[name])) for name in rankers(values)}
         for first, second in combinations(ids, 2):
-            shared, either = ids[first] & ids[second], ids[first] | ids[second]
-            rows.append((first, second, level, len(shared) / len(either)))
+            both, either = ids[first] & ids[second], ids[first] | ids[second]
+            rows.append((first, second, level, len(both) / len(either)))
     schema = {"first": pl.String, "second": pl.String, "level": pl.Int64, "agreement": pl.Float64}
     return pl.DataFrame(rows, schema, orient="row")
 

@@ -43,7 +43,7 @@ class Words:
     def part(self, number: int) -> pl.DataFrame:
         """``word`` and ``count`` of a part, each word once."""
         files = sorted(self.folder.glob(f"{number}-*.parquet"))
-        return _merged([pl.read_parquet(file) for file in files])
+        return _merge([pl.read_parquet(file) for file in files])
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,10 +103,10 @@ def overlap(folders: Sequence[Path]) -> Overlap:
     names = [folder.resolve().name for folder in folders]
     if len(names) < 2:
         raise UserError("name two collections or more to compare")
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two collections are called {repeated}")
+    if repeat := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two collections are called {repeat}")
     with tempfile.TemporaryDirectory(prefix="words-") as scratch:
-        words = {name: _counted(folder, Path(scratch) / name) for name, folder in zip(names, folders, strict=True)}
+        words = {name: _count_folder(folder, Path(scratch) / name) for name, folder in zip(names, folders, strict=True)}
         pairs = [(*pair, jaccard(*(words[name] for name in pair))) for pair in combinations(words, 2)]
     sizes = [(name, counts.texts, counts.total) for name, counts in words.items()]
     return Overlap(
@@ -116,7 +116,7 @@ def overlap(folders: Sequence[Path]) -> Overlap:
     )
 
 
-def _counted(folder: Path, scratch: Path) -> Words:
+def _count_folder(folder: Path, scratch: Path) -> Words:
     files = [part / "corpus.jsonl" for part in beir_suite.parts(folder)]
     texts = (text for file in files for _, text in read_corpus(file))
     words = count(counted(texts, f"counting words of {folder.name}", "passages"), scratch)
@@ -129,15 +129,15 @@ def count(texts: Iterable[str], folder: Path) -> Words:
     """Count the words of texts, as :func:`eval_kit.stats.similarity.weighted_jaccard` sees them, into a new folder."""
     folder.mkdir(parents=True)
     waiting: list[pl.DataFrame] = []
-    written = number = total = 0
+    file_number = number = total = 0
     for batch in _batches(texts):
         number += len(batch)
         waiting.append(word_counts(pl.Series(batch, dtype=pl.String)))
         total += int(waiting[-1]["count"].sum())
-        if sum(counted.height for counted in waiting) > MOST_WORDS:
-            _write(_merged(waiting), folder, written)
-            waiting, written = [], written + 1
-    _write(_merged(waiting), folder, written)
+        if sum(counts.height for counts in waiting) > MOST_WORDS:
+            _write(_merge(waiting), folder, file_number)
+            waiting, file_number = [], file_number + 1
+    _write(_merge(waiting), folder, file_number)
     return Words(folder, number, total)
 
 
@@ -163,12 +163,12 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     yield batch
 
 
-def _merged(counts: list[pl.DataFrame]) -> pl.DataFrame:
+def _merge(counts: list[pl.DataFrame]) -> pl.DataFrame:
     nothing = pl.DataFrame(schema={"word": pl.String, "count": pl.Int64})
     return pl.concat([nothing, *counts]).group_by("word").agg(pl.col("count").sum())
 
 
 def _write(counts: pl.DataFrame, folder: Path, number: int) -> None:
-    parted = counts.with_columns(part=pl.col("word").hash() % PARTS)
-    for (part,), rows in parted.partition_by("part", as_dict=True, include_key=False).items():
+    with_part = counts.with_columns(part=pl.col("word").hash() % PARTS)
+    for (part,), rows in with_part.partition_by("part", as_dict=True, include_key=False).items():
         atomic.write_parquet(folder / f"{part}-{number}.parquet", rows)

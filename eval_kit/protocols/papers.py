@@ -39,19 +39,19 @@ def ms_shift(
         best_in_bold: whether to print the best of several systems in bold; the best loss is the least harmful.
     """
     rows = losses.filter(pl.col("measure") == measure)
-    shown = parse(measure)
-    best = _best(rows, shown.lower_is_better) if best_in_bold else {}
+    measure_shown = parse(measure)
+    best = _best(rows, measure_shown.lower_is_better) if best_in_bold else {}
     groups: list[list[Row]] = []
     for system, values in untrained.items():
-        groups.append([[system, "", *(shown.show_as_ecir_2023(values[cluster]) for cluster in clusters)]])
+        groups.append([[system, "", *(measure_shown.show_as_ecir_2023(values[cluster]) for cluster in clusters)]])
     for system in rows["system"].unique(maintain_order=True):
         by_cluster = {row["cluster"]: row for row in rows.filter(pl.col("system") == system).iter_rows(named=True)}
         cells = [by_cluster[cluster] for cluster in clusters]
         groups.append(
             [
-                [_system(cells), "Avg In", *(_mean(cell, "avg_in", shown, best) for cell in cells)],
-                [None, "Out", *(_mean(cell, "out", shown, best) for cell in cells)],
-                [None, "Rel Loss", *(_rel_loss(cell, shown, best) for cell in cells)],
+                [_system(cells), "Avg In", *(_mean(cell, "avg_in", measure_shown, best) for cell in cells)],
+                [None, "Out", *(_mean(cell, "out", measure_shown, best) for cell in cells)],
+                [None, "Rel Loss", *(_rel_loss(cell, measure_shown, best) for cell in cells)],
             ]
         )
     columns = [Column("Models", "heading"), Column("", "label"), *number_columns(*clusters)]

@@ -34,8 +34,8 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
         if system not in results["system"]:
             raise UserError(f"--ranker {system}={ranker}: none of the runs is of {system}")
         if ranker not in table["ranker"]:
-            known = ", ".join(table["ranker"].unique(maintain_order=True))
-            raise UserError(f"--ranker {system}={ranker}: {TABLE} has no such ranker; it has {known}")
+            names = ", ".join(table["ranker"].unique(maintain_order=True))
+            raise UserError(f"--ranker {system}={ranker}: {TABLE} has no such ranker; it has {names}")
     ours = results.filter(
         pl.col("test_set") == TEST_SET,
         pl.col("measure") == MEASURE,
@@ -45,7 +45,7 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
         ranker=pl.col("system").replace(dict(rankers)),
         method=pl.col("method").str.strip_prefix("reformulation.").str.replace_all("_", "-"),
     )
-    varied = ours.with_columns(
+    of_methods = ours.with_columns(
         method=pl.when(pl.col("method").str.ends_with(pl.concat_str(pl.lit("."), "ranker")))
         .then(pl.col("method").str.split(".").list.first())
         .otherwise("method")
@@ -54,9 +54,9 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
         "system", keep="first", maintain_order=True
     )
     original = whole.select("ranker", "system", "queries", value="clean", method=pl.lit(ORIGINAL))
-    both = pl.concat([varied, original.select(varied.columns)])
-    joined = table.join(both, on=["ranker", "method"], maintain_order="left")
-    return joined.select("method", "ranker", "published", "system", "value", "queries")
+    both = pl.concat([of_methods, original.select(of_methods.columns)])
+    with_paper = table.join(both, on=["ranker", "method"], maintain_order="left")
+    return with_paper.select("method", "ranker", "published", "system", "value", "queries")
 
 
 def _ranker_and_method(system: str) -> tuple[str, str]:

@@ -80,9 +80,9 @@ class Scores(Result):
         groups: dict[tuple[str, ...], list[Row]] = {}
         for (test_set, run), means in sorted(by_row.items(), key=lambda row: order.index(row[0][0])):
             values = [parse(mean.measure).show(mean.value) for mean in means]
-            named = Cell(run, mark=contamination.mark(means[0].trained_on))
+            cell = Cell(run, mark=contamination.mark(means[0].trained_on))
             measures = tuple(mean.measure for mean in means)
-            groups.setdefault(measures, []).append([test_set, named, f"{means[0].queries:,}", *values])
+            groups.setdefault(measures, []).append([test_set, cell, f"{means[0].queries:,}", *values])
         tables = []
         for measures, rows in groups.items():
             columns = [Column("test set", wrap="never"), Column("run", wrap="anywhere", min_width=8)]

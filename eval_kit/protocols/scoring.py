@@ -58,14 +58,14 @@ def score(
     only = [only] if isinstance(only, str) else only
     if unknown := [name for name in only if name not in candidates]:
         raise UserError(f"there is no test set {unknown[0]!r:.40}; there are {', '.join(candidates)}")
-    chosen = [candidates[name] for name in dict.fromkeys(only)]
+    selection = [candidates[name] for name in dict.fromkeys(only)]
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
-        if chosen:
-            return complete(run, queries, chosen, allow_missing)
+        if selection:
+            return complete(run, queries, selection, allow_missing)
         return covered(run, queries, candidates, release.known_queries, allow_missing)
 
-    return _scores(runs, release, chosen or candidates.values(), choose, declared)
+    return _scores(runs, release, selection or candidates.values(), choose, declared)
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
@@ -74,10 +74,10 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     Raises:
         UserError: an unknown measure.
     """
-    listed = [names] if isinstance(names, str) or hasattr(names, "NAME") else names
-    if not isinstance(listed, Collection):
+    listing = [names] if isinstance(names, str) or hasattr(names, "NAME") else names
+    if not isinstance(listing, Collection):
         raise UserError(f"measures: expected names such as 'P@5', not {names!r:.40}")
-    measures = tuple(dict.fromkeys(named(name).name for name in listed))
+    measures = tuple(dict.fromkeys(named(name).name for name in listing))
     if len(measures) > MOST_MEASURES:
         raise UserError(f"measures: {len(measures):,} at once are more than {MOST_MEASURES}")
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
@@ -124,19 +124,19 @@ def _scores(
     own_kept = pairs.filter(query_id=pl.col("passage_id"))["query_id"] if release.in_beir_format else None
     measures = {parse(name) for test_set in test_sets for name in test_set.measures}
     for_any_query = any(measure.kind.for_any_query for measure in measures)
-    judged = pairs.select("passage_id").unique() if for_any_query else pairs
+    passages = pairs.select("passage_id").unique() if for_any_query else pairs
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     means: list[Mean] = []
     sources = []
     for run, name in zip(runs, _names(runs), strict=True):
         reading(run)
-        ranked = rank_judged(run, judged, cutoffs, own_kept)
-        coverage = choose(run, ranked.queries["query_id"])
+        ranking = rank_judged(run, passages, cutoffs, own_kept)
+        coverage = choose(run, ranking.queries["query_id"])
         training_data = declared(run)
         trained_on = {each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets}
-        for unmarked in _means(name, ranked, qrels, coverage.test_sets):
-            means.append(replace(unmarked, trained_on=trained_on[unmarked.test_set]))
-        sources.append(_source(name, ranked, pairs, coverage) | {"training_data": training_data})
+        for mean_of_run in _means(name, ranking, qrels, coverage.test_sets):
+            means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
+        sources.append(_source(name, ranking, pairs, coverage) | {"training_data": training_data})
         if contradicts(tag := first_tag(run), run, release):
             _warn(f"{name}: its lines are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
@@ -161,9 +161,9 @@ def warn_of_copies(sources: Sequence[Mapping[str, Any]]) -> None:
     copies: dict[str, list[str]] = {}
     for source in sources:
         names = copies.setdefault(source["sha256"], [])
-        untrained = source.get("training_data") == []
+        is_untrained = source.get("training_data") == []
         system = source["run"].partition(".")[0]
-        if not (untrained and names and names[0].partition(".")[0] == system) and source["run"] not in names:
+        if not (is_untrained and names and names[0].partition(".")[0] == system) and source["run"] not in names:
             names.append(source["run"])
     for names in copies.values():
         if names[1:]:
@@ -187,7 +187,7 @@ def _warn(what: str) -> None:
 
 
 def _means(
-    run: str, ranked: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
+    run: str, ranking: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
 ) -> Iterator[Mean]:
     """Every measure of every test set; the sets that share judgements share the work."""
     rows: dict[str, pl.DataFrame] = {}
@@ -195,7 +195,7 @@ def _means(
         together = [test_set for test_set in test_sets if test_set.qrels == split]
         members = pl.concat(test_set.queries.to_frame("query_id") for test_set in together)
         names = dict.fromkeys(name for test_set in together for name in test_set.measures)
-        values = _values(members, list(map(parse, names)), ranked, qrels[split])
+        values = _values(members, list(map(parse, names)), ranking, qrels[split])
         start = 0
         for test_set in together:
             rows[test_set.name] = values.slice(start, len(test_set.queries))
@@ -205,41 +205,43 @@ def _means(
             yield _mean(run, test_set, parse(name), rows[test_set.name])
 
 
-def _values(members: pl.DataFrame, measures: Sequence[Measure], ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
+def _values(
+    members: pl.DataFrame, measures: Sequence[Measure], ranking: RankedRun, qrels: pl.DataFrame
+) -> pl.DataFrame:
     """``members`` with the columns of :attr:`RankedRun.queries`, and one per measure, named after it.
 
     A measure whose cutoff cuts ties has two more, ``<measure> worst`` and ``<measure> best``. A query without
     judgements has the value of an empty result.
     """
-    judged = qrels.join(ranked.judged, on=["query_id", "passage_id"], how="left")
+    judgements = qrels.join(ranking.judged, on=["query_id", "passage_id"], how="left")
     if any(measure.kind.needs_retrieved for measure in measures):
-        judged = judged.join(ranked.queries.select("query_id", "retrieved"), on="query_id", how="left")
+        judgements = judgements.join(ranking.queries.select("query_id", "retrieved"), on="query_id", how="left")
     values = members.lazy()
     for measure in measures:
-        passages = _annotated(ranked, qrels) if measure.kind.for_any_query else judged
-        resolved = {measure.name: passages}
-        if (across := _across(measure)) and ranked.queries[across].any():
+        passages = _annotated(ranking, qrels) if measure.kind.for_any_query else judgements
+        passages_of = {measure.name: passages}
+        if (across := _across(measure)) and ranking.queries[across].any():
             for how in ("worst", "best"):
-                resolved[f"{measure.name} {how}"] = with_ties_resolved(
+                passages_of[f"{measure.name} {how}"] = with_ties_resolved(
                     passages, measure.cutoff or 0, how == "best", min(measure.grade, 1)
                 )
-        for name, ranks in resolved.items():
+        for name, ranks in passages_of.items():
             value = pl.col("value").cast(pl.Float64).alias(name)
             of_measure = measure.kind.values(ranks.lazy(), measure).select("query_id", value)
             values = values.join(of_measure, on="query_id", how="left", maintain_order="left").with_columns(
                 pl.col(name).fill_null(measure.value_of_empty_result)
             )
-    joined = values.join(ranked.queries.lazy(), on="query_id", how="left", maintain_order="left").collect()
+    with_counts = values.join(ranking.queries.lazy(), on="query_id", how="left", maintain_order="left").collect()
     for measure in measures:
-        check_values(measure, joined[measure.name])
-    return joined.rechunk()  # the last digit of a sum depends on the chunks
+        check_values(measure, with_counts[measure.name])
+    return with_counts.rechunk()  # the last digit of a sum depends on the chunks
 
 
-def _annotated(ranked: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
+def _annotated(ranking: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
     """The run's passages that are judged for any query, as :attr:`Kind.for_any_query` says."""
-    annotated = ranked.judged.join(qrels.select("passage_id"), on="passage_id", how="semi")
-    retrieved = ranked.queries.select("query_id", "retrieved")
-    return retrieved.join(annotated, on="query_id", how="left").with_columns(relevance=pl.lit(1, pl.Int64))
+    annotations = ranking.judged.join(qrels.select("passage_id"), on="passage_id", how="semi")
+    counts = ranking.queries.select("query_id", "retrieved")
+    return counts.join(annotations, on="query_id", how="left").with_columns(relevance=pl.lit(1, pl.Int64))
 
 
 def _mean(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Mean:
@@ -270,19 +272,19 @@ def mean(values: pl.Series) -> float:
     return math.fsum(values) / len(values)
 
 
-def _source(name: str, ranked: RankedRun, judged: pl.DataFrame, coverage: Coverage) -> dict[str, Any]:
+def _source(name: str, ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage) -> dict[str, Any]:
     """What the provenance says of one run (the entries of scores.schema.json)."""
     return {
         "run": name,
-        "file": str(ranked.path),
-        "sha256": ranked.sha256,
-        "lines": ranked.lines,
-        "queries": ranked.queries.height,
-        "depth": int(ranked.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
-        "judged_passages": ranked.judged.join(judged, on=judged.columns, how="semi").height,
+        "file": str(ranking.path),
+        "sha256": ranking.sha256,
+        "lines": ranking.lines,
+        "queries": ranking.queries.height,
+        "depth": int(ranking.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
+        "judged_passages": ranking.judged.join(pairs, on=pairs.columns, how="semi").height,
         "unjudged_queries": coverage.unjudged,
-        "rank_contradictions": ranked.contradictions,
-        **({"own_passages_left_out": ranked.own_left_out} if ranked.own_left_out else {}),
+        "rank_contradictions": ranking.contradictions,
+        **({"own_passages_left_out": ranking.own_left_out} if ranking.own_left_out else {}),
     }
 
 

@@ -96,7 +96,7 @@ class Similarities(Result):
         columns = [Column(name, "text" if name in words else "number") for name in self.clusters.columns]
         lines = []
         for row in self.clusters.iter_rows():
-            lines.append([_shown(value) for value in row])
+            lines.append([_text(value) for value in row])
         similarities = Table(columns, [lines])
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
@@ -152,7 +152,7 @@ def _interval(estimate: Estimate) -> str:
     return f"{estimate.value:+.3f}{ends}"
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
@@ -199,10 +199,10 @@ def figure_3(grid: Protocols, release: Release) -> Figure3 | None:
     )
     jaccard = whole_clusters(release, shifts).select("shift", "cluster", "jaccard", "queries")
     points = losses.join(jaccard, on=["shift", "cluster"], maintain_order="left")
-    known = points.filter(pl.col("rel_loss").is_not_null())
+    with_loss = points.filter(pl.col("rel_loss").is_not_null())
     by_system = {
         str(system): correlations(group["jaccard"], group["rel_loss"], seed=grid.provenance["seed"])
-        for (system,), group in known.group_by("system", maintain_order=True)
+        for (system,), group in with_loss.group_by("system", maintain_order=True)
     }
     return Figure3(measure, points, by_system)
 
@@ -227,8 +227,8 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
             name = f"{shift}.{cluster}"
             of_model = vectors if isinstance(vectors, Vectors) else vectors.get(name)
             if of_model is None:
-                known = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
-                raise UserError(f"no vectors of the model trained without {name}; given: {known}")
+                source = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
+                raise UserError(f"no vectors of the model trained without {name}; given: {source}")
             r = to_training(release, shift, cluster, of_model)
             frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
     if not frames:

@@ -159,11 +159,11 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
         UserError: as for :func:`labels`, or no run that covers the test set.
     """
     of_queries = labels(release, by)
-    covered = values.filter(pl.col("test_set") == sliced(by, release))
-    if covered.is_empty():
+    of_test_set = values.filter(pl.col("test_set") == sliced(by, release))
+    if of_test_set.is_empty():
         raise UserError(f"slices by {', '.join(by)} are of {sliced(by, release)}, which no run covers")
     return (
-        covered.join(of_queries, on="query_id")
+        of_test_set.join(of_queries, on="query_id")
         .group_by("run", "measure", *by)
         .agg(pl.col("value").mean(), pl.len().alias("queries"))
         .sort("run", "measure", *by)

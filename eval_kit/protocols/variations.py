@@ -148,10 +148,10 @@ def variations(
     if pivot is not None and pivot not in {run.system for run in worded_runs}:
         raise UserError(f"--pivot {pivot}: none of the runs is of that system")
     values, provenance = scored(worded_runs, release, test_set, allow_missing)
-    searched = variations_of(worded_runs)
-    results = changes(values, searched, pivot, seed)
-    published = beside_published(results, rankers or {})
-    return Variations(values, searched, results, published, pivot, {**provenance, "seed": seed, "pivot": pivot})
+    descriptions = variations_of(worded_runs)
+    results = changes(values, descriptions, pivot, seed)
+    paper = beside_published(results, rankers or {})
+    return Variations(values, descriptions, results, paper, pivot, {**provenance, "seed": seed, "pivot": pivot})
 
 
 def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
@@ -203,12 +203,12 @@ def _varied(test_set: TestSet, variation: Variation, release: Release) -> TestSe
 
 
 def _values(scores: Scores, runs: Sequence[WordedRun]) -> pl.DataFrame:
-    described = pl.DataFrame(
+    of_variations = pl.DataFrame(
         [(run_name(run.path), run.system, run.variation and run.variation.full_name) for run in runs],
         {"run": pl.String, "system": pl.String, "variation": pl.String},
         orient="row",
     )
-    return scores.per_query().join(described, on="run", maintain_order="left")
+    return scores.per_query().join(of_variations, on="run", maintain_order="left")
 
 
 def changes(
@@ -241,19 +241,19 @@ def changes(
           improvement over the pivot, clean − varied (Breuer et al., SIGIR 2020); null without a pivot.
     """
     pairs = paired(values)
-    described = pl.DataFrame(
+    of_variations = pl.DataFrame(
         [(variation.full_name, variation.group, variation.replica or 0) for variation in variations],
         {"variation": pl.String, "method": pl.String, "replica": pl.Int64},
         orient="row",
     )
-    pairs = pairs.join(described, on="variation", maintain_order="left")
+    pairs = pairs.join(of_variations, on="variation", maintain_order="left")
     rows: list[dict[str, Any]] = []
     for (test_set, method), varied in pairs.group_by("test_set", "method", maintain_order=True):
         names = varied["variation"].unique().to_list()
         invalid = [variation.invalid for variation in variations if variation.full_name in names]
         for queries_are, part in _scopes(varied, invalid):
             keys = {"test_set": test_set, "method": method, "queries_are": queries_are}
-            rows += [keys | row for row in _compared(part, pivot, seed)]
+            rows += [keys | row for row in _rows(part, pivot, seed)]
     return holm_corrected(pl.DataFrame(rows, infer_schema_length=None), ["test_set", "measure", "queries_are"])
 
 
@@ -278,8 +278,8 @@ def robustness(
 ) -> dict[str, float]:
     """Shares of the pairs that ``helped``, ``unhurt`` and ``hurt``, and ``robustness_index`` = helped − hurt."""
     gain = (clean - varied) if lower_is_better else (varied - clean)
-    helped, hurt = float((gain > _EQUAL).mean()), float((gain < -_EQUAL).mean())
-    return {"helped": helped, "unhurt": 1 - helped - hurt, "hurt": hurt, "robustness_index": helped - hurt}
+    gains, hurt = float((gain > _EQUAL).mean()), float((gain < -_EQUAL).mean())
+    return {"helped": gains, "unhurt": 1 - gains - hurt, "hurt": hurt, "robustness_index": gains - hurt}
 
 
 def against_pivot(clean: float, varied: float, pivot_clean: float, pivot_varied: float) -> dict[str, float | None]:
@@ -299,36 +299,36 @@ def against_pivot(clean: float, varied: float, pivot_clean: float, pivot_varied:
 
 def _scopes(varied: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterator[tuple[str, pl.DataFrame]]:
     yield ALL, varied
-    judged = [ids for ids in invalid if ids is not None]
-    valid = varied.filter(~pl.col("query_id").is_in(frozenset().union(*judged)))
-    if judged and valid.height:
+    lists = [ids for ids in invalid if ids is not None]
+    valid = varied.filter(~pl.col("query_id").is_in(frozenset().union(*lists)))
+    if lists and valid.height:
         yield VALID, valid
 
 
-def _compared(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
+def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
     """A row for each system and measure, of the queries that all of them have."""
     pairs: Pairs = {}
     for (system, measure), group in varied.group_by("system", "measure", maintain_order=True):
         by_query = group.pivot("replica", index=["query_id", "clean"], values="value").drop_nulls().sort("query_id")
         after = by_query.drop("query_id", "clean").to_numpy().T
         pairs[str(system), str(measure)] = (np.broadcast_to(by_query["clean"].to_numpy(), after.shape), after)
-    for (system, measure), tested in relative_losses(pairs, seed=seed).items():
+    for (system, measure), losses in relative_losses(pairs, seed=seed).items():
         before, after = pairs[system, measure]
         lower_is_better = parse(measure).lower_is_better
         of_replicas = after.mean(axis=1)
         test = paired_t_test(before, after)
-        clean, changed = float(before.mean()), float(after.mean())
+        clean, after_mean = float(before.mean()), float(after.mean())
         row: dict[str, Any] = {"system": system, "measure": measure, "queries": test.n, "replicas": len(after)}
-        row |= {"clean": clean, "varied": changed, "change": changed - clean}
+        row |= {"clean": clean, "varied": after_mean, "change": after_mean - clean}
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
-        relative = tested.rel_loss
+        relative = losses.rel_loss
         row |= {"rel_loss": relative.value, "rel_loss_low": relative.low, "rel_loss_high": relative.high}
         row |= {"p": test.p, "d": test.d} | robustness(before, after, lower_is_better)
         if pivot is None or pivot == system or (pivot, measure) not in pairs:
             yield row | {"effect_ratio": None, "delta_ri": None}
         else:
             means = (float(side.mean()) for side in pairs[pivot, measure])
-            yield row | against_pivot(clean, changed, *means)
+            yield row | against_pivot(clean, after_mean, *means)
 
 
 def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
@@ -352,16 +352,16 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
     return Table(columns, groups, title=title)
 
 
-def _beside_published(published: pl.DataFrame) -> Table:
+def _beside_published(paper: pl.DataFrame) -> Table:
     """CIKM 2021, Table 7: one row per method; our system's figure after that of the ranker it stands for."""
-    systems = list(published.select("ranker", "system").unique(maintain_order=True).iter_rows())
-    rows = {(row["method"], row["ranker"], row["system"]): row for row in published.iter_rows(named=True)}
+    systems = list(paper.select("ranker", "system").unique(maintain_order=True).iter_rows())
+    rows = {(row["method"], row["ranker"], row["system"]): row for row in paper.iter_rows(named=True)}
     columns = [Column("method", "heading")]
     for ranker, system in systems:
         columns += [Column("published", "number", group=ranker), Column(system, "number", group=ranker)]
         columns.append(Column("n", "number", group=ranker))
     lines = []
-    for method in published["method"].unique(maintain_order=True):
+    for method in paper["method"].unique(maintain_order=True):
         line: list[Cell | str] = [method]
         for ranker, system in systems:
             row = rows.get((method, ranker, system))

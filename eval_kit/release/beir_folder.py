@@ -36,8 +36,8 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
     for split in splits:
         qrels = read_qrels(folder / "qrels" / f"{split}.tsv", set(queries["query_id"]))
         digest.update(f"{split}\n{qrels.write_csv()}".encode())
-        judged = queries.filter(pl.col("query_id").is_in(qrels["query_id"].implode()))
-        tables[KIND, split] = judged
+        judged_queries = queries.filter(pl.col("query_id").is_in(qrels["query_id"].implode()))
+        tables[KIND, split] = judged_queries
         tables["qrels", split] = qrels.select(
             pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), score="relevance"
         )
@@ -50,7 +50,7 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
                     split=split,
                     qrels=split,
                     measures=MEASURES,
-                    queries=judged.height,
+                    queries=judged_queries.height,
                 )
             )
     manifest = Manifest(

@@ -83,14 +83,14 @@ def dataset_name(folder: Path) -> str:
 
 def split_of(folder: Path) -> str:
     """The split that Table 2 reports: ``test``, and ``dev`` for MS MARCO."""
-    known = datasets().get(folder.resolve().name)
-    return known.split if known else "test"
+    dataset = datasets().get(folder.resolve().name)
+    return dataset.split if dataset else "test"
 
 
 def parts(folder: Path) -> list[Path]:
     """The folders that a dataset's folder consists of: CQADupStack's twelve, or itself."""
-    known = datasets().get(folder.resolve().name)
-    return [folder / name for name in known.folders] if known and known.folders else [folder]
+    dataset = datasets().get(folder.resolve().name)
+    return [folder / name for name in dataset.folders] if dataset and dataset.folders else [folder]
 
 
 @cache

@@ -117,22 +117,22 @@ def _check_file(folder: Path, table: TableEntry) -> None:
 
 
 def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
-    described: dict[str, str] = {column.name: column.type for column in table.columns}
+    kinds: dict[str, str] = {column.name: column.type for column in table.columns}
     refuse_forked()
     if not is_file(path):
         raise ReleaseError(f"{path}: is missing, or no file; the release is damaged")
     try:
         lazy = pl.scan_parquet(path, hive_partitioning=False, glob=False)
         rows = lazy.select(pl.len()).collect().item()
-        stored: dict[str, str] = {
+        file_kinds: dict[str, str] = {
             column: COLUMN_TYPES.get(dtype, str(dtype)) for column, dtype in lazy.collect_schema().items()
         }
         if rows != table.rows:
             raise ReleaseError(f"{path}: table {name} has {rows} rows, the manifest says {table.rows}")
         labels = {column.name: column.labels or [] for column in table.columns if column.type == "label"}
-        coded = {column: names for column, names in labels.items() if stored.get(column) == "int64"}
-        if stored != described | dict.fromkeys(labels, "string") | dict.fromkeys(coded, "int64"):
-            raise ReleaseError(f"{path}: has the columns {stored}, the manifest says {described}")
+        codes = {column: names for column, names in labels.items() if file_kinds.get(column) == "int64"}
+        if file_kinds != kinds | dict.fromkeys(labels, "string") | dict.fromkeys(codes, "int64"):
+            raise ReleaseError(f"{path}: has the columns {file_kinds}, the manifest says {kinds}")
         frame = lazy.collect()
     except _DAMAGE as error:
         raise ReleaseError(f"{path}: not a readable parquet file: {_first_line(error)}") from error
@@ -140,10 +140,10 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
         raise ReleaseError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no table does")
     try:
         return frame.with_columns(
-            *(pl.col(name).cast(pl.Enum(labels[name])).cast(pl.String) for name in labels.keys() - coded.keys()),
+            *(pl.col(name).cast(pl.Enum(labels[name])).cast(pl.String) for name in labels.keys() - codes.keys()),
             *(
                 pl.col(name).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
-                for name, names in coded.items()
+                for name, names in codes.items()
             ),
         )
     except pl.exceptions.PolarsError as error:
@@ -174,9 +174,9 @@ def _check_names(manifest: Manifest) -> None:
             raise ReleaseError(f"{'/'.join(table.key)}: the table, or a column of it, is listed twice")
         columns[table.key] = kinds
 
-    def require(what: str, config: str, split: str, needed: Mapping[str, tuple[str, ...]]) -> None:
+    def require(what: str, config: str, split: str, columns_needed: Mapping[str, tuple[str, ...]]) -> None:
         kinds = columns.get((config, split), {})
-        lacking = [column for column, allowed in needed.items() if kinds.get(column) not in allowed]
+        lacking = [column for column, kinds_allowed in columns_needed.items() if kinds.get(column) not in kinds_allowed]
         if lacking:
             raise ReleaseError(f"{what} needs {config}/{split} with the column {lacking[0]}, which is not listed")
 
@@ -187,10 +187,10 @@ def _check_names(manifest: Manifest) -> None:
         if name in names:
             raise ReleaseError(f"test set {name} is listed twice")
         names.add(name)
-        needed: dict[str, tuple[str, ...]] = dict(_QUERIES)
+        columns_needed: dict[str, tuple[str, ...]] = dict(_QUERIES)
         if test_set.column is not None:
-            needed[test_set.column] = ("label", "string")
-        require(f"test set {name}", test_set.config, test_set.split, needed)
+            columns_needed[test_set.column] = ("label", "string")
+        require(f"test set {name}", test_set.config, test_set.split, columns_needed)
         require(f"test set {name}", "qrels", test_set.qrels, _QRELS)
         for measure in test_set.measures:
             definitions.parse(measure)

@@ -45,11 +45,11 @@ def pool(release: Release, shift: str) -> Pool:
             f"{release.folder} --queries 100 --shift {shift} --passages 20000"
         )
     queries = pl.concat(release.queries(test_set.name) for test_set in test_sets)
-    judged = pl.concat(release.qrels(split) for split in dict.fromkeys(test_set.qrels for test_set in test_sets))
+    qrels = pl.concat(release.qrels(split) for split in dict.fromkeys(test_set.qrels for test_set in test_sets))
     return Pool(
         release=release,
         test_sets=test_sets,
         queries=queries.unique("query_id", maintain_order=True),
         passages=release.table("passages", "passages"),
-        qrels=judged.join(queries, on="query_id", how="semi"),
+        qrels=qrels.join(queries, on="query_id", how="semi"),
     )

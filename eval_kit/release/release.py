@@ -77,8 +77,8 @@ class Release:
         rows = []
         for config, splits in self.configs.items():
             count = sum(table.rows for table in self.manifest.tables if table.config == config)
-            listed = ", ".join(splits[:SPLITS_LISTED]) + ", …" * (len(splits) > SPLITS_LISTED)
-            rows.append([config, listed, f"{count:,}"])
+            names = ", ".join(splits[:SPLITS_LISTED]) + ", …" * (len(splits) > SPLITS_LISTED)
+            rows.append([config, names, f"{count:,}"])
         columns = [Column("Config"), Column("Splits"), Column("Rows", "number")]
         return to_html(Table(columns, [rows], repr(self)))
 
@@ -101,8 +101,8 @@ class Release:
     def identity(self) -> dict[str, Any]:
         """What the provenance of a result says of the release."""
         kind = self.manifest.kind
-        known = {"version": self.version, "kind": kind, "digest": self.digest, "missing": self.missing}
-        return known | ({"cautions": self.cautions} if self.cautions else {})
+        identity = {"version": self.version, "kind": kind, "digest": self.digest, "missing": self.missing}
+        return identity | ({"cautions": self.cautions} if self.cautions else {})
 
     @property
     def collection(self) -> str:
@@ -209,19 +209,19 @@ class Release:
     @cached_property
     def known_queries(self) -> pl.Series:
         """Ids of every query of the release that may appear in a run, judged or not, in the order of its tables."""
-        used = {entry.table for entry in self.manifest.test_sets}
-        used |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
-        used |= {("validation", split) for split in self.configs.get("validation", [])}
+        in_use = {entry.table for entry in self.manifest.test_sets}
+        in_use |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
+        in_use |= {("validation", split) for split in self.configs.get("validation", [])}
         if self.in_beir_format:
-            used.add((beir_folder.KIND, beir_folder.QUERIES))
-        parts = [self.table(*key)["query_id"] for key in sorted(used)]
+            in_use.add((beir_folder.KIND, beir_folder.QUERIES))
+        parts = [self.table(*key)["query_id"] for key in sorted(in_use)]
         return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
 
 
 def _concerns(part: Lack, config: str, split: str) -> bool:
     """Whether a part that the manifest says is missing belongs to a table: it names the table, or the whole config."""
-    named = part.what.replace(",", " ").split()
-    return f"{config}/{split}" in named or part.what == config
+    names = part.what.replace(",", " ").split()
+    return f"{config}/{split}" in names or part.what == config
 
 
 def has_default() -> bool:
@@ -264,24 +264,26 @@ def _download(repository: str, revision: str | None) -> Path:
     from huggingface_hub.errors import RevisionNotFoundError
 
     hub.require_client()
-    named = repository if revision is None else f"{repository} at {revision}"
-    fixed = revision if revision is not None and FIXED_REVISION.fullmatch(revision) else None
+    source = repository if revision is None else f"{repository} at {revision}"
+    pin = revision if revision is not None and FIXED_REVISION.fullmatch(revision) else None
     try:
         with hub.patience():
             commit = str(HfApi().dataset_info(repository, revision=revision).sha)
             if not FIXED_REVISION.fullmatch(commit):
                 raise ValueError(hub.UNREADABLE)
-            folder = _snapshot(repository, fixed or commit)
+            folder = _snapshot(repository, pin or commit)
     except ReleaseError:
         raise
     except Exception as error:  # on an invalid answer, the client library raises errors of every kind
-        cached = None if fixed is None or isinstance(error, RevisionNotFoundError) else _cached(repository, fixed)
-        if cached is None:
-            raise ReleaseError(f"{named}: cannot be downloaded from the Hub: {_why(error, fixed)}") from error
-        folder = cached
+        cached_folder = (
+            None if pin is None or isinstance(error, RevisionNotFoundError) else _cached_folder(repository, pin)
+        )
+        if cached_folder is None:
+            raise ReleaseError(f"{source}: cannot be downloaded from the Hub: {_why(error, pin)}") from error
+        folder = cached_folder
     version = read_manifest(folder).version
-    if fixed and fixed.startswith("v") and fixed != f"v{version}":
-        raise ReleaseError(f"{named}: the Hub holds version {version} under that tag; name another revision")
+    if pin and pin.startswith("v") and pin != f"v{version}":
+        raise ReleaseError(f"{source}: the Hub holds version {version} under that tag; name another revision")
     return folder
 
 
@@ -297,7 +299,7 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
     return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, *tables]))
 
 
-def _cached(repository: str, revision: str) -> Path | None:
+def _cached_folder(repository: str, revision: str) -> Path | None:
     """The whole snapshot of a fixed revision in the local cache, if it is there."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -307,10 +309,10 @@ def _cached(repository: str, revision: str) -> Path | None:
         return None
 
 
-def _why(error: Exception, fixed: str | None) -> str:
+def _why(error: Exception, commit: str | None) -> str:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     why = hub.reason(error) or hub.UNREADABLE
     if isinstance(error, RepositoryNotFoundError):
         return f"{why}; there is no release folder of that name here either"
-    return why if fixed else f"{why}, or name a version that is in the local cache with --revision"
+    return why if commit else f"{why}, or name a version that is in the local cache with --revision"

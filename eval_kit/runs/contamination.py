@@ -105,8 +105,8 @@ def declare(run: Path, training_data: list[str] | None, batch_size: int | None =
     if training_data is None and batch_size is None:
         path.unlink(missing_ok=True)
         return
-    declared = Training(training_data, batch_size)
-    atomic.write_text(path, json.dumps(declared.as_json()) + "\n")
+    declaration_of = Training(training_data, batch_size)
+    atomic.write_text(path, json.dumps(declaration_of.as_json()) + "\n")
 
 
 def declaration(run: Path) -> Path:
@@ -152,9 +152,9 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
     if rest != words:
         letters = re.sub(r"[\W_]", "", rest)
         splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
-        for known in release.test_sets.values():
-            if not _is_held_back(known) and _without(known.qrels, rest) != rest:
-                splits.add(known.qrels)
+        for test_set_of in release.test_sets.values():
+            if not _is_held_back(test_set_of) and _without(test_set_of.qrels, rest) != rest:
+                splits.add(test_set_of.qrels)
         if "train" in letters or not splits:
             splits.add(TRAINING_QUERIES)
         return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO

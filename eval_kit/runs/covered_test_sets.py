@@ -42,7 +42,7 @@ def covered(
     run: Path,
     queries: pl.Series,
     test_sets: Mapping[str, TestSet],
-    known: pl.Series,
+    known_queries: pl.Series,
     allow_missing: bool = False,
 ) -> Coverage:
     """Find the test sets that a run covers.
@@ -60,14 +60,14 @@ def covered(
         run: the file, for messages.
         queries: the run's distinct query ids.
         test_sets: the release's.
-        known: all query ids that may appear in a run, in the release's order.
+        known_queries: all query ids that may appear in a run, in the release's order.
         allow_missing: score a test set that the run covers in part.
 
     Raises:
         RunError: a query id that the release does not know (with its line); a test set that the run
             covers only in part; no query that is in any.
     """
-    unknown = queries.filter(~queries.is_in(known.implode()))
+    unknown = queries.filter(~queries.is_in(known_queries.implode()))
     if len(unknown) and not _unjudged_in_dl19(unknown, test_sets, queries):
         more = f"; and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
         line = _line_of(run, unknown[0])
@@ -75,38 +75,38 @@ def covered(
     ids = set(queries)
     members = {name: test_set.query_ids for name, test_set in test_sets.items()}
     share = {name: len(ids & of_set) / len(of_set) for name, of_set in members.items()}
-    chosen = {name for name in members if share[name] >= 1 - MOST_MISSING}
+    selection = {name for name in members if share[name] >= 1 - MOST_MISSING}
     for shift in {test_set.shift for test_set in test_sets.values()}:
         parts = [test_set for test_set in test_sets.values() if test_set.shift == shift]
         together = pl.concat(part.queries for part in parts).unique(maintain_order=True)
         whole = TestSet(shift, shift, (), together, parts[0].qrels)
         is_part = any(whole.query_ids <= larger for larger in members.values())
         few = min(share[part.name] for part in parts) >= 1 - MOST_OF_A_PART
-        if few and not is_part and not _lacking(run, ids, whole, known):
-            chosen.update(part.name for part in parts)
+        if few and not is_part and not _lacking(run, ids, whole, known_queries):
+            selection.update(part.name for part in parts)
     nearly = [name for name in members if 1 - MOST_SCATTERED <= share[name] < 1 - MOST_MISSING]
-    in_covered = set().union(*(members[name] for name in chosen))
+    in_covered = set().union(*(members[name] for name in selection))
     for name in sorted(nearly, key=lambda name: -len(members[name])):
-        part_of_chosen = any(members[name] <= members[larger] for larger in chosen)
-        if not part_of_chosen and not allow_missing and (refusal := _lacking(run, ids, test_sets[name], known)):
+        part_of_chosen = any(members[name] <= members[larger] for larger in selection)
+        if not part_of_chosen and not allow_missing and (refusal := _lacking(run, ids, test_sets[name], known_queries)):
             if ids & members[name] <= in_covered:
                 continue
             raise refusal
-        chosen.add(name)
-    judged = set().union(*members.values())
-    expected = set().union(*(members[name] for name in members if name in chosen or name not in SELECTIONS))
-    left = (ids & expected).difference(*(members[name] for name in chosen))
-    if left and not allow_missing:
-        name = _explaining_most(left, members, share)
+        selection.add(name)
+    all_judged = set().union(*members.values())
+    all_expected = set().union(*(members[name] for name in members if name in selection or name not in SELECTIONS))
+    rest = (ids & all_expected).difference(*(members[name] for name in selection))
+    if rest and not allow_missing:
+        name = _explaining_most(rest, members, share)
         raise _too_many(run, len(members[name] - ids), test_sets[name])
-    if not left and not chosen:
+    if not rest and not selection:
         raise RunError(f"{run}: this release judges none of its {len(ids):,} queries")
-    while left:
-        name = _explaining_most(left, members, share)
-        chosen.add(name)
-        left -= members[name]
-    covers = [name for name in test_sets if any(members[name] <= members[larger] for larger in chosen)]
-    return Coverage([test_sets[name] for name in covers], len(ids - judged))
+    while rest:
+        name = _explaining_most(rest, members, share)
+        selection.add(name)
+        rest -= members[name]
+    covers = [name for name in test_sets if any(members[name] <= members[larger] for larger in selection)]
+    return Coverage([test_sets[name] for name in covers], len(ids - all_judged))
 
 
 def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_missing: bool = False) -> Coverage:
@@ -128,7 +128,7 @@ def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_
     return Coverage(list(test_sets), len(ids.difference(*(test_set.query_ids for test_set in test_sets))))
 
 
-def _lacking(run: Path, ids: set[str], test_set: TestSet, known: pl.Series) -> RunError | None:
+def _lacking(run: Path, ids: set[str], test_set: TestSet, known_queries: pl.Series) -> RunError | None:
     """Why a run does not cover a test set, if it does not."""
     size = len(test_set.query_ids)
     missing = len(test_set.query_ids - ids)
@@ -136,7 +136,7 @@ def _lacking(run: Path, ids: set[str], test_set: TestSet, known: pl.Series) -> R
         return None
     if missing > MOST_SCATTERED * size:
         return _too_many(run, missing, test_set)
-    at_end = _missing_at_an_end(test_set.queries, ids, known)
+    at_end = _missing_at_an_end(test_set.queries, ids, known_queries)
     if not at_end:
         return None
     return RunError(
@@ -152,15 +152,15 @@ def _too_many(run: Path, missing: int, test_set: TestSet) -> RunError:
     )
 
 
-def _explaining_most(left: set[str], members: Mapping[str, frozenset[str]], share: Mapping[str, float]) -> str:
+def _explaining_most(rest: set[str], members: Mapping[str, frozenset[str]], share: Mapping[str, float]) -> str:
     """The set that best fits the queries left over: it holds many of them, and is itself largely covered."""
-    return max(members, key=lambda name: len(left & members[name]) * share[name])
+    return max(members, key=lambda name: len(rest & members[name]) * share[name])
 
 
-def _missing_at_an_end(queries: pl.Series, ids: set[str], known: pl.Series) -> int:
+def _missing_at_an_end(queries: pl.Series, ids: set[str], known_queries: pl.Series) -> int:
     """How many of a test set's missing queries are together at an end of one of its orders; 0 if they are scattered."""
     missing = sum(query not in ids for query in queries)
-    for order in _orders(queries, known):
+    for order in _orders(queries, known_queries):
         for from_an_end in (order, order[::-1]):
             together = next(index for index, query in enumerate(from_an_end) if query in ids)
             if together >= min(TOGETHER, max(missing, 2)):
@@ -168,10 +168,10 @@ def _missing_at_an_end(queries: pl.Series, ids: set[str], known: pl.Series) -> i
     return 0
 
 
-def _orders(queries: pl.Series, known: pl.Series) -> Iterator[list[str]]:
+def _orders(queries: pl.Series, known_queries: pl.Series) -> Iterator[list[str]]:
     """A test set's queries as runs list them."""
     yield queries.to_list()
-    yield known.filter(known.is_in(queries.implode())).to_list()
+    yield known_queries.filter(known_queries.is_in(queries.implode())).to_list()
     yield sorted(queries)
     yield sorted(queries, key=_texts_and_numbers)
 
@@ -183,9 +183,9 @@ def _texts_and_numbers(query: str) -> list[str | int]:
 
 def _unjudged_in_dl19(unknown: pl.Series, test_sets: Mapping[str, TestSet], queries: pl.Series) -> bool:
     """Whether unknown queries are what a run over all topics of TREC DL 2019 holds beside the judged ones."""
-    judged = test_sets["dl19"].query_ids if "dl19" in test_sets else None
+    dl19_ids = test_sets["dl19"].query_ids if "dl19" in test_sets else None
     numbers = unknown.str.contains("^[0-9]+$").all()
-    return judged is not None and len(unknown) == DL19_UNJUDGED and numbers and judged <= set(queries)
+    return dl19_ids is not None and len(unknown) == DL19_UNJUDGED and numbers and dl19_ids <= set(queries)
 
 
 def _line_of(run: Path, query: str) -> int:

@@ -21,18 +21,18 @@ def opened(runs: Iterable[Any]) -> list[Any]:
     Raises:
         UserError: a folder without runs.
     """
-    listed: list[Any] = []
+    paths: list[Any] = []
     for run in runs:
         if not isinstance(run, str | PathLike) or not is_folder(Path(run)):
-            listed.append(run)
+            paths.append(run)
             continue
         inside = sorted(Path(run).iterdir())
         files = [file for file in inside if file.name.endswith(ENDINGS)]
         if not files:
             raise UserError(f"{run}: is a folder without runs; their names end in {' or '.join(ENDINGS)}")
         others = [file.name for file in inside if not file.name.endswith((*ENDINGS, ".ids.txt"))]
-        if skipped := [name for name in others if run_name(Path(name)) != name]:
-            more = f" and {len(skipped) - 1} more" if skipped[1:] else ""
-            warnings.warn(f"{run}: without {skipped[0]}{more}, as runs in a folder end in .trec", stacklevel=2)
-        listed += files
-    return listed
+        if skips := [name for name in others if run_name(Path(name)) != name]:
+            more = f" and {len(skips) - 1} more" if skips[1:] else ""
+            warnings.warn(f"{run}: without {skips[0]}{more}, as runs in a folder end in .trec", stacklevel=2)
+        paths += files
+    return paths

@@ -57,15 +57,15 @@ def as_files(runs: Runs, parameter: str = "runs") -> Iterator[dict[Path, str]]:
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
-            files = dict(_file(name, run, Path(folder)) for name, run in _named(runs))
+            files = dict(_file(name, run, Path(folder)) for name, run in _with_names(runs))
         except UserError as error:
             raise UserError(f"{parameter}: {error}") from None
         try:
             yield files
         except UserError as error:
             message = str(error)
-            for path, shown in files.items():
-                message = message.replace(str(path), shown)
+            for path, run_title in files.items():
+                message = message.replace(str(path), run_title)
             raise type(error)(_in_python(message)) from None
 
 
@@ -109,18 +109,18 @@ def write(frame: pl.DataFrame, path: Path, tag: str) -> None:
     )
 
 
-def _named(runs: Runs) -> list[tuple[str | None, Run]]:
+def _with_names(runs: Runs) -> list[tuple[str | None, Run]]:
     """Each run with its name; a path that has none is known by its own."""
     if isinstance(runs, Mapping) and not _is_scores(runs):
         for name in runs:
             _check_name(name)
         return list(runs.items())
-    listed: list[Run] = [runs]
+    run_list: list[Run] = [runs]
     if isinstance(runs, Sequence) and not isinstance(runs, str | bytes):
         is_one_run = runs and all(hasattr(item, "doc_id") for item in runs)
-        listed = [runs] if is_one_run else list(runs)
-    unnamed = ["run"] if len(listed) == 1 else [f"run{number}" for number in range(1, len(listed) + 1)]
-    return [(None if isinstance(run, str | PathLike) else name, run) for name, run in zip(unnamed, listed, strict=True)]
+        run_list = [runs] if is_one_run else list(runs)
+    names = ["run"] if len(run_list) == 1 else [f"run{number}" for number in range(1, len(run_list) + 1)]
+    return [(None if isinstance(run, str | PathLike) else name, run) for name, run in zip(names, run_list, strict=True)]
 
 
 def _is_scores(runs: Mapping[str, Any]) -> bool:
@@ -181,13 +181,13 @@ def _columns(name: str, run: Any) -> tuple[Any, Any, Any, Any]:
     present = list(map(str, getattr(run, "columns", ())))
     names = next((columns for columns in COLUMNS if set(columns) <= set(present)), None)
     if names is None:
-        expected = ", or ".join(", ".join(columns) for columns in COLUMNS)
+        layouts = ", or ".join(", ".join(columns) for columns in COLUMNS)
         what = f"its columns are {', '.join(present)}" if present else f"it is a {type(run).__name__}"
-        raise UserError(f"{name}: {EXPECTED} of {expected}; {what}")
-    wanted = [*names, *(["rank"] if "rank" in present else [])]
-    if twice := [column for column in wanted if present.count(column) > 1]:
+        raise UserError(f"{name}: {EXPECTED} of {layouts}; {what}")
+    our_columns = [*names, *(["rank"] if "rank" in present else [])]
+    if twice := [column for column in our_columns if present.count(column) > 1]:
         raise UserError(f"{name}: the column {twice[0]} is there twice")
-    columns = [run[column] for column in wanted]
+    columns = [run[column] for column in our_columns]
     return columns[0], columns[1], columns[2], columns[3] if len(columns) > 3 else None
 
 
@@ -223,12 +223,12 @@ def _ids(name: str, what: str, column: Any) -> pl.Series:
             raise UserError(f"{name}: the {what} ids are {column.dtype}, expected text or whole numbers")
         ids = column.cast(pl.String)
     else:
-        values = column.to_list() if isinstance(column, pl.Series) else _listed(column)
+        values = column.to_list() if isinstance(column, pl.Series) else _as_list(column)
         kinds = set(map(type, values))
         wrong_kinds = {kind for kind in kinds if not issubclass(kind, str | int | np.integer) or kind is bool}
         if wrong_kinds:
             value = next(value for value in values if type(value) in wrong_kinds)
-            raise UserError(f"{name}: the {what} id {_shown(value)} is neither text nor a whole number")
+            raise UserError(f"{name}: the {what} id {_cut(value)} is neither text nor a whole number")
         try:
             ids = pl.Series(values if kinds <= {str} else list(map(str, values)), dtype=pl.String)
         except UnicodeEncodeError:
@@ -237,9 +237,9 @@ def _ids(name: str, what: str, column: Any) -> pl.Series:
         raise UserError(f"{name}: a {what} id is missing")
     if len(wrong := ids.filter(ids.str.contains(_NOT_IN_IDS) | (ids == ""))):
         why = "holds a blank, a line break, a zero byte or a byte-order mark" if wrong[0] else "is empty"
-        raise UserError(f"{name}: the {what} id {_shown(wrong[0])} {why}")
+        raise UserError(f"{name}: the {what} id {_cut(wrong[0])} {why}")
     if len(wrong := ids.filter(ids.str.len_bytes() > LONGEST_FIELD)):
-        raise UserError(f"{name}: the {what} id {_shown(wrong[0])} is longer than {LONGEST_FIELD:,} bytes")
+        raise UserError(f"{name}: the {what} id {_cut(wrong[0])} is longer than {LONGEST_FIELD:,} bytes")
     return ids
 
 
@@ -249,7 +249,7 @@ def _numbers(name: str, what: str, column: Any) -> pl.Series:
         missing = column.is_null()
         numbers = column.cast(pl.Float64)
     else:
-        values = column.to_list() if isinstance(column, pl.Series) else _listed(column)
+        values = column.to_list() if isinstance(column, pl.Series) else _as_list(column)
         numbers = pl.Series([_number(name, what, value) for value in values], dtype=pl.Float64)
         missing = numbers.is_null()
     wrong = missing | ~numbers.is_finite()
@@ -259,13 +259,13 @@ def _numbers(name: str, what: str, column: Any) -> pl.Series:
         at = wrong.arg_max() or 0
         value = None if missing[at] else numbers[at]
         kind = "finite number" if what == "score" else f"whole number from 0 to {HIGHEST_RANK:,}"
-        raise UserError(f"{name}:{at + 1}: the {what} {_shown(value)} is not a {kind}")
+        raise UserError(f"{name}:{at + 1}: the {what} {_cut(value)} is not a {kind}")
     return numbers
 
 
 def _number(name: str, what: str, value: Any) -> float:
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
-        raise UserError(f"{name}: the {what} {_shown(value)} is not a number")
+        raise UserError(f"{name}: the {what} {_cut(value)} is not a number")
     try:
         return float(value)
     except OverflowError:
@@ -278,10 +278,10 @@ def _in_python(message: str) -> str:
     return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), message)
 
 
-def _listed(column: Any) -> list[Any]:
+def _as_list(column: Any) -> list[Any]:
     return list(column.tolist() if hasattr(column, "tolist") else column)
 
 
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 40 else f"{shown[:40]}…"
+def _cut(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

@@ -73,9 +73,9 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
         SHIFTS[cell.shift].check_part(release, cell.held_out, cell.file)
         groups.setdefault((cell.shift, cell.system), []).append(cell)
     for (shift, system), members in groups.items():
-        needed = SHIFTS[shift].complete([cell.held_out for cell in members], release)
+        held_outs = SHIFTS[shift].complete([cell.held_out for cell in members], release)
         for seed in sorted({cell.seed for cell in members}):
-            for part in needed:
+            for part in held_outs:
                 needed_cell = Cell(system, shift, part, seed)
                 if needed_cell not in members:
                     raise UserError(f"the grid of {system} on {shift} lacks a run: expected {needed_cell.file}")
@@ -99,8 +99,8 @@ def named(
     Raises:
         UserError: lists that do not fit the runs; a file name that is not a cell's; two runs of one cell.
     """
-    given = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
-    cells_of_runs = _told(len(runs), given) if any(given.values()) else map(_of_name, runs)
+    options = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
+    cells_of_runs = _cells_of_options(len(runs), options) if any(options.values()) else map(_of_name, runs)
     cells: dict[Path, Cell] = {}
     for run, cell in zip(runs, cells_of_runs, strict=True):
         if cell in cells.values():
@@ -139,22 +139,22 @@ def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
         if run_name(run) in files:
             raise UserError(f"{run}: a second run of {run_name(run)}")
         files[run_name(run)] = run
-    varied = {name: read for name, run in files.items() if (read := _varied_run(run, release))}
+    of_variations = {name: read for name, run in files.items() if (read := _varied_run(run, release))}
     systems: dict[str, set[str]] = {}
-    for worded_run in varied.values():
+    for worded_run in of_variations.values():
         for name in _original_names(worded_run):
             systems.setdefault(name, set()).add(worded_run.system)
     for name, run in files.items():
-        if name not in varied and name not in systems:
+        if name not in of_variations and name not in systems:
             raise UserError(
                 f"{run}: its name does not say which variation it is of; name it "
                 f"<system>.<base>.<variation>.trec, such as {name}.{next(iter(release.variations))}.trec"
             )
-        if len(meant := sorted(systems.get(name, ()))) > 1:
+        if len(bases := sorted(systems.get(name, ()))) > 1:
             raise UserError(
-                f"{run}: could be of the original queries of {' or of '.join(meant)}; rename the runs of one of them"
+                f"{run}: could be of the original queries of {' or of '.join(bases)}; rename the runs of one of them"
             )
-    return [varied.get(name) or WordedRun(run, next(iter(systems[name])), None) for name, run in files.items()]
+    return [of_variations.get(name) or WordedRun(run, next(iter(systems[name])), None) for name, run in files.items()]
 
 
 def grid_and_worded(runs: Sequence[Path], release: Release) -> tuple[list[Path], list[Path]]:
@@ -163,11 +163,11 @@ def grid_and_worded(runs: Sequence[Path], release: Release) -> tuple[list[Path],
     A run of a grid's cell is in both where runs of variations need it as their original. What is neither a run of a
     variation nor the original of one counts as a grid's.
     """
-    varied = {run: worded_run for run in runs if (worded_run := _varied_run(run, release))}
-    names = {name for worded_run in varied.values() for name in _original_names(worded_run)}
-    rest = [run for run in runs if run not in varied]
+    of_variations = {run: worded_run for run in runs if (worded_run := _varied_run(run, release))}
+    names = {name for worded_run in of_variations.values() for name in _original_names(worded_run)}
+    rest = [run for run in runs if run not in of_variations]
     originals = [run for run in rest if run_name(run) in names]
-    return [run for run in rest if run not in originals or cell_of(run)], [*originals, *varied]
+    return [run for run in rest if run not in originals or cell_of(run)], [*originals, *of_variations]
 
 
 def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
@@ -189,8 +189,8 @@ def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
 
 def contradicts(tag: str, run: Path, release: Release) -> bool:
     """Whether a run's tag names another variation, or another cell of a grid, than its file name does."""
-    tagged, titled = _meaning(Path(tag), release), _meaning(run, release)
-    return tagged is not None and tagged != titled and (titled is not None or isinstance(tagged, Variation))
+    of_tag, of_name = _meaning(Path(tag), release), _meaning(run, release)
+    return of_tag is not None and of_tag != of_name and (of_name is not None or isinstance(of_tag, Variation))
 
 
 def _meaning(run: Path, release: Release) -> Variation | tuple[str, str, int] | None:
@@ -217,8 +217,8 @@ def _original_names(worded_run: WordedRun) -> list[str]:
     return [f"{worded_run.system}.{worded_run.variation.base}", worded_run.system]
 
 
-def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:
-    for option, values in given.items():
+def _cells_of_options(runs: int, options: Mapping[str, Sequence[str]]) -> list[Cell]:
+    for option, values in options.items():
         if not values:
             raise UserError(f"{option} is missing: give --system, --shift and --held-out together, or none of them")
         if len(values) not in (1, runs):
@@ -226,8 +226,8 @@ def _told(runs: int, given: Mapping[str, Sequence[str]]) -> list[Cell]:
                 f"{option} is given {len(values)} times for {runs} run{'s' * (runs != 1)}; "
                 "give it once for all of them, or once for each, in their order"
             )
-    check_names(given["--shift"])
-    columns = [values if len(values) == runs else list(values) * runs for values in given.values()]
+    check_names(options["--shift"])
+    columns = [values if len(values) == runs else list(values) * runs for values in options.values()]
     return [Cell(*row) for row in zip(*columns, strict=True)]
 
 

@@ -58,13 +58,13 @@ class RankedRun:
 
 
 def rank_judged(
-    path: Path, judged: pl.DataFrame, cutoffs: Iterable[int] = (), own_kept: pl.Series | None = None
+    path: Path, pairs: pl.DataFrame, cutoffs: Iterable[int] = (), own_kept: pl.Series | None = None
 ) -> RankedRun:
     """Read a run once and rank the judged passages in it.
 
     Args:
         path: a run file (see :mod:`eval_kit.runs.reader`).
-        judged: ``query_id`` and ``passage_id`` of the passages whose rank is wanted; without
+        pairs: ``query_id`` and ``passage_id`` of the passages whose rank is wanted; without
             ``query_id``, their rank is wanted in every query.
         cutoffs: ranks at which ties are looked for.
         own_kept: if given, a passage with the query's own id is left out of the ranking, but for these queries.
@@ -74,8 +74,8 @@ def rank_judged(
             for a query; scores where an MS MARCO run has ranks.
     """
     refuse_forked()
-    wanted = judged.select({"query_id", "passage_id"}.intersection(judged.columns))
-    ranker = _Ranker(path, wanted, sorted(set(cutoffs)), own_kept)
+    columns = pairs.select({"query_id", "passage_id"}.intersection(pairs.columns))
+    ranker = _Ranker(path, columns, sorted(set(cutoffs)), own_kept)
     digest = _Sha256()
     pieces = read_pieces(path, digest=digest)
     try:
@@ -83,7 +83,7 @@ def rank_judged(
     except _ScatteredError:
         pieces.close()
         digest = _Sha256()
-        queries, hits, lines = ranker.rank(_grouped(pl.concat(read_pieces(path, digest=digest))))
+        queries, hits, lines = ranker.rank(_groups(pl.concat(read_pieces(path, digest=digest))))
     return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits, ranker.own_left_out)
 
 
@@ -107,9 +107,9 @@ class _ScatteredError(Exception):
 
 
 class _Ranker:
-    def __init__(self, path: Path, judged: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None) -> None:
+    def __init__(self, path: Path, pairs: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None) -> None:
         self.path = path
-        self.judged = judged
+        self.judged = pairs
         self.cutoffs = cutoffs
         self.own_kept = own_kept
         self.contradictions = self.own_left_out = 0
@@ -118,15 +118,15 @@ class _Ranker:
         queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
         hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
         ranks = []
-        seen: set[str] = set()
+        query_ids: set[str] = set()
         lines = self.contradictions = self.own_left_out = 0
         repeats: list[Future[list[tuple[int, str]]]] = []
         with ThreadPoolExecutor(1) as beside:
             for frame in frames:
                 blocks = _blocks(frame)
-                before = len(seen)
-                seen.update(blocks["query_id"])
-                if len(seen) - before < blocks.height:
+                before = len(query_ids)
+                query_ids.update(blocks["query_id"])
+                if len(query_ids) - before < blocks.height:
                     raise _ScatteredError
                 frame = frame.with_columns(block=pl.col("query_id").rle_id())
                 for column in ("passage_id", "rank"):
@@ -136,8 +136,8 @@ class _Ranker:
                     ranks.append(_ranks_by_query(frame))
                 lines += frame.height
                 if self.own_kept is not None:
-                    kept = pl.col("query_id").is_in(self.own_kept.implode())
-                    others = frame.filter((pl.col("query_id") != pl.col("passage_id")) | kept)
+                    keeps = pl.col("query_id").is_in(self.own_kept.implode())
+                    others = frame.filter((pl.col("query_id") != pl.col("passage_id")) | keeps)
                     self.own_left_out += frame.height - others.height
                     frame, blocks = others, _blocks(others)
                 frame = _by_score(frame)
@@ -154,45 +154,45 @@ class _Ranker:
         faults.raise_any()
         return pl.concat(queries), pl.concat(hits), lines
 
-    def _queries(self, blocks: pl.DataFrame, tied: pl.Series) -> pl.DataFrame:
+    def _queries(self, blocks: pl.DataFrame, ties: pl.Series) -> pl.DataFrame:
         """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, the line there is another's."""
-        after = {k: pl.min_horizontal(pl.col("start") + k, len(tied) - 1) for k in self.cutoffs}
+        after = {k: pl.min_horizontal(pl.col("start") + k, len(ties) - 1) for k in self.cutoffs}
         return blocks.select(
             "query_id",
             "retrieved",
-            *(((pl.col("retrieved") > k) & pl.lit(tied).gather(after[k])).alias(f"tied_across_{k}") for k in after),
+            *(((pl.col("retrieved") > k) & pl.lit(ties).gather(after[k])).alias(f"tied_across_{k}") for k in after),
         )
 
     def _hits(self, blocks: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of :attr:`RankedRun.judged` among the lines of ``frame``."""
-        judged = self.judged
-        if "query_id" in judged.columns:
-            judged = judged.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
+        pairs = self.judged
+        if "query_id" in pairs.columns:
+            pairs = pairs.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
         hits = (
             frame.lazy()
             .select("query_id", "passage_id")
             .with_row_index("row")
-            .filter(pl.col("passage_id").is_in(judged["passage_id"].implode()))
-            .join(judged.lazy(), on=judged.columns, how="semi")
+            .filter(pl.col("passage_id").is_in(pairs["passage_id"].implode()))
+            .join(pairs.lazy(), on=pairs.columns, how="semi")
             .join(blocks.lazy().select("query_id", "start"), on="query_id")
             .sort("row")
             .collect()
         )
         ties = (~frame["tied"]).arg_true()  # where each run of equal scores begins
         tie = ties.search_sorted(hits["row"], side="right")
-        placed = hits.lazy().with_columns(
+        with_rank = hits.lazy().with_columns(
             first=ties.gather(tie - 1), end=ties.append(pl.Series([frame.height], dtype=ties.dtype)).gather(tie)
         )
         first_rank = pl.col("first") - pl.col("start") + 1
-        ahead = _ahead_in_tie(placed, frame["passage_id"])
-        ranked = placed.join(ahead, on="row", how="left", maintain_order="left").select(
+        ahead = _ahead_in_tie(with_rank, frame["passage_id"])
+        ranking = with_rank.join(ahead, on="row", how="left", maintain_order="left").select(
             "query_id",
             "passage_id",
             rank=first_rank + pl.col("ahead").fill_null(0),
             tied_from=first_rank,
             tied_to=pl.col("end") - pl.col("start"),
         )
-        return ranked.collect()
+        return ranking.collect()
 
 
 def _blocks(frame: pl.DataFrame) -> pl.DataFrame:
@@ -218,8 +218,8 @@ def _contradictions(frame: pl.DataFrame) -> int:
     """How many queries have stated ranks that fall somewhere as scores descend; ties may have any order."""
     same = pl.col("block") == pl.col("block").shift()
     falls = pl.col("stated_rank") < pl.col("stated_rank").shift()
-    contradicted = frame.lazy().filter(same & falls & ~pl.col("tied")).select(pl.col("block").unique())
-    return contradicted.collect().height
+    blocks_at_fault = frame.lazy().filter(same & falls & ~pl.col("tied")).select(pl.col("block").unique())
+    return blocks_at_fault.collect().height
 
 
 def _ranks_by_query(frame: pl.DataFrame) -> pl.DataFrame:
@@ -253,15 +253,15 @@ def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[
     ]
 
 
-def _grouped(scattered: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _groups(lines_apart: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """The lines grouped by query, some of the queries at a time, so that only a part is copied."""
-    lines = scattered.with_row_index("line", offset=1)
+    lines = lines_apart.with_row_index("line", offset=1)
     parts = lines.height // LINES_AT_ONCE + 1
     part_of = (lines["query_id"].hash() % parts).cast(pl.UInt16)
     for part in range(parts):
-        grouped = lines.filter(part_of == part).sort("query_id", maintain_order=True)
-        if grouped.height:
-            yield grouped
+        group = lines.filter(part_of == part).sort("query_id", maintain_order=True)
+        if group.height:
+            yield group
 
 
 def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -290,6 +290,6 @@ def _ahead_in_tie(hits: pl.LazyFrame, ids: pl.Series) -> pl.LazyFrame:
     Each tie is sorted once, however many hits are in it: a run may tie everything.
     """
     ties = hits.filter(pl.col("end") - pl.col("first") > 1).select("first", "end").unique()
-    tied = ties.select("first", row=pl.int_ranges("first", "end", dtype=pl.UInt32)).explode("row")
-    by_id = tied.with_columns(id=pl.lit(ids).gather("row")).sort("first", "id", descending=[False, True])  # as bytes
+    rows = ties.select("first", row=pl.int_ranges("first", "end", dtype=pl.UInt32)).explode("row")
+    by_id = rows.with_columns(id=pl.lit(ids).gather("row")).sort("first", "id", descending=[False, True])  # as bytes
     return by_id.select("row", ahead=pl.int_range(pl.len(), dtype=pl.UInt32).over("first"))

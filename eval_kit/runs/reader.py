@@ -117,11 +117,11 @@ def _ahead[Item, Result](function: Callable[[Item], Result], items: Iterable[Ite
         for item in items:
             waiting.append((item, pool.submit(function, item)))
             if len(waiting) > THREADS:
-                done, result = waiting.popleft()
-                yield done, result.result()
+                future, result = waiting.popleft()
+                yield future, result.result()
         while waiting:
-            done, result = waiting.popleft()
-            yield done, result.result()
+            future, result = waiting.popleft()
+            yield future, result.result()
 
 
 def first_tag(path: Path) -> str:
@@ -201,9 +201,9 @@ def _form(piece: bytes, faults: Faults) -> Form:
 def _find_faults(piece: bytes, form: Form, first_line: int, faults: Faults) -> bool:
     """Note what is wrong with each line of a piece; returns whether anything is."""
     before = faults.count
-    *ended, rest = piece.split(b"\n")
-    for number, line in enumerate([*ended, rest] if rest else ended, first_line):
-        crlf = form.crlf and number < first_line + len(ended)
+    *lines, rest = piece.split(b"\n")
+    for number, line in enumerate([*lines, rest] if rest else lines, first_line):
+        crlf = form.crlf and number < first_line + len(lines)
         if crlf and not line.endswith(b"\r"):
             faults.add(number, "ends unlike the first line, which ends as on Windows")
         elif what := _fault(line.removesuffix(b"\r") if crlf else line, form.columns):
@@ -249,8 +249,8 @@ def _fields(line: bytes) -> list[bytes]:
 
 
 def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
-    expected = f"{columns} ({_LAYOUTS[columns]})" if columns else f"6 ({TREC}) or 3 ({MS_MARCO})"
-    what = f"{len(fields)} column{'s' * (len(fields) != 1)}, expected {expected}"
+    layout = f"{columns} ({_LAYOUTS[columns]})" if columns else f"6 ({TREC}) or 3 ({MS_MARCO})"
+    what = f"{len(fields)} column{'s' * (len(fields) != 1)}, expected {layout}"
     if len(fields) == 4 and fields[1] in (b"0", b"Q0") and _WHOLE_NUMBER.fullmatch(fields[3]):
         return f"{what}; this looks like a qrels file, not a run"
     if len(fields) == 1 and any(mark in fields[0] for mark in (b",", b";", b"|")):
@@ -282,10 +282,10 @@ def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
 
 
 def _unpacked(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    left = max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size)
+    room = max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size)
     for block in blocks:
-        left -= len(block)
-        if left < 0:
+        room -= len(block)
+        if room < 0:
             raise RunError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no run does")
         yield block
 
@@ -315,20 +315,20 @@ class _Raw:
 def _packed_blocks(raw: _Raw, size: int, new_stream: Callable[[], Any], padding: bytes = b"") -> Iterator[bytes]:
     """Unpack a little at a time, one stream after the other; gzip files may be filled up with ``padding``."""
     stream = None
-    unpacked, ready = [], 0
+    pieces, ready = [], 0
     while block := raw.read(PACKED_BYTES):
         for start in range(0, len(block), UNPACKED_TOGETHER):
-            packed = block[start : start + UNPACKED_TOGETHER]
-            while packed := packed if stream else packed.lstrip(padding):
+            piece = block[start : start + UNPACKED_TOGETHER]
+            while piece := piece if stream else piece.lstrip(padding):
                 stream = stream or new_stream()
-                unpacked.append(stream.decompress(packed))
-                ready += len(unpacked[-1])
-                packed = stream.unused_data
+                pieces.append(stream.decompress(piece))
+                ready += len(pieces[-1])
+                piece = stream.unused_data
                 stream = None if stream.eof else stream
             if ready >= size:
-                yield b"".join(unpacked)
-                unpacked, ready = [], 0
-    yield b"".join(unpacked)
+                yield b"".join(pieces)
+                pieces, ready = [], 0
+    yield b"".join(pieces)
     if stream is not None:
         raise EOFError
 

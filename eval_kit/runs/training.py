@@ -55,8 +55,8 @@ def read(source: Path) -> Training:
     ids, texts, positives = zip(*rows, strict=True)
     passages = [text for many in positives for text in many]
     queries = pl.DataFrame({"query_id": ids, "text": texts}, SCHEMA).unique("text", keep="first", maintain_order=True)
-    known = pl.Series("text", passages, pl.String).unique(maintain_order=True)
-    return Training(source, queries, pl.Series("passage_id", [], pl.String), known)
+    passage_texts = pl.Series("text", passages, pl.String).unique(maintain_order=True)
+    return Training(source, queries, pl.Series("passage_id", [], pl.String), passage_texts)
 
 
 def _of_release(folder: Path, release: Release) -> Training:

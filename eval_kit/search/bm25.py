@@ -77,13 +77,13 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
         options = [*options, "-language", language]
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
-    given = 0
+    count = 0
     for batch in batched(chain(first, documents), INDEX_BATCH):
         indexer.addRawDocuments([json.dumps(document) for document in batch])
-        given += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
+        count += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
-    if (kept := lucene.documents(folder)) < given:
-        raise UserError(f"{folder}: Lucene could write {kept:,} of {given:,} passages there; is the disk full?")
+    if (stored_count := lucene.documents(folder)) < count:
+        raise UserError(f"{folder}: Lucene could write {stored_count:,} of {count:,} passages there; is the disk full?")
     if language != ENGLISH:
         atomic.write_text(folder / ANALYSER, language)
 
@@ -135,13 +135,13 @@ def _link(source: str, target: str) -> None:
 
 def _once(target: Path, key: str, make: Callable[[Path], None]) -> None:
     """Make an index, unless it is finished and of the passages with that key."""
-    finished = target.with_suffix(".json")
+    marker = target.with_suffix(".json")
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.parent / ".lock"):
-        if not finished.exists() or (key and json.loads(finished.read_text(encoding="utf-8")) != key):
-            finished.unlink(missing_ok=True)
+        if not marker.exists() or (key and json.loads(marker.read_text(encoding="utf-8")) != key):
+            marker.unlink(missing_ok=True)
             make(target)
-            atomic.write_text(finished, json.dumps(key) + "\n")
+            atomic.write_text(marker, json.dumps(key) + "\n")
 
 
 def index_in(folder: Path, vectors: bool = False) -> Path:
@@ -236,9 +236,9 @@ def search(
                 results = searcher.batch_search_fields(texts, ids, depth, threads, weights)
             hits = json.loads(mapper.writeValueAsString(results))
             for number, (query_id, _) in enumerate(batch):
-                own = hits.get(str(number), [])
-                scores = np.array([hit["score"] for hit in own], np.float32).tolist()
-                yield query_id, [(hit["docid"], score) for hit, score in zip(own, scores, strict=True)]
+                query_hits = hits.get(str(number), [])
+                scores = np.array([hit["score"] for hit in query_hits], np.float32).tolist()
+                yield query_id, [(hit["docid"], score) for hit, score in zip(query_hits, scores, strict=True)]
             del results, hits
             if len(batch) == SEARCH_BATCH:  # Java would let its heap grow to gigabytes instead
                 autoclass("java.lang.System").gc()

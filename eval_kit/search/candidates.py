@@ -54,14 +54,14 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
     try:
         store.mkdir(parents=True, exist_ok=True)
         with FileLock(store / ".lock"):
-            known = _known(store)
+            rows = _stored(store)
             pairs = queries.select(QUERY).unique(maintain_order=True)
-            left = pairs.join(known, on=QUERY, how="anti", maintain_order="left")
-            ranked = _searched(left, index, settings)
+            rest = pairs.join(rows, on=QUERY, how="anti", maintain_order="left")
+            rankings = _search(rest, index, settings)
             with counting("finding BM25's candidates", "queries", pairs.height) as advance:
-                advance(pairs.height - left.height, known=True)
-                for number, part in enumerate(left.iter_slices(SHARD), start=known["file"].n_unique()):
-                    hits = [(list(map(ID, own)), list(map(SCORE, own))) for _, own in islice(ranked, part.height)]
+                advance(pairs.height - rest.height, is_total=True)
+                for number, part in enumerate(rest.iter_slices(SHARD), start=rows["file"].n_unique()):
+                    hits = [(list(map(ID, top)), list(map(SCORE, top))) for _, top in islice(rankings, part.height)]
                     frame = part.hstack(pl.DataFrame(hits, HITS, orient="row"))
                     atomic.write_parquet(store / f"{number:05d}.parquet", frame)
                     advance(part.height)
@@ -77,24 +77,26 @@ def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple
     Raises:
         UserError: the folder holds no finished index; no Java.
     """
-    known = _known(_store(index, settings))
+    rows = _stored(_store(index, settings))
     for part in queries.select(QUERY).iter_slices(SHARD):
-        files = part.join(known, on=QUERY)["file"].unique().to_list()
-        kept = pl.read_parquet(files).join(part, on=QUERY, how="semi") if files else pl.DataFrame(schema=known.schema)
-        ranked = dict(_searched(part.join(kept, on=QUERY, how="anti", maintain_order="left"), index, settings))
-        for query_id, _, *hits in kept.iter_rows():
-            ranked[query_id] = list(zip(*hits, strict=True))
-        yield from ((query_id, ranked[query_id]) for query_id in part["query_id"])
+        files = part.join(rows, on=QUERY)["file"].unique().to_list()
+        old_hits = (
+            pl.read_parquet(files).join(part, on=QUERY, how="semi") if files else pl.DataFrame(schema=rows.schema)
+        )
+        new_hits = dict(_search(part.join(old_hits, on=QUERY, how="anti", maintain_order="left"), index, settings))
+        for query_id, _, *hits in old_hits.iter_rows():
+            new_hits[query_id] = list(zip(*hits, strict=True))
+        yield from ((query_id, new_hits[query_id]) for query_id in part["query_id"])
 
 
-def _searched(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+def _search(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     if queries.is_empty():
         return iter(())
     plain = bm25.index_in(index)
     return bm25.search(queries.iter_rows(), plain, settings.depth, k1=settings.k1, b=settings.b)
 
 
-def _known(store: Path) -> pl.DataFrame:
+def _stored(store: Path) -> pl.DataFrame:
     """``query_id``, ``text`` and ``file`` of the queries whose candidates are kept."""
     files = sorted(store.glob("*.parquet"))
     if not files:

@@ -30,11 +30,13 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     """
     import torch
 
-    chosen = device_of(device)
-    by_faiss = device is None and chosen.type == "cpu"
-    rank = torch.from_numpy(shards.rank).to(chosen)
+    device_name = device_of(device)
+    by_faiss = device is None and device_name.type == "cpu"
+    rank = torch.from_numpy(shards.rank).to(device_name)
     top = TopK(depth, rank)
-    groups = [torch.from_numpy(queries[start : start + GROUP]).to(chosen) for start in range(0, len(queries), GROUP)]
+    groups = [
+        torch.from_numpy(queries[start : start + GROUP]).to(device_name) for start in range(0, len(queries), GROUP)
+    ]
     if by_faiss:
         for start, arrays in shards.blocks(BLOCK):
             vectors = np.asarray(arrays["vectors"], np.float32)
@@ -43,10 +45,10 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
                 top.add(number, torch.from_numpy(scores), torch.from_numpy(columns) + start)
         return top.hits(shards.ids)
     on_device = resident.blocks(
-        shards, BLOCK, chosen, lambda arrays: torch.from_numpy(np.array(arrays["vectors"])).to(chosen)
+        shards, BLOCK, device_name, lambda arrays: torch.from_numpy(np.array(arrays["vectors"])).to(device_name)
     )
     for start, block in on_device:
-        vectors_t, rows = block.float().T, torch.arange(start, start + len(block), device=chosen)
+        vectors_t, rows = block.float().T, torch.arange(start, start + len(block), device=device_name)
         for number, group in enumerate(groups):
             top.add(number, group @ vectors_t, rows)
     return top.hits(shards.ids)

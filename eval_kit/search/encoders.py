@@ -86,8 +86,8 @@ def to_precision(model: Any, precision: str | None) -> Any:
     """The model with its weights in :func:`precision_of`."""
     import torch
 
-    chosen = precision_of(precision)
-    return model if chosen == "float32" else model.to(getattr(torch, chosen))
+    dtype = precision_of(precision)
+    return model if dtype == "float32" else model.to(getattr(torch, dtype))
 
 
 def store_of(name: str | None, precision: str | None) -> str:
@@ -149,11 +149,9 @@ def pooled(model: str, pooling: str, revision: str | None = None, device: str | 
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    pinned = checkpoint.pinned(model, revision)
+    pin = checkpoint.pinned(model, revision)
     with checkpoint.loading(model):
-        transformer = Transformer(
-            model, model_kwargs=dict(pinned), processor_kwargs=dict(pinned), config_kwargs=dict(pinned)
-        )
+        transformer = Transformer(model, model_kwargs=dict(pin), processor_kwargs=dict(pin), config_kwargs=dict(pin))
     checkpoint.check_tokenizer(model, transformer.tokenizer)
     modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
     return SentenceTransformer(modules=modules, similarity_fn_name="dot", device=device)

@@ -148,10 +148,10 @@ def tables(
     Returns:
         One row per example, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
     """
-    own: Mapping[str, Sequence[str]] = queries.negatives if width and not random else {}
-    lengths = [len(own.get(query, ())) for query in queries.texts]
+    by_query: Mapping[str, Sequence[str]] = queries.negatives if width and not random else {}
+    lengths = [len(by_query.get(query, ())) for query in queries.texts]
     turns = -(-count // sum(len(queries.positives[query]) for query in queries.texts)) if width else 1
-    if own:
+    if by_query:
         turns = min(turns, max(1, max(lengths) // width))
     ids = pl.Series((passage for passage, _ in passages) if min(lengths) < width else (), dtype=pl.String)
     parts = [
@@ -159,7 +159,7 @@ def tables(
             {
                 "query": part,
                 "positive": [queries.positives[query] for query in part],
-                "own": [_shuffled(own.get(query, ()), seed, query, turns * width) for query in part],
+                "own": [_shuffled(by_query.get(query, ()), seed, query, turns * width) for query in part],
                 "length": own_lengths,
             },
             schema_overrides={"own": pl.List(pl.String)},
@@ -169,10 +169,10 @@ def tables(
     for turn in range(turns):
         numbers = range(turn * width, (turn + 1) * width)
         negatives = [pl.col("own").list.get(number % pl.col("length")) for number in numbers]
-        named = dict(zip(columns(width)[2:], negatives, strict=True))
+        columns_of = dict(zip(columns(width)[2:], negatives, strict=True))
         for part in parts:
             enough = _filled_up(part, ids, width, (seed, turn))
-            yield enough.select("query", "positive", **named).explode("positive")
+            yield enough.select("query", "positive", **columns_of).explode("positive")
 
 
 def generator(*parts: object) -> np.random.Generator:
@@ -181,24 +181,24 @@ def generator(*parts: object) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 
 
-def _shuffled(own: Sequence[str], seed: int, query: str, count: int) -> list[str]:
+def _shuffled(negatives: Sequence[str], seed: int, query: str, count: int) -> list[str]:
     """The first ``count`` of a query's negatives in a random order."""
-    order = generator(seed, query).permutation(len(own))[:count].tolist() if own else ()
-    return [own[number] for number in order]
+    order = generator(seed, query).permutation(len(negatives))[:count].tolist() if negatives else ()
+    return [negatives[number] for number in order]
 
 
 def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, int]) -> pl.DataFrame:
     """A part of the queries, each with at least ``width`` negatives; those that it lacks are drawn from ``ids``."""
 
-    def negatives(query: str, relevant: Sequence[str], own: Sequence[str]) -> Sequence[str]:
-        rng, drawn = generator(seed[0], query, seed[1]), list(own)
+    def negatives(query: str, relevant: Sequence[str], negatives_of_query: Sequence[str]) -> Sequence[str]:
+        rng, drawn = generator(seed[0], query, seed[1]), list(negatives_of_query)
         while len(drawn) < width:
             passages = [ids[number] for number in rng.integers(len(ids), size=width - len(drawn)).tolist()]
-            drawn += [passage for passage in passages if passage not in relevant and passage not in own]
+            drawn += [passage for passage in passages if passage not in relevant and passage not in negatives_of_query]
         return drawn
 
     few = part.filter(pl.col("length") < width)
     rows = (few[name].to_list() for name in ("query", "positive", "own"))
     lists = [negatives(*row) for row in zip(*rows, strict=True)]
-    filled = few.select("query", own=pl.Series(lists, dtype=pl.List(pl.String)), length=width)
-    return part.update(filled, on="query")
+    with_negatives = few.select("query", own=pl.Series(lists, dtype=pl.List(pl.String)), length=width)
+    return part.update(with_negatives, on="query")

@@ -26,8 +26,8 @@ def gpus() -> list[str]:
         return list(itertools.takewhile(_names_gpu, names))
     if not shutil.which("nvidia-smi"):
         return []
-    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
-    lines = [line for line in listed.splitlines() if line.startswith("GPU ")]
+    listing = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
+    lines = [line for line in listing.splitlines() if line.startswith("GPU ")]
     return [str(number) for number in range(len(lines))]
 
 
@@ -73,19 +73,21 @@ def refuse_old_gpus(bfloat16: bool) -> None:
     for device in devices:
         if (capability := _capability(device)) is None:
             continue
-        known = f"GPU {device} has compute capability {capability[0]}.{capability[1]}"
+        capability_text = f"GPU {device} has compute capability {capability[0]}.{capability[1]}"
         if capability < oldest:
-            raise UserError(f"{known}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
+            raise UserError(f"{capability_text}, and torch {torch.__version__} needs {oldest[0]}.{oldest[1]} or more")
         if bfloat16 and capability < BFLOAT16_NEEDS:
-            raise UserError(f"{known}, and bfloat16 needs 8.0 or more; leave out --precision, or take float16")
+            raise UserError(
+                f"{capability_text}, and bfloat16 needs 8.0 or more; leave out --precision, or take float16"
+            )
 
 
 def instead_of_bfloat16() -> str | None:
     """The precision to train in where a GPU lacks bfloat16; None if all have it, or there are none."""
-    known = [capability for device in gpus() if (capability := _capability(device)) is not None]
-    if not known or min(known) >= BFLOAT16_NEEDS:
+    capabilities = [capability for device in gpus() if (capability := _capability(device)) is not None]
+    if not capabilities or min(capabilities) >= BFLOAT16_NEEDS:
         return None
-    return "float16" if min(known) >= FLOAT16_NEEDS else "float32"
+    return "float16" if min(capabilities) >= FLOAT16_NEEDS else "float32"
 
 
 def refuse_small_gpus(passages: int) -> None:
@@ -96,7 +98,7 @@ def refuse_small_gpus(passages: int) -> None:
     """
     need = passages * TOKENS * PLAID_BYTES
     for device in gpus():
-        mebibytes = _asked(device, "memory.total")
+        mebibytes = _ask(device, "memory.total")
         if mebibytes and (has := int(mebibytes) << 20) < need:
             raise UserError(
                 f"building PLAID's index of {passages:,} passages takes about {need / 1e9:,.0f} GB of a GPU's memory, "
@@ -110,11 +112,11 @@ def _names_gpu(name: str) -> bool:
 
 def _capability(device: str) -> tuple[int, int] | None:
     """A GPU's compute capability; from nvidia-smi, as torch would keep memory of the GPU for this process."""
-    major, _, minor = _asked(device, "compute_cap").partition(".")
+    major, _, minor = _ask(device, "compute_cap").partition(".")
     return (int(major), int(minor)) if minor else None
 
 
-def _asked(device: str, what: str) -> str:
+def _ask(device: str, what: str) -> str:
     """What nvidia-smi says of a GPU, in its units; empty where it says nothing."""
     command = ["nvidia-smi", f"--id={device}", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
     try:

@@ -91,8 +91,8 @@ class _Encoded:
 
 def _weights(terms: NDArray[np.int32], weights: NDArray[np.float32]) -> dict[str, int]:
     """Term numbers, which serve Lucene as terms, with their weights as integers; those that round to 0 left out."""
-    scaled = (weights * SCALE).round().astype(int)
-    return {f"t{term}": int(weight) for term, weight in zip(terms, scaled, strict=True) if weight > 0}
+    impacts = (weights * SCALE).round().astype(int)
+    return {f"t{term}": int(weight) for term, weight in zip(terms, impacts, strict=True) if weight > 0}
 
 
 def _write_documents(shards: Shards, folder: Path) -> None:

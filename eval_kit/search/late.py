@@ -58,9 +58,9 @@ def check_engine(engine: str) -> None:
         raise UserError(f"there is no late-interaction engine {engine!r}; there are {', '.join(ENGINES)}")
 
 
-def engine_for(passages: int, named: str | None) -> str:
+def engine_for(passages: int, engine: str | None) -> str:
     """The named engine, else the default for this many passages."""
-    return named or ("plaid" if passages >= MANY_PASSAGES else "exact")
+    return engine or ("plaid" if passages >= MANY_PASSAGES else "exact")
 
 
 def load(shards: Shards, folder: Path) -> Any:
@@ -84,15 +84,15 @@ def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None
     """
     import torch
 
-    chosen = device_of(device)
-    top = TopK(depth, torch.from_numpy(shards.rank).to(chosen))
+    device_name = device_of(device)
+    top = TopK(depth, torch.from_numpy(shards.rank).to(device_name))
     groups = [queries[first : first + GROUP] for first in range(0, len(queries), GROUP)]
     for start, arrays in shards:
         lengths = arrays["lengths"].astype(np.int64)
         order = np.argsort(lengths, kind="stable")[np.count_nonzero(lengths == 0) :]
-        blocks = _blocks((lengths.cumsum() - lengths)[order], lengths[order], chosen)
-        tokens = torch.from_numpy(np.array(arrays["tokens"])).to(chosen).float()
-        rows = torch.from_numpy(start + order).to(chosen)
+        blocks = _blocks((lengths.cumsum() - lengths)[order], lengths[order], device_name)
+        tokens = torch.from_numpy(np.array(arrays["tokens"])).to(device_name).float()
+        rows = torch.from_numpy(start + order).to(device_name)
         for number, group in enumerate(groups):
             top.add(number, _maxsim(group, tokens, blocks), rows)
     return top.hits(shards.ids)

@@ -20,19 +20,19 @@ def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arra
         device: of torch.
         to_device: makes tensors on the device, which take no more bytes than the arrays.
     """
-    kept: list[tuple[int, Any]] | None = shards.resident.get(str(device))
-    if kept is not None:
-        yield from kept
+    cache: list[tuple[int, Any]] | None = shards.resident.get(str(device))
+    if cache is not None:
+        yield from cache
         return
     fits = _bytes(shards) <= room(device)
-    kept = []
+    cache = []
     for start, arrays in shards.blocks(passages):
         block = to_device(arrays)
         if fits:
-            kept.append((start, block))
+            cache.append((start, block))
         yield start, block
     if fits:
-        shards.resident[str(device)] = kept
+        shards.resident[str(device)] = cache
 
 
 def room(device: Any) -> float:
@@ -44,8 +44,8 @@ def room(device: Any) -> float:
 
     if device.type != "cuda":
         return 0.0
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return SHARE * (torch.cuda.mem_get_info(device)[0] + unused)
+    free = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return SHARE * (torch.cuda.mem_get_info(device)[0] + free)
 
 
 def _bytes(shards: Shards) -> int:

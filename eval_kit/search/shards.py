@@ -108,22 +108,22 @@ def _calls(
     batches: Iterable[Sequence[tuple[str, Content]]],
     identity: str,
     encode: Encode,
-    done: Sequence[str],
+    finished_shards: Sequence[str],
     read: list[tuple[str, Ids]],
 ) -> Iterator[tuple[Encode, list[Content] | None]]:
     """Arguments of :func:`_encoded` for every shard; each shard's key and passage ids are appended to ``read``."""
     is_done = True
     for number, batch in enumerate(batches):
         key = _key(identity, batch)
-        is_done = is_done and number < len(done) and done[number] == key
+        is_done = is_done and number < len(finished_shards) and finished_shards[number] == key
         read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
         yield encode, None if is_done else [content for _, content in batch]
 
 
 def _encoded(encode: Encode, contents: list[Content] | None) -> tuple[Arrays | None, float]:
     """The arrays of a shard, unless they are on the disk, and the seconds that encoding it took."""
-    begun = time.monotonic()
-    return None if contents is None else encode(contents), time.monotonic() - begun
+    start = time.monotonic()
+    return None if contents is None else encode(contents), time.monotonic() - start
 
 
 class _Log:
@@ -167,12 +167,12 @@ class _Log:
         key = hashlib.sha256("".join(self.keys()[: len(ids)]).encode()).hexdigest()
         if _read(self._folder / MANIFEST).get("key") != key:
             self._cut(len(ids))
-            written = {"ids": np.concatenate(ids)}
+            arrays = {"ids": np.concatenate(ids)}
             names = list(self._done[0]["rows"])
             if "lengths" in names:
                 lengths = np.load(self._folder / "lengths.npy", mmap_mode="r")
-                written["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-            for name, array in written.items():
+                arrays["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            for name, array in arrays.items():
                 with atomic.whole(self._folder / f"{name}.npy") as part:
                     write_array(part, array)
             passages, seconds = (sum(shard[name] for shard in self._done) for name in ("passages", "seconds"))
@@ -248,8 +248,8 @@ class Shards:
             return {name: self.array(name)[start:end] for name in self.arrays}
         offsets = self.offsets[start : end + 1]
         rows = slice(offsets[0], offsets[-1])
-        ragged = {name: self.array(name)[rows] for name in self.arrays if name != "lengths"}
-        return {**ragged, "lengths": np.diff(offsets)}
+        token_arrays = {name: self.array(name)[rows] for name in self.arrays if name != "lengths"}
+        return {**token_arrays, "lengths": np.diff(offsets)}
 
     def array(self, name: str) -> NDArray[Any]:
         """All rows of one array, a read-only memory map.
@@ -312,16 +312,16 @@ def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
     Raises:
         UserError: the disk is full.
     """
-    done = folder / f"{name}.json"
+    marker = folder / f"{name}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".build.lock"):
             if is_built(folder, name, state):
                 yield False
                 return
-            done.unlink(missing_ok=True)
+            marker.unlink(missing_ok=True)
             yield True
-            atomic.write_text(done, json.dumps(state) + "\n")
+            atomic.write_text(marker, json.dumps(state) + "\n")
     except OSError as error:
         raise UserError(f"{folder}: the index cannot be kept: {error.strerror or error}") from error
 
@@ -340,18 +340,18 @@ def _check_space(folder: Path, passages: int, total: int, index_share: float) ->
     """Refuse a disk that is too small, judging by the first shard, which has ``passages`` of ``total``."""
     first = sum(file.stat().st_size for file in folder.glob("*.npy"))
     need, free = first * (1 + index_share) * total / passages, first + shutil.disk_usage(folder).free
-    expected = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
-    LOG.info("%s: %s", folder, expected)
+    needs = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
+    LOG.info("%s: %s", folder, needs)
     if need > free:
-        raise UserError(f"{folder}: {expected}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
+        raise UserError(f"{folder}: {needs}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
 
 
 def _key(identity: str, batch: Sequence[tuple[str, Content]]) -> str:
     digest = hashlib.sha256(identity.encode())
     for passage in batch:
         for part in passage:
-            encoded = part.encode() if isinstance(part, str) else part.tobytes()
-            digest.update(len(encoded).to_bytes(8, "little") + encoded)
+            data = part.encode() if isinstance(part, str) else part.tobytes()
+            digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
 
 
@@ -371,8 +371,8 @@ def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
 
 def index_bytes(folder: Path) -> int:
     """Bytes of all files that a search of an index reads."""
-    derived = [folder / name for name in MADE_OF_SHARDS if (folder / name).exists()]
-    return sum(map(bytes_below, derived or [folder]))
+    copies = [folder / name for name in MADE_OF_SHARDS if (folder / name).exists()]
+    return sum(map(bytes_below, copies or [folder]))
 
 
 def bytes_below(path: Path) -> int:

@@ -41,9 +41,9 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
     """
     import torch
 
-    chosen = device_of(device)
-    by_scipy = device is None and chosen.type == "cpu"
-    top = TopK(depth, torch.from_numpy(shards.rank).to(chosen), above=0.0)
+    device_name = device_of(device)
+    by_scipy = device is None and device_name.type == "cpu"
+    top = TopK(depth, torch.from_numpy(shards.rank).to(device_name), above=0.0)
     groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
     if by_scipy:
         for start, arrays in shards.blocks(BLOCK):
@@ -52,12 +52,12 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
             for number, group in enumerate(groups):
                 top.add(number, torch.from_numpy((group @ postings).toarray()), rows)
         return top.hits(shards.ids)
-    columns = [torch.from_numpy(group.toarray().T.copy()).to(chosen) for group in groups]
+    columns = [torch.from_numpy(group.toarray().T.copy()).to(device_name) for group in groups]
     on_device = resident.blocks(
-        shards, BLOCK, chosen, lambda arrays: _to_torch(_matrix(arrays, queries.shape[1])).to(chosen)
+        shards, BLOCK, device_name, lambda arrays: _to_torch(_matrix(arrays, queries.shape[1])).to(device_name)
     )
     for start, block in on_device:
-        rows = torch.arange(start, start + len(block), device=chosen)
+        rows = torch.arange(start, start + len(block), device=device_name)
         for number, column in enumerate(columns):
             top.add(number, (block @ column).T, rows)
     return top.hits(shards.ids)

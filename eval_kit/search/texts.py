@@ -28,11 +28,11 @@ def write(passages: Passages, folder: Path) -> "PassageTexts":
     Raises:
         UserError: no passages; the disk is full.
     """
-    written = shards.write(passages, folder, _bytes, IDENTITY, "reading passages")
-    with shards.building(folder, "order", written.key) as missing:
+    index = shards.write(passages, folder, _bytes, IDENTITY, "reading passages")
+    with shards.building(folder, "order", index.key) as missing:
         if missing:
-            order = np.argsort(written.ids, kind="stable")
-            for name, array in (("order", order), ("sorted", written.ids[order])):
+            order = np.argsort(index.ids, kind="stable")
+            for name, array in (("order", order), ("sorted", index.ids[order])):
                 with atomic.whole(folder / f"{name}.npy") as part:
                     write_array(part, array)
     return PassageTexts(folder)
@@ -87,11 +87,11 @@ class PassageTexts:
         Raises:
             UserError: an id that is not among the passages'.
         """
-        encoded = np.array([passage_id.encode() for passage_id in ids], np.bytes_)
-        known = self._shards.array("sorted")
-        positions = np.searchsorted(known, encoded.astype(known.dtype))
+        wanted_ids = np.array([passage_id.encode() for passage_id in ids], np.bytes_)
+        all_ids = self._shards.array("sorted")
+        positions = np.searchsorted(all_ids, wanted_ids.astype(all_ids.dtype))
         positions = np.minimum(positions, len(self) - 1)
-        absent = known[positions] != encoded
+        absent = all_ids[positions] != wanted_ids
         if absent.any():
             raise UserError(f"{self.folder}: holds no passage {ids[int(absent.argmax())]}")
         rows: NDArray[np.int64] = self._shards.array("order")[positions]
@@ -107,6 +107,6 @@ class PassageTexts:
 
 
 def _bytes(texts: list[str]) -> shards.Arrays:
-    encoded = [text.encode() for text in texts]
-    lengths = np.array([len(text) for text in encoded], np.int32)
-    return {"text": np.frombuffer(b"".join(encoded), np.uint8), "lengths": lengths}
+    data = [text.encode() for text in texts]
+    lengths = np.array([len(text) for text in data], np.int32)
+    return {"text": np.frombuffer(b"".join(data), np.uint8), "lengths": lengths}

@@ -70,8 +70,8 @@ class PassageTokens:
         return [(passage_id, of_text) for (passage_id, _), of_text in zip(batch, ids, strict=True)]
 
     def _tokenised(self, texts: Sequence[str]) -> list[Ids]:
-        prompted = [self.prompt + text for text in texts]
-        encodings = loaded(self.described).encode_batch_fast(prompted, add_special_tokens=False)
+        with_prompt = [self.prompt + text for text in texts]
+        encodings = loaded(self.described).encode_batch_fast(with_prompt, add_special_tokens=False)
         return [np.array(encoding.ids, self._dtype) for encoding in encodings]
 
     @cached_property
@@ -93,8 +93,8 @@ def described(tokenizer: Any) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def loaded(described: str) -> "Tokenizer":
+def loaded(description: str) -> "Tokenizer":
     """The tokenizer itself, which neither truncates nor pads."""
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_str(described)
+    return Tokenizer.from_str(description)

@@ -72,12 +72,12 @@ def best(scores: "Tensor", rows: "Tensor", rank: "Tensor", depth: int, above: fl
     columns = scores.shape[1]
     if columns <= depth:
         return scores, rows
-    values, kept = scores.topk(depth, dim=1)
+    values, best_rows = scores.topk(depth, dim=1)
     width = int(((scores >= values[:, -1:]) & (scores > above)).sum(1).max())
     if width <= depth:
-        return values, rows.gather(1, kept)
-    values, kept = scores.topk(width, dim=1)  # holds every passage that shares the last score of its line
-    values, rows = in_order(values, rows.gather(1, kept), rank)
+        return values, rows.gather(1, best_rows)
+    values, best_rows = scores.topk(width, dim=1)  # holds every passage that shares the last score of its line
+    values, rows = in_order(values, rows.gather(1, best_rows), rank)
     return values[:, :depth].contiguous(), rows[:, :depth].contiguous()
 
 

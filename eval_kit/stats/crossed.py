@@ -180,7 +180,7 @@ def _error_of_part(row: Mapping[str, Any], training: float, to_in: float, to_out
 
 def _spread(by_part: pl.DataFrame, errors: list[float]) -> float | None:
     """Standard deviation of the losses beyond that of their errors."""
-    known = by_part["rel_loss"].drop_nulls().to_numpy()
-    if len(known) < 3:
+    defined_losses = by_part["rel_loss"].drop_nulls().to_numpy()
+    if len(defined_losses) < 3:
         return None
-    return float(max(known.var(ddof=1) - np.square(errors).mean(), 0.0) ** 0.5)
+    return float(max(defined_losses.var(ddof=1) - np.square(errors).mean(), 0.0) ** 0.5)

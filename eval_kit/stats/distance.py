@@ -74,9 +74,9 @@ class Trigrams:
                     mean[row] = float(self._mean[terms[of_text]] @ weights[of_text])
                 if row % _CHUNK == _CHUNK - 1:
                     advance(_CHUNK)
-        shared = pl.Series(nearest, dtype=pl.Int64)
-        shared = shared.set(shared < 0, None)
-        return pl.DataFrame({"nearest": self.texts.gather(shared), "cosine": cosine.clip(0, 1), "similarity": mean})
+        positions = pl.Series(nearest, dtype=pl.Int64)
+        positions = positions.set(positions < 0, None)
+        return pl.DataFrame({"nearest": self.texts.gather(positions), "cosine": cosine.clip(0, 1), "similarity": mean})
 
 
 def to_training(queries: pl.DataFrame, training: pl.DataFrame, vectors: str | None = None) -> pl.DataFrame:
@@ -97,8 +97,8 @@ def to_training(queries: pl.DataFrame, training: pl.DataFrame, vectors: str | No
     if vectors is None:
         neighbours = Trigrams(training["text"].to_list()).nearest(queries["text"], "distance to training")
     else:
-        known = vector_sources.get(vectors, pl.concat([queries, training]).unique("query_id", maintain_order=True))
-        neighbours = _nearest_vectors(known.of(queries["query_id"]), known.of(training["query_id"]), training["text"])
+        source = vector_sources.get(vectors, pl.concat([queries, training]).unique("query_id", maintain_order=True))
+        neighbours = _nearest_vectors(source.of(queries["query_id"]), source.of(training["query_id"]), training["text"])
     distance = (1 - pl.col("cosine")).alias("distance")
     return pl.concat([queries.select("query_id"), neighbours], how="horizontal").select(
         "query_id", "nearest", distance, "similarity"
@@ -107,11 +107,11 @@ def to_training(queries: pl.DataFrame, training: pl.DataFrame, vectors: str | No
 
 def _nearest_vectors(queries: Floats, training: Floats, texts: pl.Series) -> pl.DataFrame:
     """What :meth:`Trigrams.nearest` gives, of dense vectors; a vector of zeros has a cosine of 0 with all."""
-    test, known = (_unit(values) for values in (queries, training))
-    mean = known.mean(axis=0)
+    test, training_vectors = (_unit(values) for values in (queries, training))
+    mean = training_vectors.mean(axis=0)
     rows, cosines = [], []
     for start in range(0, len(test), _CHUNK):
-        products = test[start : start + _CHUNK] @ known.T
+        products = test[start : start + _CHUNK] @ training_vectors.T
         rows.append(products.argmax(axis=1))
         cosines.append(products.max(axis=1))
     nearest = texts.gather(pl.Series(np.concatenate(rows)))
@@ -157,19 +157,19 @@ def vectors(texts: pl.Series) -> tuple[Integers, Integers, Floats, int]:
     return *_vectors(counts, vocabulary, len(texts)), len(vocabulary)
 
 
-def _vectors(counts: list[pl.DataFrame], vocabulary: pl.DataFrame, known: int) -> tuple[Integers, Integers, Floats]:
-    """Row, term and weight of each trigram of each text, by row; ``known`` is how many texts the vocabulary is of.
+def _vectors(counts: list[pl.DataFrame], vocabulary: pl.DataFrame, texts: int) -> tuple[Integers, Integers, Floats]:
+    """Row, term and weight of each trigram of each text, by row; ``texts`` is how many texts the vocabulary is of.
 
     Trigrams that the vocabulary lacks lengthen a vector, as they make a text unlike all that are known.
     """
-    rarest = float(np.log(1 + known))
+    rarest = float(np.log(1 + texts))
     weight = (1 + pl.col("count").log()) * pl.col("idf").fill_null(rarest)
     parts = []
     for part in counts:
-        weighted = part.join(vocabulary, on="term", how="left").with_columns(weight=weight)
-        weighted = weighted.with_columns(pl.col("weight") / (pl.col("weight") ** 2).sum().over("row").sqrt())
-        weighted = weighted.filter(pl.col("id").is_not_null() & (pl.col("weight") > 0)).sort("row", "id")
-        parts.append(weighted.select("row", "id", pl.col("weight").cast(pl.Float32)))
+        with_weights = part.join(vocabulary, on="term", how="left").with_columns(weight=weight)
+        with_weights = with_weights.with_columns(pl.col("weight") / (pl.col("weight") ** 2).sum().over("row").sqrt())
+        with_weights = with_weights.filter(pl.col("id").is_not_null() & (pl.col("weight") > 0)).sort("row", "id")
+        parts.append(with_weights.select("row", "id", pl.col("weight").cast(pl.Float32)))
     rows, terms, weights = (column.to_numpy() for column in pl.concat(parts))
     return rows, terms, weights
 
@@ -188,8 +188,8 @@ def _counts(texts: pl.Series) -> list[pl.DataFrame]:
 
     In parts, by row: a table of all at once would take gigabytes.
     """
-    padded = pl.concat_str(pl.lit(" "), pl.col("text").str.to_lowercase(), pl.lit(" "))
-    frame = texts.alias("text").to_frame().with_row_index("row").select("row", text=padded)
+    with_spaces = pl.concat_str(pl.lit(" "), pl.col("text").str.to_lowercase(), pl.lit(" "))
+    frame = texts.alias("text").to_frame().with_row_index("row").select("row", text=with_spaces)
     longest = int(frame["text"].str.len_chars().max() or 0)  # type: ignore[arg-type]
     grams = pl.concat_list([pl.col("text").str.slice(start, 3) for start in range(max(longest - 2, 1))])
     return [

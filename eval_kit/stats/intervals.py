@@ -82,10 +82,10 @@ def loss_by_interval(r: ArrayLike, inside: ArrayLike, out: ArrayLike, cuts: Floa
         raise ValueError(f"{len(number)} similarities, but shapes {sides[0].shape} and {sides[1].shape} of In and Out")
     rows = []
     for interval, (low, high) in enumerate(pairwise(cuts)):
-        chosen = number == interval
-        row: dict[str, Any] = {"low": low, "high": high, "n": int(chosen.sum())}
-        if chosen.any():
-            loss = relative_loss(*(side[..., chosen] for side in sides), seed=seed)
+        in_interval = number == interval
+        row: dict[str, Any] = {"low": low, "high": high, "n": int(in_interval.sum())}
+        if in_interval.any():
+            loss = relative_loss(*(side[..., in_interval] for side in sides), seed=seed)
             row |= {
                 "inside": loss.inside.value,
                 "out": loss.out.value,

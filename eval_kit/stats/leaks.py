@@ -26,8 +26,8 @@ def normalised(text: str) -> str:
 
     All other punctuation (Unicode's categories P) separates words, as blanks do; symbols such as + are kept.
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    words = "".join(_without_punctuation(char) for char in folded).split()
+    normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    words = "".join(_without_punctuation(char) for char in normal).split()
     return unicodedata.normalize("NFKC", " ".join(words))
 
 
@@ -42,8 +42,8 @@ def same_text(test: pl.DataFrame, train: pl.DataFrame, column: str) -> pl.DataFr
     Returns:
         ``query_id``, ``text``, ``train_query_id``, ``train_text``: one row for each pair.
     """
-    renamed = train.select(pl.col(column), train_query_id="query_id", train_text="text")
-    return test.join(renamed, on=column).select("query_id", "text", "train_query_id", "train_text")
+    train_columns = train.select(pl.col(column), train_query_id="query_id", train_text="text")
+    return test.join(train_columns, on=column).select("query_id", "text", "train_query_id", "train_text")
 
 
 def near(test: pl.DataFrame, train: pl.DataFrame, least: float, label: str) -> pl.DataFrame:
@@ -61,9 +61,11 @@ def near(test: pl.DataFrame, train: pl.DataFrame, least: float, label: str) -> p
     """
     index = Trigrams(train["text"].to_list())
     cosines = index.nearest(test["text"], label).select(train_text="nearest", cosine=pl.col("cosine").round(6))
-    known = train.select(train_query_id="query_id", train_text="text", train_normal="normal").unique("train_text")
+    train_texts = train.select(train_query_id="query_id", train_text="text", train_normal="normal").unique("train_text")
     pairs = pl.concat([test, cosines], how="horizontal").filter(pl.col("cosine") >= least)
-    pairs = pairs.join(known, on="train_text", how="left").with_columns(same=pl.col("normal") == pl.col("train_normal"))
+    pairs = pairs.join(train_texts, on="train_text", how="left").with_columns(
+        same=pl.col("normal") == pl.col("train_normal")
+    )
     columns = ("query_id", "text", "train_query_id", "train_text", "cosine", "same")
     return pairs.sort("cosine", "query_id", descending=[True, False]).select(columns)
 

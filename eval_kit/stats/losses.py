@@ -111,7 +111,7 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
     Raises:
         ValueError: shapes that differ, no queries, or values that are not finite.
     """
-    of_in, of_out = _paired(inside, out).mean(axis=1)
+    of_in, of_out = _pair(inside, out).mean(axis=1)
     n, scale = len(of_in), max(np.abs(of_in).max(), np.abs(of_out).max())
     from_below, from_above = of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out
     effects = [_standardised(each, scale) for each in (of_in - of_out, from_below, from_above)]
@@ -136,12 +136,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """
     if wrong := [p for p in p_values if p is not None and not 0 <= p <= 1]:
         raise ValueError(f"a p-value lies in 0..1, not {wrong[0]}")
-    adjusted: list[float | None] = [None] * len(p_values)
+    results: list[float | None] = [None] * len(p_values)
     highest = 0.0
     for step, (p, index) in enumerate(sorted((p, i) for i, p in enumerate(p_values) if p is not None)):
         highest = max(highest, min(1.0, (len(p_values) - step) * p))
-        adjusted[index] = highest
-    return adjusted
+        results[index] = highest
+    return results
 
 
 def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
@@ -193,25 +193,25 @@ def relative_losses[Key: Hashable](
     Raises:
         ValueError: shapes that differ, no queries, values that are not finite, or a level outside 0..1.
     """
-    checked = {key: _paired(*pair) for key, pair in pairs.items()}
-    if len(sizes := {pair.shape[2] for pair in checked.values()}) > 1:
+    arrays = {key: _pair(*pair) for key, pair in pairs.items()}
+    if len(sizes := {pair.shape[2] for pair in arrays.values()}) > 1:
         raise ValueError(f"the entries are of one test set, yet have {' and '.join(map(str, sorted(sizes)))} queries")
-    if not checked:
+    if not arrays:
         return {}
-    columns = np.concatenate([pair.reshape(-1, pair.shape[2]) for pair in checked.values()])
+    columns = np.concatenate([pair.reshape(-1, pair.shape[2]) for pair in arrays.values()])
     means = resampled_means(columns.T, resamples, seed)
     losses = {}
     start = 0
-    for key, pair in checked.items():
+    for key, pair in arrays.items():
         _, seeds, n = pair.shape
         of_seeds = means[:, start : start + 2 * seeds].reshape(-1, 2, seeds)
         start += 2 * seeds
-        drawn = np.take_along_axis(of_seeds, _seed_draws(seeds, resamples, seed)[:, None], axis=2).mean(axis=2)
+        of_draws = np.take_along_axis(of_seeds, _seed_draws(seeds, resamples, seed)[:, None], axis=2).mean(axis=2)
         inside, out = pair.mean(axis=(1, 2))
         losses[key] = Loss(
-            _estimate(float(inside), drawn[:, 0], level, n, seeds),
-            _estimate(float(out), drawn[:, 1], level, n, seeds),
-            _estimate(_ratio(inside, out), _ratios(*drawn.T), level, n, seeds),
+            _estimate(float(inside), of_draws[:, 0], level, n, seeds),
+            _estimate(float(out), of_draws[:, 1], level, n, seeds),
+            _estimate(_ratio(inside, out), _ratios(*of_draws.T), level, n, seeds),
         )
     return losses
 
@@ -254,7 +254,7 @@ def correlations(
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise ValueError(f"unknown kind of correlation {unknown[0]!r}; there are {', '.join(KINDS)}")
-    pair = _paired(x, y)
+    pair = _pair(x, y)
     if pair.shape[1] != 1:
         raise ValueError("a correlation is of two plain lists")
     left, right = pair[:, 0]
@@ -262,18 +262,18 @@ def correlations(
     if n < 3 or not (np.ptp(left) and np.ptp(right)):
         nothing = _estimate(None, np.full(resamples, np.nan), level, n, 1)
         return {kind: Correlation(kind, nothing, None) for kind in kinds}
-    resampled: dict[str, list[Floats]] = {kind: [] for kind in kinds}
+    samples: dict[str, list[Floats]] = {kind: [] for kind in kinds}
     for rows in draws(n, resamples, seed):
         constant = (np.ptp(left[rows], axis=1) == 0) | (np.ptp(right[rows], axis=1) == 0)
         for kind in kinds:
             values = np.full(len(rows), np.nan)
             values[~constant] = _BY_ROWS[kind](left, right, rows[~constant])
-            resampled[kind].append(values)
+            samples[kind].append(values)
     results = {}
     for kind in kinds:
         value = float(_BY_ROWS[kind](left, right, np.arange(n, dtype=np.int32)[None])[0])
         p = p_values.of_tau(left, right) if kind == "kendall" else p_values.of_r(value, n)
-        results[kind] = Correlation(kind, _estimate(value, np.concatenate(resampled[kind]), level, n, 1), p)
+        results[kind] = Correlation(kind, _estimate(value, np.concatenate(samples[kind]), level, n, 1), p)
     return results
 
 
@@ -302,7 +302,7 @@ def _times_drawn(rows: Draws) -> Floats:
     return np.bincount(cells.ravel(), minlength=rows.size).reshape(rows.shape).astype(np.float64)
 
 
-def _paired(inside: ArrayLike, out: ArrayLike) -> Floats:
+def _pair(inside: ArrayLike, out: ArrayLike) -> Floats:
     """Both as one (2, seeds, n) array."""
     inside_values, out_values = (np.asarray(values, np.float64) for values in (inside, out))
     if inside_values.shape != out_values.shape or inside_values.ndim not in (1, 2) or inside_values.size == 0:
@@ -335,14 +335,14 @@ def _ratios(inside: Floats, out: Floats) -> Floats:
     return ratios
 
 
-def _estimate(value: float | None, resampled: Floats, level: float, n: int, seeds: int) -> Estimate:
+def _estimate(value: float | None, samples: Floats, level: float, n: int, seeds: int) -> Estimate:
     if not 0 < level < 1:
         raise ValueError(f"a level lies between 0 and 1, not {level}")
-    defined = resampled[~np.isnan(resampled)]
+    finite = samples[~np.isnan(samples)]
     low = high = None
-    if value is not None and n > 1 and len(defined):
-        low, high = map(float, np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
-    return Estimate(value, low, high, level, n, seeds, len(resampled), len(resampled) - len(defined))
+    if value is not None and n > 1 and len(finite):
+        low, high = map(float, np.quantile(finite, [(1 - level) / 2, (1 + level) / 2]))
+    return Estimate(value, low, high, level, n, seeds, len(samples), len(samples) - len(finite))
 
 
 def _pearson_rows(x: Floats, y: Floats) -> Floats:

@@ -34,8 +34,8 @@ def above_t(t: float, degrees: int) -> float:
 
 def of_r(r: float, n: int) -> float:
     """The p-value of Pearson's or Spearman's coefficient of n ≥ 3 pairs, by its t with n − 2 degrees of freedom."""
-    unexplained = (1 + r) * (1 - r)
-    return of_t(r * math.sqrt((n - 2) / unexplained), n - 2) if unexplained > 0 else 0.0
+    rest = (1 + r) * (1 - r)
+    return of_t(r * math.sqrt((n - 2) / rest), n - 2) if rest > 0 else 0.0
 
 
 def of_tau(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
@@ -53,10 +53,10 @@ def of_tau(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
         return _chance_of_inversions(n, fewer)
     pairs = [float((counts * (counts - 1)).sum()) for counts in ties]
     triples = [float((counts * (counts - 1) * (counts - 2)).sum()) for counts in ties]
-    weighted = [float((counts * (counts - 1) * (2 * counts + 5)).sum()) for counts in ties]
-    ordered = n * (n - 1)
-    variance = (ordered * (2 * n + 5) - sum(weighted)) / 18
-    variance += pairs[0] * pairs[1] / (2 * ordered) + triples[0] * triples[1] / (9 * ordered * (n - 2))
+    weights = [float((counts * (counts - 1) * (2 * counts + 5)).sum()) for counts in ties]
+    ordered_pairs = n * (n - 1)
+    variance = (ordered_pairs * (2 * n + 5) - sum(weights)) / 18
+    variance += pairs[0] * pairs[1] / (2 * ordered_pairs) + triples[0] * triples[1] / (9 * ordered_pairs * (n - 2))
     return math.erfc(abs(agreement) / math.sqrt(2 * variance))
 
 

@@ -71,16 +71,16 @@ def adjusted(gain: Floats, covariates: Floats, parts: Parts, near: Flags) -> Flo
         (n,).
     """
     scale = covariates[near].std(axis=0)
-    scaled = (covariates - covariates[near].mean(axis=0))[:, scale > 0] / scale[scale > 0]
-    design = np.column_stack([np.ones(len(gain)), scaled])
-    ridge = np.diag([0.0, *np.ones(scaled.shape[1])])
+    standard = (covariates - covariates[near].mean(axis=0))[:, scale > 0] / scale[scale > 0]
+    design = np.column_stack([np.ones(len(gain)), standard])
+    ridge = np.diag([0.0, *np.ones(standard.shape[1])])
     products, moments = design[near].T @ design[near] + ridge, design[near].T @ gain[near]
-    predicted = design @ _solved(products, moments)
+    predictions = design @ _solve(products, moments)
     for part in np.unique(parts[near]):
         rows = parts == part
-        rest = _solved(products - design[rows].T @ design[rows], moments - design[rows].T @ gain[rows])
-        predicted[rows] = design[rows] @ rest
-    return gain - predicted
+        rest = _solve(products - design[rows].T @ design[rows], moments - design[rows].T @ gain[rows])
+        predictions[rows] = design[rows] @ rest
+    return gain - predictions
 
 
 def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
@@ -131,8 +131,8 @@ def _part_means(values: Floats, parts: Parts, far: Flags) -> tuple[Floats, Float
     _, index, sizes = np.unique(parts, return_inverse=True, return_counts=True)
     means = np.bincount(index, values) / sizes
     residual = values - means[index]
-    pooled = float(residual @ residual) / max(len(values) - len(means), 1)
-    return means, pooled / sizes, np.bincount(index, far) > 0
+    variance = float(residual @ residual) / max(len(values) - len(means), 1)
+    return means, variance / sizes, np.bincount(index, far) > 0
 
 
 def _between(means: Floats, variances: Floats, design: Floats) -> float:
@@ -163,6 +163,6 @@ def _weighted(means: Floats, variances: Floats, design: Floats) -> tuple[Floats,
     return coefficients, inverse * size
 
 
-def _solved(products: Floats, moments: Floats) -> Floats:
+def _solve(products: Floats, moments: Floats) -> Floats:
     solution: Floats = np.linalg.lstsq(products, moments, rcond=None)[0]
     return solution

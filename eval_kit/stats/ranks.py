@@ -64,9 +64,9 @@ def _told_apart(means: Floats, values: Sequence[Floats]) -> NDArray[np.bool_]:
         differences = (means[:, None] - means)[pairs]
         errors = np.sqrt(sum(_variances(of_set)[pairs] for of_set in values)) / len(values)
         varies = errors > _ROUNDING * np.abs(means).max()
-        tested = zip(differences.tolist(), errors.tolist(), varies.tolist(), strict=True)
-        corrected = holm([p_values.of_t(mean / error, degrees) if differs else None for mean, error, differs in tested])
-        told_apart[pairs] = [p is not None and p < 1 - LEVEL for p in corrected]
+        triples = zip(differences.tolist(), errors.tolist(), varies.tolist(), strict=True)
+        p_holm = holm([p_values.of_t(mean / error, degrees) if differs else None for mean, error, differs in triples])
+        told_apart[pairs] = [p is not None and p < 1 - LEVEL for p in p_holm]
     return told_apart | told_apart.T
 
 
@@ -77,9 +77,9 @@ def _variances(values: Floats) -> Floats:
 
 def _groups(told_apart: NDArray[np.bool_], order: Sequence[int]) -> list[tuple[int, int]]:
     """First and last group of each system: the longest stretches of the ranking without a pair that is told apart."""
-    ranked = told_apart[np.ix_(order, order)]
+    in_order = told_apart[np.ix_(order, order)]
     size = len(order)
-    ends = [i + next(iter(np.flatnonzero(ranked[i, i:]).tolist()), size - i) for i in range(size)]
+    ends = [i + next(iter(np.flatnonzero(in_order[i, i:]).tolist()), size - i) for i in range(size)]
     ends = np.minimum.accumulate(ends[::-1])[::-1].tolist()
     stretches = [(i, end) for i, end in enumerate(ends) if i == 0 or end > ends[i - 1]]
     groups = [(0, 0)] * size

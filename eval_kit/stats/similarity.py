@@ -213,6 +213,6 @@ def _sum(values: Matrix, unit: bool = False) -> Floats:
     return total
 
 
-def _require_same_dimensions(queries: Matrix, compared: Matrix) -> None:
-    if queries.shape[1] != compared.shape[1]:
-        raise UserError(f"vectors of {queries.shape[1]} and of {compared.shape[1]} dimensions cannot be compared")
+def _require_same_dimensions(queries: Matrix, others: Matrix) -> None:
+    if queries.shape[1] != others.shape[1]:
+        raise UserError(f"vectors of {queries.shape[1]} and of {others.shape[1]} dimensions cannot be compared")

@@ -51,9 +51,9 @@ def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPL
     Returns:
         In the order of the clusters' names; the same queries in another order give the same.
     """
-    lowered = all_spaced(queries["text"]).str.to_lowercase()
+    lower_case = all_spaced(queries["text"]).str.to_lowercase()
     words = (
-        queries.select(label, "query_id", "text", word=lowered.str.extract_all(_WORD))
+        queries.select(label, "query_id", "text", word=lower_case.str.extract_all(_WORD))
         .explode("word")
         .drop_nulls("word")
         .unique([label, "query_id", "word"])
@@ -69,20 +69,22 @@ def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPL
     odds = (inside / (pl.col("of_cluster") + pl.col("total") - inside)).log()
     odds -= (outside / (2 * pl.col("total") - pl.col("of_cluster") - outside)).log()
     scores = counts.select(label, "word", score=odds / (1 / inside + 1 / outside).sqrt())
-    named = []
+    all_topics = []
     for (cluster,), of_cluster in sorted(queries.group_by(label), key=lambda item: str(item[0][0])):
         typical = scores.filter(pl.col(label) == cluster).sort(["score", "word"], descending=[True, False])
-        own = words.filter(pl.col(label) == cluster).join(typical, on="word").sort("score", "word", descending=True)
-        ranked = (
-            own.group_by("query_id", "text", maintain_order=True)
+        cluster_words = (
+            words.filter(pl.col(label) == cluster).join(typical, on="word").sort("score", "word", descending=True)
+        )
+        rows = (
+            cluster_words.group_by("query_id", "text", maintain_order=True)
             .agg(pl.col("score").mean(), pl.len(), word=pl.col("word").first())
             .filter(pl.col("len") >= _FEWEST_WORDS)
             .sort(["score", "query_id"], descending=[True, False])
             .unique("word", keep="first", maintain_order=True)
         )
         terms = typical["word"].head(TERMS).to_list()
-        named.append(Topic(str(cluster), of_cluster.height, terms, ranked["text"].head(examples).to_list()))
-    return named
+        all_topics.append(Topic(str(cluster), of_cluster.height, terms, rows["text"].head(examples).to_list()))
+    return all_topics
 
 
 def about(release: Release) -> dict[str, Table]:

@@ -60,8 +60,8 @@ class Vectors:
             raise VectorsError(f"{self.source}: {len(values):,} vectors, but {len(ids):,} query ids")
         if ids.null_count() or (ids == "").any():
             raise VectorsError(f"{self.source}: vector {_first(ids.is_null() | (ids == '')) + 1} has no query id")
-        if len(repeated := _repeated(ids)):
-            raise VectorsError(f"{self.source}: query {repeated[0]}{_more(len(repeated))} appears twice")
+        if len(repeats := _repeats(ids)):
+            raise VectorsError(f"{self.source}: query {repeats[0]}{_more(len(repeats))} appears twice")
         finite = pl.Series(np.concatenate([np.isfinite(block).all(axis=1) for block in blocks(values)]))
         if not finite.all():
             bad = ids.filter(~finite)
@@ -76,8 +76,8 @@ class Vectors:
         Raises:
             VectorsError: queries without a vector.
         """
-        known = pl.DataFrame({"query_id": self.query_ids}).with_row_index("row")
-        rows = query_ids.to_frame("query_id").join(known, on="query_id", how="left", maintain_order="left")["row"]
+        row_numbers = pl.DataFrame({"query_id": self.query_ids}).with_row_index("row")
+        rows = query_ids.to_frame("query_id").join(row_numbers, on="query_id", how="left", maintain_order="left")["row"]
         if rows.null_count():
             absent = query_ids.filter(rows.is_null())
             raise VectorsError(
@@ -93,8 +93,8 @@ def check_ids(query_ids: pl.Series) -> None:
     Raises:
         VectorsError: naming the first of them.
     """
-    if len(repeated := _repeated(query_ids)):
-        raise VectorsError(f"query id {repeated[0]!r} appears more than once{_more(repeated.n_unique())}")
+    if len(repeats := _repeats(query_ids)):
+        raise VectorsError(f"query id {repeats[0]!r} appears more than once{_more(repeats.n_unique())}")
 
 
 def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
@@ -195,7 +195,7 @@ def _read_parquet(path: Path) -> Vectors:
     return Vectors(str(path), ids, lists.list.explode().to_numpy().reshape(len(lists), -1))
 
 
-def _repeated(query_ids: pl.Series) -> pl.Series:
+def _repeats(query_ids: pl.Series) -> pl.Series:
     return query_ids.filter(~query_ids.is_first_distinct())
 
 

@@ -19,17 +19,17 @@ def to_html(table: Table, bars: bool = True) -> Markup:
     ``bars`` are drawn for pages, whose styles they need.
     """
     caption = element("caption", table.title) if table.title else ""
-    drawn = [cell.bar for row in table.rows() for cell in row if cell.bar]
-    scale = span(end for bar in drawn for end in (bar.loss, bar.low, bar.high)) if bars else None
+    cell_bars = [cell.bar for row in table.rows() for cell in row if cell.bar]
+    scale = span(end for bar in cell_bars for end in (bar.loss, bar.low, bar.high)) if bars else None
     bodies = [_body(table, group, scale) for group in table.groups]
     whole = element("table", caption, _head(table), *bodies, data_sortable=bool(table.sorted_by))
     return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table")
 
 
-def sort_header(name: str, number: bool, sorted_: str | None = None, key: str | None = None) -> Markup:
+def sort_header(name: str, number: bool, sorted_by: str | None = None, key: str | None = None) -> Markup:
     """A column's header with a button that sorts by it."""
     button = element("button", name, type="button")
-    return element("th", button, scope="col", class_="num" if number else None, aria_sort=sorted_, data_key=key)
+    return element("th", button, scope="col", class_="num" if number else None, aria_sort=sorted_by, data_key=key)
 
 
 def typographic(number: str) -> str:
@@ -38,15 +38,15 @@ def typographic(number: str) -> str:
 
 
 def _head(table: Table) -> Markup:
-    grouped = [column for column in table.columns if column.group]
-    rows = 2 if grouped else None
+    groups = [column for column in table.columns if column.group]
+    rows = 2 if groups else None
     cells = []
     for group, columns in groupby(table.columns, lambda column: column.group):
         if group:
             cells.append(element("th", group, scope="colgroup", colspan=len(list(columns)), class_="num"))
         else:
             cells += [_header(column, table.sorted_by, rows) for column in columns]
-    below = element("tr", *(_header(column, "") for column in grouped)) if grouped else ""
+    below = element("tr", *(_header(column, "") for column in groups)) if groups else ""
     return element("thead", element("tr", *cells), below)
 
 

@@ -30,7 +30,7 @@ _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 def to_latex(table: Table) -> str:
     """A tabular environment that needs no package, without the table's title, its notes in comments above it."""
     header = [escape(column.header) for column in table.columns]
-    rows = [list(map(_shown, row, table.columns)) for row in table.rows()]
+    rows = [list(map(_text, row, table.columns)) for row in table.rows()]
     head, *body = (" & ".join(line) + r" \\" for line in (header, *rows))
     columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
     top = [*(f"% {printable(note)}" for note in table.notes), rf"\begin{{tabular}}{{{columns}}}", r"\hline"]
@@ -42,7 +42,7 @@ def escape(text: str) -> str:
     return printable(text).translate(_ESCAPES)
 
 
-def _shown(cell: Cell, column: Column) -> str:
+def _text(cell: Cell, column: Column) -> str:
     """The cell; a number with a sign is set as mathematics, which has a proper minus."""
     text = escape(cell.text)
     if column.kind == "number":

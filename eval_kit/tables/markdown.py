@@ -11,7 +11,7 @@ def to_markdown(table: Table) -> str:
     lines = [
         [escape(column.header) for column in table.columns],
         ["--:" if column.kind == "number" else ":--" for column in table.columns],
-        *(list(map(_shown, row, table.columns)) for row in table.rows()),
+        *(list(map(_text, row, table.columns)) for row in table.rows()),
     ]
     notes = [f"\n{escape(note)}\n" for note in table.notes]
     return "".join([*(f"| {' | '.join(line)} |\n" for line in lines), *notes])
@@ -22,5 +22,5 @@ def escape(text: str) -> str:
     return printable(text).translate(_ESCAPES)
 
 
-def _shown(cell: Cell, column: Column) -> str:
+def _text(cell: Cell, column: Column) -> str:
     return (cell.text if column.kind == "number" else escape(cell.text)) + cell.mark

@@ -125,9 +125,9 @@ def loss(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def significance(tested: Mapping[str, Any]) -> str:
+def significance(row: Mapping[str, Any]) -> str:
     """``°`` unless the corrected test shows a difference (p < 0.05), ``≈`` if the corrected one shows equivalence."""
-    different, equivalent = (tested.get(name) for name in ("p_holm", "p_equivalent_holm"))
+    different, equivalent = (row.get(name) for name in ("p_holm", "p_equivalent_holm"))
     return "°" * (different is None or different >= 0.05) + "≈" * (equivalent is not None and equivalent < 0.05)
 
 

@@ -36,7 +36,7 @@ def drawn(table: Table, width: int) -> list[rich.table.Table]:
         spans.append(_span(column, list(map(printable, header)), [row[index].plain for row in cells]))
     parts = []
     for indexes in _parts(table.columns, spans, width):
-        widths = _fitted([spans[index] for index in indexes], width)
+        widths = _fit([spans[index] for index in indexes], width)
         parts.append(_part(table, indexes, widths, cells))
     if table.title:
         parts[0].title = Text(printable(table.title), "table.title")
@@ -100,7 +100,7 @@ def _parts(columns: Sequence[Column], spans: Sequence[tuple[int, int]], width: i
     return parts
 
 
-def _fitted(spans: Sequence[tuple[int, int]], width: int) -> list[int]:
+def _fit(spans: Sequence[tuple[int, int]], width: int) -> list[int]:
     """Full widths, the widest made smaller until all fit."""
     widths = [full for _, full in spans]
     while sum(widths) + _GAP * len(widths) > width:

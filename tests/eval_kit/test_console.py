@@ -14,7 +14,7 @@ def clock(monkeypatch):
 
 def test_a_log_gets_a_line_now_and_then(clock, capsys):
     with console.counting("indexing", "passages", 30_005) as advance:
-        advance(1_000, known=True)
+        advance(1_000, is_total=True)
         for _ in range(8):
             clock[0] += 10
             advance(500)

@@ -116,9 +116,9 @@ def _aspect_words(
     word = np.where(rng.random(len(aspect)) < SYNONYM_RATE, synonym, lexicon.aspect + aspect)
     low = np.zeros(len(aspect))
     first = lexicon.reserved
-    for cluster, planted in zip(clusters, strengths.values(), strict=True):
-        high = low + np.array([*planted.values(), 0.0])[cluster]
+    for cluster, strength in zip(clusters, strengths.values(), strict=True):
+        high = low + np.array([*strength.values(), 0.0])[cluster]
         word = np.where((low <= u) & (u < high), first + cluster * ASPECTS + aspect, word)
-        first += len(planted) * ASPECTS
+        first += len(strength) * ASPECTS
         low = high
     return word

@@ -13,13 +13,13 @@ JUDGED = (20, 60)
 
 def judge(rng: np.random.Generator, query_ids: pl.Series, intents: Intents, passages: Passages) -> pl.DataFrame:
     """Judge one passage for each query, and many for each TREC DL query."""
-    graded = intents.graded
-    sparse = np.flatnonzero(~graded)
-    judged = [(sparse, passages.answer[sparse], np.ones(len(sparse), np.int64))]
-    for row in np.flatnonzero(graded):
+    grades = intents.graded
+    sparse = np.flatnonzero(~grades)
+    judgements = [(sparse, passages.answer[sparse], np.ones(len(sparse), np.int64))]
+    for row in np.flatnonzero(grades):
         rows, scores = _judge_track_query(rng, passages.answer[row], passages.pair, passages.topic)
-        judged.append((np.full(len(rows), row), rows, scores))
-    query_rows, passage_rows, scores = (np.concatenate(column) for column in zip(*judged, strict=True))
+        judgements.append((np.full(len(rows), row), rows, scores))
+    query_rows, passage_rows, scores = (np.concatenate(column) for column in zip(*judgements, strict=True))
     return pl.DataFrame(
         {"query_id": query_ids.gather(query_rows), "passage_id": passages.ids.gather(passage_rows), "score": scores}
     )
@@ -29,11 +29,11 @@ def _judge_track_query(rng: np.random.Generator, answer: int, about: Ints, topic
     """Judge 20 to 60 passages for the dl query that row `answer` answers: passage rows and grades 0..3."""
     low, high = JUDGED
     same_entity = about // ASPECTS == about[answer] // ASPECTS
-    own = np.flatnonzero(same_entity)
-    score = np.where(about[own] == about[answer], 2, 1)
-    score[own == answer] = 3
+    same_topic = np.flatnonzero(same_entity)
+    score = np.where(about[same_topic] == about[answer], 2, 1)
+    score[same_topic == answer] = 3
     best = np.argsort(-score, kind="stable")[: high - 5]
-    own, score = own[best], score[best]
-    missing = int(rng.integers(max(low, len(own) + 5), high + 1)) - len(own)
+    same_topic, score = same_topic[best], score[best]
+    missing = int(rng.integers(max(low, len(same_topic) + 5), high + 1)) - len(same_topic)
     strangers = rng.choice(np.flatnonzero((topic == topic[answer]) & ~same_entity), missing, replace=False)
-    return np.concatenate([own, strangers]), np.concatenate([score, np.zeros(missing, np.int64)])
+    return np.concatenate([same_topic, strangers]), np.concatenate([score, np.zeros(missing, np.int64)])

@@ -38,12 +38,12 @@ class Lexicon:
 
 def draw_words(rng: np.random.Generator, entities: int) -> Lexicon:
     """Draw all words; words of different blocks differ."""
-    reserved = sum(map(len, CLUSTERS.values()))
+    count = sum(map(len, CLUSTERS.values()))
     sizes = {
         "topical": len(TOPIC_SHARES) * TOPIC_WORDS,
         "aspect": ASPECTS,
         "common": ASPECTS * COMMON_SYNONYMS,
-        "reserved": ASPECTS * reserved,
+        "reserved": ASPECTS * count,
         "tail": entities // ENTITIES_PER_TAIL,
     }
     filler = _words(rng, FILLER_WORDS - len(FUNCTION_WORDS), 2)

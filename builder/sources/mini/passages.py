@@ -47,24 +47,24 @@ class Passages:
 def write_passages(rng: np.random.Generator, lexicon: Lexicon, entities: Entities, intents: Intents) -> Passages:
     """Write a passage for each pair that is queried, two more for TREC DL's, and others; in random order."""
     pairs, pair_of = np.unique(intents.pair, return_inverse=True)
-    repeated = np.repeat(pairs[pair_of[intents.graded]], 2)
-    extra_count = len(intents.pair) * PASSAGES_PER_QUERY - len(pairs) - len(repeated)
+    pairs_twice = np.repeat(pairs[pair_of[intents.graded]], 2)
+    extra_count = len(intents.pair) * PASSAGES_PER_QUERY - len(pairs) - len(pairs_twice)
     extra = rng.integers(len(entities.head) * ASPECTS, size=extra_count)
-    in_order = np.concatenate([pairs, repeated, extra])
+    in_order = np.concatenate([pairs, pairs_twice, extra])
     row_of = rng.permutation(len(in_order))
     pair = np.empty(len(in_order), np.int64)
     pair[row_of] = in_order
     entity, aspect = pair // ASPECTS, pair % ASPECTS
     topic = np.searchsorted(entities.ends, entity, side="right")
     companion = entities.draw(rng, topic)
-    mentioned = np.where(rng.random(len(pair)) < MENTION_RATE, companion, -1)
-    texts, context = _passage_texts(rng, lexicon, topic, aspect, entities.names(entity), entities.names(mentioned))
+    mentions = np.where(rng.random(len(pair)) < MENTION_RATE, companion, -1)
+    texts, context = _passage_texts(rng, lexicon, topic, aspect, entities.names(entity), entities.names(mentions))
     ids = pl.Series("passage_id", np.arange(len(pair))).cast(pl.String)
-    return Passages(pair, topic, mentioned, row_of[pair_of], ids, texts, context)
+    return Passages(pair, topic, mentions, row_of[pair_of], ids, texts, context)
 
 
 def _passage_texts(
-    rng: np.random.Generator, lexicon: Lexicon, topic: Ints, aspect: Ints, name: Ints, mentioned: Ints
+    rng: np.random.Generator, lexicon: Lexicon, topic: Ints, aspect: Ints, name: Ints, companions: Ints
 ) -> tuple[pl.Series, Ints]:
     """Write the passages; `name` and `mentioned` are (n, 2). Returns texts and quotable word numbers (n, 4)."""
     texts, context = [], []
@@ -75,18 +75,18 @@ def _passage_texts(
         row = np.arange(size)
         words = prose(rng, lexicon, topic[part], high)
         words[np.arange(high) >= rng.integers(low, high + 1, size=size)[:, None]] = 0
-        called = lexicon.aspect + aspect[part]
+        aspect_word = lexicon.aspect + aspect[part]
         words[:, [0, 2, 5]] = THE, OF, IS
-        words[:, 1] = called
+        words[:, 1] = aspect_word
         words[:, 3:5] = name[part]
         again = np.flatnonzero(rng.random(size) < 0.5)
         column = rng.integers(8, 12, size=size)
         words[again[:, None], column[again, None] + [0, 1]] = name[part][again]
         words[row, 14 + rng.integers(3, size=size)] = lexicon.aspect + np.where(
-            rng.random(size) < 0.5, called - lexicon.aspect, rng.integers(ASPECTS, size=size)
+            rng.random(size) < 0.5, aspect_word - lexicon.aspect, rng.integers(ASPECTS, size=size)
         )
-        mentions = np.flatnonzero(mentioned[part, 0])
-        words[mentions[:, None], [18, 19]] = mentioned[part][mentions]
+        mentions = np.flatnonzero(companions[part, 0])
+        words[mentions[:, None], [18, 19]] = companions[part][mentions]
         texts.append(join(lexicon, words))
         context.append(words[:, CONTEXT_COLUMNS])
     return pl.concat(texts), np.concatenate(context)

@@ -59,15 +59,15 @@ def _query_texts(
     templates = pl.Series(" | ".join(TEMPLATES).split(" | "))
     form = intents.wh * len(LENGTH_SHARES) + intents.length
     number = form * TEMPLATES_PER_FORM + rng.integers(TEMPLATES_PER_FORM, size=count)
-    kept = np.where(np.arange(4) < rng.integers(1, 5, size=count)[:, None], context, 0)
-    dropped = pl.Series(rng.integers(1, 7, size=count))
+    contexts = np.where(np.arange(4) < rng.integers(1, 5, size=count)[:, None], context, 0)
+    drops = pl.Series(rng.integers(1, 7, size=count))
     head = lexicon.words.gather(entities.head[intents.entity])
-    misspelt = head.str.slice(0, dropped) + head.str.slice(dropped + 1)
+    misspelt = head.str.slice(0, drops) + head.str.slice(drops + 1)
     parts = pl.DataFrame(
         {
             "text": templates.gather(number),
             "{x}": lexicon.words.gather(intents.word),
-            "{c}": join(lexicon, kept),
+            "{c}": join(lexicon, contexts),
             "head": misspelt.zip_with(pl.Series(intents.typo), head),
             "tail": lexicon.words.gather(entities.tail[intents.entity]),
         }
@@ -96,7 +96,7 @@ def _hardness(intents: Intents, passages: Passages) -> Floats:
 
 def _nearness(intents: Intents) -> Floats:
     """2 for a query that shares its entity with a TREC DL query, 1 for its topic and aspect, else 0."""
-    graded = intents.graded
+    grades = intents.graded
     topic_and_aspect = intents.topic * ASPECTS + intents.aspect
-    same_field = np.isin(topic_and_aspect, topic_and_aspect[graded])
-    return np.where(np.isin(intents.entity, intents.entity[graded]), 2.0, same_field * 1.0)
+    same_field = np.isin(topic_and_aspect, topic_and_aspect[grades])
+    return np.where(np.isin(intents.entity, intents.entity[grades]), 2.0, same_field * 1.0)
