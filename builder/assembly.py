@@ -1,12 +1,12 @@
 """The common basis of rebuilt shifts: one collection's queries, judgements and vectors, and the shared tables."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from builder import validation
@@ -97,7 +97,7 @@ class Build:
             encoded: whether the rule depends on the queries' vectors, and so on the encoder.
             more: further parameters.
         """
-        values = described(parameters) if parameters is not None else {}
+        values = {} if parameters is None else msgspec.to_builtins(parameters, enc_hook=dict)
         if encoded:
             values["encoder"] = {"name": public_name(self.encoder), "revision": self.encoder.revision}
         return Rule(text, source, [record.id for record in self.collection.inputs], {**values, **more})
@@ -137,6 +137,8 @@ class Build:
             assignment = apart(shift, assignment, self.pairs("train").filter(pl.col("score") > 0), self.seed)
             remarks.append(f"{shift}: no training query shares a relevant passage with a test query")
         sizes = dict(assignment.filter(pl.col("split") == "test")["cluster"].cast(pl.String).value_counts().iter_rows())
+        if not sizes:
+            raise UserError(f"{shift}: no part has enough queries to hold one back for testing")
         labels = categories(assignment["cluster"])
         few = [label for label in labels if sizes.get(label, 0) < FEWEST_TESTED]
         if few and shift not in self.required:
@@ -255,15 +257,3 @@ def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:
         raise UserError(
             f"{shift} needs two clusters with queries in {' and '.join(parts)}; those that have them: {names}"
         )
-
-
-def described(parameters: Any) -> dict[str, Any]:
-    """A shift's parameters as plain JSON values, for the manifest."""
-    values = {entry.name: getattr(parameters, entry.name) for entry in dataclasses.fields(parameters)}
-    return {name: _plain(value) for name, value in values.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value

@@ -56,34 +56,31 @@ class Pair:
     test_qrels: str | None
 
 
-def audit(release: Release, near: float = leaks.NEAR) -> dict[str, Any]:
+def audit(release: Release) -> dict[str, Any]:
     """Look for leaks in every train/test pair of a release (see :func:`pairs`).
 
     Args:
         release: from :func:`eval_kit.release.open_release`.
-        near: the cosine from which two queries are near-duplicates.
 
     Returns:
         The document that is written to ``reports/audit.json``.
 
     Raises:
-        UserError: the threshold is not in 0 to 1, or the release has no pair.
+        UserError: the release has no pair.
     """
-    if not 0 < near <= 1:
-        raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
     to_compare = list(pairs(release))
     if not to_compare:
         raise UserError(f"{release.folder}: holds no two sets of queries to compare")
     queries = _queries(release, to_compare)
     comparisons = []
     for pair in to_compare:
-        leaking = [*_texts(queries, pair), _near(queries, pair, near), *_passages(release, pair)]
+        leaking = [*_texts(queries, pair), _near(queries, pair), *_passages(release, pair)]
         sides = {"train": _side(queries, pair.train), "test": _side(queries, pair.test)}
         comparisons.append({"name": pair.name, **sides, "leaks": leaking})
     return {
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
-        "near": near,
-        "headline": _headline(comparisons, near),
+        "near": leaks.NEAR,
+        "headline": _headline(comparisons),
         "pairs": comparisons,
     }
 
@@ -107,22 +104,29 @@ def table(document: dict[str, Any]) -> Table:
 def pairs(release: Release) -> Iterator[Pair]:
     """Every train/test pair of a release, as its benchmarks define them.
 
-    Topic, wh and length: for each held-out cluster, the training queries of the other clusters against the cluster's
-    test queries; without training queries in the release, the test queries of the other clusters. ReSTTest: the
-    training queries outside a bucket against the bucket's queries of each test split. ReSTrain: each set against each
-    TREC DL year. Chameleons: all training queries against dev. DL-Typo, DL-HARD and the wordings of each method of
-    variation, all replicas together: all training queries; without any, the test queries of the topic and wh clusters.
+    Crossed: for each model, its training queries against its test queries. Topic, wh and length: for each held-out
+    cluster, the training queries of the other clusters against the cluster's test queries; without training queries in
+    the release, the test queries of the other clusters. ReSTTest: the training queries outside a bucket against the
+    bucket's queries of each test split. ReSTrain: each set against each TREC DL year. Chameleons: all training queries
+    against dev. DL-Typo, DL-HARD and the wordings of each method of variation, all replicas together: all training
+    queries; without any, the test queries of the topic and wh clusters.
     """
     have = release.configs
+    for test_set in release.test_sets_of("crossed") if "crossed" in have else ():
+        train = SHIFTS["crossed"].training(release, test_set.name.removeprefix("crossed.")).queries
+        yield _pair(release, f"{test_set.name} held out", train, test_set.queries.to_frame(), ["train"], test_set.qrels)
     for shift in CLUSTERED:
         yield from _held_out(release, shift)
     if "train" in have.get("resttest", []):
         for split in (name for name in have["resttest"] if name != "train" and name in have["qrels"]):
-            for bucket, test in _parts(release.table("resttest", split), "bucket"):
-                outside = SHIFTS["resttest"].training(release, bucket).queries
+            table = release.table("resttest", split).sort("bucket", maintain_order=True)
+            for (bucket,), test in table.group_by("bucket", maintain_order=True):
+                outside = SHIFTS["resttest"].training(release, str(bucket)).queries
                 yield _pair(release, f"resttest.{bucket} held out, {split}", outside, test, ["train"], split)
     for name in have.get("restrain", []):
-        for split in [name for name in TREC_DL if name in release.test_sets] or [*_whole_splits(release)]:
+        entries = [entry for entry in release.manifest.test_sets if entry.config == "resttest" and entry.column is None]
+        years = [name for name in TREC_DL if name in release.test_sets]
+        for split in years or [entry.name for entry in entries]:
             test_set = release.test_sets[split]
             test, train = test_set.queries.to_frame(), SHIFTS["restrain"].training(release, name).queries
             yield _pair(release, f"restrain.{name}, {split}", train, test, [f"restrain_{name}"], test_set.qrels)
@@ -159,7 +163,7 @@ def shared_passages(release: Release) -> dict[str, Any]:
     if not splits or not years:
         lacking = "judgements of training queries" if years else f"test set {' or '.join(TREC_DL)}"
         raise UserError(f"{release.folder}: holds no {lacking}")
-    labels = pl.concat(release.qrels(split) for split in splits).filter(pl.col("relevance") >= 1)
+    labels = pl.concat(map(release.qrels, splits)).filter(pl.col("relevance") >= 1)
     cells = published(TABLE_3) if release.manifest.kind == "published" else []
     paper = {(cell["test_set"], cell["measure"]): cell["value"] for cell in cells}
     rows = []
@@ -228,17 +232,6 @@ def _wordings(release: Release, variation: Variation) -> pl.DataFrame:
     return release.wordings(variation).select(name.alias("query_id"), "text")
 
 
-def _whole_splits(release: Release) -> Iterator[str]:
-    for entry in release.manifest.test_sets:
-        if entry.config == "resttest" and entry.column is None:
-            yield entry.name
-
-
-def _parts(table: pl.DataFrame, column: str) -> Iterator[tuple[str, pl.DataFrame]]:
-    for part in table.sort(column, maintain_order=True).partition_by(column, maintain_order=True):
-        yield part[column][0], part
-
-
 def _pair(
     release: Release, name: str, train: pl.DataFrame, test: pl.DataFrame, train_qrels: list[str], test_qrels: str
 ) -> Pair:
@@ -273,12 +266,12 @@ def _texts(queries: pl.DataFrame, pair: Pair) -> Iterator[dict[str, Any]]:
         yield _leak(kind, pl.concat([same_id.select(same.columns), same]), test.height if train.height else 0)
 
 
-def _near(queries: pl.DataFrame, pair: Pair, near: float) -> dict[str, Any]:
+def _near(queries: pl.DataFrame, pair: Pair) -> dict[str, Any]:
     """The leak by near-duplicates; its examples are still different after normalisation, the nearest first."""
     train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
     if not (pair.test_qrels and train.height and test.height):
         return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
-    leaking = leaks.near(test, train, near, f"comparing {pair.name}")
+    leaking = leaks.near(test, train, leaks.NEAR, f"comparing {pair.name}")
     examples = leaking.filter(~pl.col("same")).drop("same")
     return _leak("near", leaking, test.height) | {"examples": examples.head(EXAMPLES).to_dicts()}
 
@@ -325,7 +318,7 @@ def _cell(leak: dict[str, Any] | None) -> str:
     return "–" if leak["share"] is None else f"{leak['queries']:,} ({leak['share']:.1%})"
 
 
-def _headline(comparisons: Sequence[dict[str, Any]], near: float) -> str:
+def _headline(comparisons: Sequence[dict[str, Any]]) -> str:
     """The worst share of each kind, over all pairs, and what limits the figures."""
     words = {
         "equal": "appear word for word in the training queries",
@@ -352,12 +345,11 @@ def _headline(comparisons: Sequence[dict[str, Any]], near: float) -> str:
             f"In {textless} pairs the release lacks the text of some training queries, so the counts of equal "
             "queries and near-duplicates are lower bounds."
         )
-    limits.append(f"Near-duplicates have a cosine of at least {near:g} (of trigrams)")
-    if near == leaks.NEAR:
-        limits[-1] += (
-            f": precision {leaks.PRECISION:.2f} and recall {leaks.RECALL:.2f} on as many duplicate as different "
-            "pairs, and a lower precision here, where each query is compared with many"
-        )
+    limits.append(
+        f"Near-duplicates have a cosine of at least {leaks.NEAR:g} (of trigrams): precision {leaks.PRECISION:.2f} and "
+        f"recall {leaks.RECALL:.2f} on as many duplicate as different pairs, and a lower precision here, where each "
+        "query is compared with many"
+    )
     return (
         f"In {len(comparisons)} pairs of training and test queries, of a pair's test queries {', '.join(clauses)}. "
         f"{' '.join(limits)}."

@@ -1,6 +1,7 @@
 """``python -m builder build``: write a release from the authors' lists, from any collection, or a synthetic one."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from builder.options import RELEASE, Json, Out, Seed
+from builder.options import RELEASE, Json, Out, Seed, Version
 from eval_kit.errors import UserError
 from eval_kit.options import option
 from eval_kit.program import Program
@@ -19,25 +20,8 @@ if TYPE_CHECKING:
 
 MINI = "mini"
 MS_MARCO = "msmarco"
-FROM = "--from"
 
-
-class SourceGroup(Program):
-    """Takes the subcommand from ``--from`` too: ``build --from mini …`` is ``build mini …``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the value of ``--from`` where the subcommand belongs."""
-        word_with_value = next((word for word in args if word.startswith(f"{FROM}=")), None)
-        if word_with_value:
-            position = args.index(word_with_value)
-            args = [word_with_value.removeprefix(f"{FROM}="), *args[:position], *args[position + 1 :]]
-        elif FROM in args[:-1]:
-            position = args.index(FROM)
-            args = [args[position + 1], *args[:position], *args[position + 2 :]]
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(cls=SourceGroup, no_args_is_help=True, help="Build a release folder, whole or not at all.")
+app = typer.Typer(cls=Program, no_args_is_help=True, help="Build a release folder, whole or not at all.")
 
 
 @app.command()
@@ -50,6 +34,7 @@ def published(
     unlicensed: Annotated[
         bool, option("Include the variations and test sets whose authors state no licence.", None, "--unlicensed")
     ] = False,
+    version: Version = None,
     as_json: Json = False,
 ) -> None:
     """Build the canonical release from the authors' lists."""
@@ -59,7 +44,7 @@ def published(
         raise UserError(f"{upstream}: there is no such folder")
     with Console(stderr=True).status("reading the authors' lists"):
         release = draft(upstream, allow_partial, unlicensed)
-    _write(release, out, as_json)
+    _write(release, out, version, as_json)
 
 
 def _list_parameters(requested: bool) -> None:
@@ -114,6 +99,7 @@ def rebuilt(
         str | None, option("A query log without judgements (.tsv, .csv); or the number of queries of mini (10,000).")
     ] = None,
     strength: Annotated[float | None, option("Strength of mini's planted shifts; 0 plants none (default 1).")] = None,
+    version: Version = None,
     as_json: Json = False,
 ) -> None:
     """Run the papers' algorithms on any collection."""
@@ -141,7 +127,7 @@ def rebuilt(
     encode = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
     settings_changed = parameters.changed(settings or [])
     release = draft(source, shift, encode, settings_changed, seed, runs, cache, disjoint_passages=disjoint_passages)
-    _write(release, out, as_json)
+    _write(release, out, version, as_json)
 
 
 @app.command()
@@ -150,6 +136,7 @@ def mini(
     queries: Annotated[int, option("Number of queries.")] = 10_000,
     strength: Annotated[float, option("Strength of the planted shifts; 0 plants none.")] = 1.0,
     seed: Seed = 13,
+    version: Version = None,
     as_json: Json = False,
 ) -> None:
     """Generate a synthetic collection with planted shifts."""
@@ -157,7 +144,7 @@ def mini(
 
     with Console(stderr=True).status("generating the mini collection"):
         release = draft(seed=seed, queries=queries, strength=strength)
-    _write(release, out, as_json)
+    _write(release, out, version, as_json)
 
 
 def _collection(name: str, options: dict[str, Any]) -> "Collection":
@@ -180,9 +167,11 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
         return released.collection(folder) if folder.is_dir() else irds.collection(name)
 
 
-def _write(draft: "Draft", out: Path, as_json: bool) -> None:
+def _write(draft: "Draft", out: Path, version: str | None, as_json: bool) -> None:
     from builder.release import summary, write
 
+    if version is not None and not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise UserError(f"--version {version}: expected three numbers, such as 1.1.0")
     with Console(stderr=True).status(f"writing {out}"):
-        manifest = write(draft, out)
+        manifest = write(replace(draft, version=version or draft.version), out)
     typer.echo(json.dumps(manifest.as_json()) if as_json else "\n".join(summary(out, manifest)))

@@ -36,6 +36,7 @@ HOLDS = {
     "wh": "MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
     "length": "MS-Shift: queries by length, short or long",
     "resttest": "ReSTTest: queries in five buckets, b1 … b5; extrapolation is to a bucket that training left out",
+    "given": "the collection's own parts, such as articles or fields, or groups of them",
     "crossed": "crossed hold-outs: small clusters, and each query's role for each model: train, in or out",
     "restrain": "ReSTrain: training queries near to (interpolate) or far from (extrapolate) the test queries",
     "chameleons": "MS MARCO Chameleons: how obstinate a query is (none, veiled, pygmy, lesser) at five levels",

@@ -14,7 +14,7 @@ from rich.console import Console
 from builder import build_cli, lite_cli
 from builder.options import RELEASE, Cache, Folder, Json, Seed, print_result
 from eval_kit import output
-from eval_kit.errors import UserError, reported
+from eval_kit.errors import UserError, disk_errors, reported
 from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 from eval_kit.program import commands
 from eval_kit.search.processes import cores
@@ -91,7 +91,7 @@ def verify(
     if against is not None:
         changes = comparison.diff(open_release(against), open_release(release))
         lines = [line for change in changes for line in ([change.headline] if summary else change.lines())]
-        print_result([asdict(change) for change in changes], lines or ["the releases have the same content"], as_json)
+        print_result(list(map(asdict, changes)), lines or ["the releases have the same content"], as_json)
         raise typer.Exit(bool(changes))
     checks = verification.verify(Path(release))
     faults = sum(bool(check.fault) for check in checks)
@@ -137,7 +137,11 @@ def export(
     from builder import export as exporting
     from builder import triplets
     from eval_kit.release import open_release
+    from eval_kit.search.passages import has_passages
 
+    with_passages = format.value in exporting.WITH_PASSAGES
+    if passages is not None and not with_passages:
+        raise UserError("--passages is for --format beir and tevatron; the others have no passages of their own")
     opened_release = open_release(release)
     if format.value in triplets.FORMATS:
         if test_set or not training_set:
@@ -152,16 +156,12 @@ def export(
             lines.append(f"{file}: {result.examples:,} examples of {name}, sha256 {result.sha256}")
         print_result(rows, lines, as_json)
         return
-    with_passages = format.value in exporting.WITH_PASSAGES
-    if passages is not None and not with_passages:
-        raise UserError("--passages is for --format beir and tevatron; topics and qrels have no passages")
     folders = exporting.export(opened_release, out, format.value, test_set or [], training_set or [], passages, strict)
     lines = [f"{out}: {len(folders)} folders in {format.value} format"]
-    if with_passages and "passages" not in opened_release.configs and passages is None:
-        lines.append(
-            f"  no corpus.jsonl, which its loader needs: the passages are ir_datasets "
-            f"{opened_release.manifest.collection}; --passages collection.tsv writes them"
-        )
+    if with_passages and not has_passages(opened_release) and passages is None:
+        collection = opened_release.manifest.collection
+        where = f"ir_datasets {collection}" if collection else "not in the release"
+        lines.append(f"  no corpus.jsonl, which its loader needs: the passages are {where}; give --passages")
     print_result([{"folder": str(folder)} for folder in folders], lines, as_json)
 
 
@@ -312,9 +312,6 @@ def describe(
 @app.command()
 def audit(
     folder: Folder = RELEASE,
-    near: Annotated[
-        float | None, option("Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md.")
-    ] = None,
     out: Annotated[
         Path | None, option("Write the report to this file. Default: reports/audit.json in the release.")
     ] = None,
@@ -329,7 +326,6 @@ def audit(
     from eval_kit.console import screen
     from eval_kit.files import atomic
     from eval_kit.release import Release, verified_manifest
-    from eval_kit.stats.leaks import NEAR
     from eval_kit.tables import terminal
 
     release = Release(folder, verified_manifest(folder))
@@ -341,9 +337,9 @@ def audit(
             terminal.show(auditing.shared_table(document), screen())
         return
     path = out or folder / AUDIT
-    report = auditing.audit(release, NEAR if near is None else near)
+    report = auditing.audit(release)
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    if out is None:
+    with disk_errors(path):
         path.parent.mkdir(exist_ok=True)
     atomic.write_text(path, text)
     if as_json:

@@ -14,6 +14,9 @@ from eval_kit.files.digests import file_sha256
 from eval_kit.files.formats import QUERIES_SCHEMA, by_id
 from eval_kit.stats.vectors import check_ids
 
+NONE_STATED, NONE_IN_FOLDER = "none stated", "not stated in the folder"
+UNSTATED = (NONE_STATED, NONE_IN_FOLDER)
+"""What a manifest says of the licence of a file whose authors state none."""
 SPLIT = re.compile(r"[a-z0-9][a-z0-9_]*")
 DEV = ("valid", "validation")
 """Other names of dev, since validation in a release means queries drawn from train."""
@@ -98,6 +101,6 @@ def input_record(path: Path, name: str, licence: str, url: str | None = None, gi
 
 
 def split_name(name: str) -> str:
-    """A source's split name in a release's form: in lower case, ``_`` for hyphens, dev for validation."""
+    """A source's split name in a release's form: in lower case, ``_`` for hyphens, dev for val, train for training."""
     plain = name.lower().replace("-", "_")
-    return "dev" if plain in DEV else plain
+    return {**dict.fromkeys(DEV, "dev"), "training": "train"}.get(plain, plain)

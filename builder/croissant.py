@@ -40,8 +40,8 @@ def render(manifest: Manifest, licence: str) -> str:
         "license": licence,
         "citeAs": CITE,
         **template["rai"][kind],
-        "distribution": [_file(table) for table in manifest.tables],
-        "recordSet": [_record_set(table) for table in manifest.tables],
+        "distribution": list(map(_file, manifest.tables)),
+        "recordSet": list(map(_record_set, manifest.tables)),
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 

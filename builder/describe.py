@@ -12,6 +12,7 @@ from builder.sources import log
 from builder.validation import drawn
 from eval_kit import __version__
 from eval_kit.errors import UserError
+from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.release import Release, beir_folder, open_release
 from eval_kit.results import Result
 from eval_kit.shifts import SHIFTS
@@ -26,6 +27,8 @@ SAMPLE = 2_000
 """Queries of each side that the classifier sees, at most: half to learn from, half to be tested on."""
 WIDTH = 1 << 14
 """Features of the classifier."""
+FEWEST = 10
+"""Queries of a side that the two-sample test needs."""
 HALVES = 20
 """Random halves of the one log, to see how often the test gives a false alarm."""
 LEVEL = 0.05
@@ -104,7 +107,8 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
 def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
     """Classifier two-sample test (Lopez-Paz and Oquab, ICLR 2017): can a classifier tell the two logs apart?
 
-    A logistic regression over words and character trigrams learns from half of equally many queries of each side.
+    A logistic regression over character 2- to 4-grams within words learns from half of
+    equally many queries of each side.
 
     Args:
         first: texts of one side.
@@ -138,7 +142,9 @@ def _queries(path: Path) -> pl.DataFrame:
 def _all(release: Release) -> pl.DataFrame:
     configs = (*SHIFTS, "validation", beir_folder.KIND)
     tables = [(entry.config, entry.split) for entry in release.manifest.tables if entry.config in configs]
-    texts = pl.concat(_worded(release, *table) for table in tables).unique("query_id", keep="first").sort("query_id")
+    empty = pl.DataFrame(schema=QUERIES_SCHEMA)
+    texts = pl.concat([empty, *(_worded(release, *table) for table in tables)])
+    texts = texts.unique("query_id", keep="first").sort("query_id")
     if texts.is_empty():
         raise UserError(f"{release.folder}: has no texts of queries")
     return texts
@@ -166,12 +172,15 @@ def _near_duplicates(queries: pl.DataFrame) -> str:
 def _comparison(release: Release, lengths: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
     near = weighted_jaccard(lengths["text"], other["text"])
     yield f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}"
+    if min(lengths.height // 2, other.height) < FEWEST:
+        yield f"too few queries to tell two logs apart: that needs {FEWEST} of the other, twice as many of these"
+        return
     accuracy, p = two_sample(lengths["text"], other["text"], seed)
     rng = np.random.Generator(np.random.PCG64(seed))
     alarms = 0
     for number in range(HALVES):
         order = rng.permutation(lengths.height)
-        first, second = (lengths["text"].gather(rows) for rows in np.array_split(order, 2))
+        first, second = map(lengths["text"].gather, np.array_split(order, 2))
         alarms += two_sample(first, second, number)[1] < LEVEL
     chance = f"= {p:.2g}" if p else "< 1e-300"
     verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"

@@ -41,19 +41,12 @@ class TableDiff:
 
 def diff(old: Release, new: Release) -> list[TableDiff]:
     """The tables, test sets and variations that differ, in manifest order; tables of equal digest are not read."""
-    return [
-        *_tables(old, new),
-        *_entries("test_sets", _test_sets(old), _test_sets(new)),
-        *_entries("variations", _variations(old), _variations(new)),
-    ]
-
-
-def _test_sets(release: Release) -> dict[str, Any]:
-    return {entry.name: entry.as_json() for entry in release.manifest.test_sets}
-
-
-def _variations(release: Release) -> dict[str, Any]:
-    return {name: variation.as_json() for name, variation in release.variations.items()}
+    changes = [*_tables(old, new)]
+    for kind, key in (("test_sets", "name"), ("variations", "full_name")):
+        entries = (getattr(release.manifest, kind) for release in (old, new))
+        before, after = ({getattr(entry, key): entry.as_json() for entry in side} for side in entries)
+        changes += _entries(kind, before, after)
+    return changes
 
 
 def _tables(old: Release, new: Release) -> Iterator[TableDiff]:

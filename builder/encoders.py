@@ -59,11 +59,6 @@ def by_name(name: str) -> Encoder:
     return Lsa() if name == "lsa" else Model(name)
 
 
-def learnt_from(passages: Sequence[str] | None) -> "Lsa":
-    """LSA for the topics of a collection: from its passages, else from the queries, without their frequent words."""
-    return Lsa(most=MOST_FREQUENT, corpus=passages)
-
-
 def public_name(encoder: Encoder) -> str:
     """An encoder's name fit for publication: for a model in a folder, without the path to it."""
     if isinstance(encoder, Model) and Path(encoder.source).is_dir():
@@ -112,7 +107,9 @@ class Lsa:
         try:
             weights = words.fit_transform(texts if self.corpus is None else self.corpus)
         except ValueError as error:
-            raise UserError(f"lsa cannot learn from these texts: {error}") from error
+            raise UserError(
+                "lsa cannot learn from these texts: hardly a word is in two of them, or in few enough"
+            ) from error
         dimensions = min(self.dimensions, weights.shape[1] - 1)
         if dimensions < 1:
             raise UserError("lsa cannot learn from these texts: they hold a single word")
@@ -196,9 +193,9 @@ def _token_counts(model: Any, texts: Sequence[str]) -> NDArray[np.int64]:
     """How many tokens the model will see of each text; characters if it has no fitting tokenizer."""
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
-        return np.array([len(text) for text in texts])
+        return np.array(list(map(len, texts)))
     tokens = tokenizer(list(texts), truncation=True, max_length=model.max_seq_length, return_attention_mask=False)
-    return np.array([len(ids) for ids in tokens["input_ids"]])
+    return np.array(list(map(len, tokens["input_ids"])))
 
 
 def _batches(lengths: NDArray[np.int64], budget: int) -> Iterator[slice]:

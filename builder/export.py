@@ -13,7 +13,8 @@ from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release
-from eval_kit.search.passages import of_file
+from eval_kit.search.passages import has_passages, of_file
+from eval_kit.search.passages import passages as release_passages
 from eval_kit.shift import Shift
 from eval_kit.shifts import TRAINED_FOR
 
@@ -188,7 +189,7 @@ def _beir(release: Release, dataset: Exported, qrels: pl.DataFrame, folder: Path
 
 def _corpus(release: Release, passages: Path | None, path: Path, first: Path | None, format: str) -> Path | None:
     """Write the passages, or link to those already written; None where there are none."""
-    if passages is None and "passages" not in release.configs:
+    if passages is None and not has_passages(release):
         return None
     if first is not None:
         try:
@@ -196,7 +197,7 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
         except OSError:  # a disk without links
             shutil.copyfile(first, path)
         return first
-    rows = release.table("passages", "passages").iter_rows() if passages is None else of_file(passages)
+    rows = release_passages(release) if passages is None else of_file(passages)
     if format == "beir":
         lines = (_json(_id=id, title="", text=text) for id, text in rows)
     else:

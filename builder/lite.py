@@ -19,9 +19,10 @@ import polars as pl
 from msgspec import structs
 
 from builder import pool
+from builder.collection import NONE_IN_FOLDER, NONE_STATED, input_record
 from builder.release import Draft, Table, write
 from eval_kit.console import counted
-from eval_kit.documents import Lack, Manifest, Rule, TableEntry, TestSetEntry
+from eval_kit.documents import Input, Lack, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import beir
 from eval_kit.release import Release, Variation
@@ -59,7 +60,8 @@ def make(
         depth: how many of each ranker's best passages to keep for every test query.
         seed: of the draw. The same passages are drawn whatever their order.
         cache: for BM25's index of the whole collection; by default the user's cache folder.
-        queries: number drawn from each test set; by default all queries of the release, including training ones.
+        queries: number drawn from each test set; tables keep what was drawn for all test sets. By default all queries
+            of the release, including training ones.
         shifts: only test sets of these.
         rankers: runs over all passages, of rankers whose best are kept too; one called ``bm25`` replaces the search.
         dense: model that searches all passages, as ``eval_kit run`` takes it; its best are kept too.
@@ -73,8 +75,9 @@ def make(
     """
     if release.manifest.kind == "lite":
         raise UserError(f"{release.folder}: is a lite release already; make one of a release with all passages")
-    names = {test_set.name for shift in shifts for test_set in release.test_sets_of(shift)}
-    test_sets = [entry for entry in release.manifest.test_sets if not shifts or entry.name in names]
+    for shift in shifts:
+        release.test_sets_of(shift)  # refuses one that the release lacks
+    test_sets = [entry for entry in release.manifest.test_sets if not shifts or entry.shift in shifts]
     if not test_sets:
         raise UserError(f"{release.folder}: has no test queries to find passages for")
     tables = _tables(release, test_sets, queries, seed)
@@ -104,7 +107,7 @@ def make(
         SOURCE,
         parameters=parameters | {"release": release.digest, "k1": bm25.K1, "b": bm25.B},
     )
-    part = "" if queries is None else f" and {queries:,} queries of each test set"
+    part = "" if queries is None else f" and at least {queries:,} queries of each test set"
     remark = f"lite: {len(rows):,} passages of the collection{part}; not comparable with figures on all of them"
     cautions = pool.cautions(systems, release, depth, texts["query_id"])
     remarks = [*release.manifest.remarks, *cautions, remark]
@@ -133,8 +136,13 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
         UserError: passages that cannot be read; no test set of the release can be searched in them.
     """
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
+    for shift in shifts:
+        release.test_sets_of(shift)  # refuses one that the release lacks
     rows = list(counted(read, "reading passages", "passages"))
     ids = pl.Series([passage_id for passage_id, _ in rows], dtype=pl.String)
+    if ids.is_duplicated().any():
+        raise UserError(f"{source}: passage {ids.filter(ids.is_duplicated())[0]} appears twice")
+    inputs = _inputs(source)
     judgements = _judgements(source, ids)
     qrels: dict[str, pl.DataFrame] = {}
     test_sets, left_out, kept_tables = [], [], set()
@@ -166,17 +174,20 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
         if entry_of_table.key in kept_tables:
             table = _table(release, entry_of_table)
             if table.config == "qrels":
-                rule = structs.replace(table.rule, text=f"{table.rule.text}; of {text}")
+                files = [*table.rule.inputs, *(record.id for record in inputs)]
+                rule = structs.replace(table.rule, text=f"{table.rule.text}; of {text}", inputs=files)
                 table = replace(table, frame=qrels[table.split], rule=rule)
             tables.append(table)
-    rule = Rule(text, SOURCE, parameters={"release": release.digest})
+    rule = Rule(text, SOURCE, [record.id for record in inputs], {"release": release.digest})
     remarks = [
         f"pool of {source.name}: how far figures on it are from those on all passages is unknown",
         f"lite: {len(rows):,} passages; not comparable with figures on all of them",
     ]
     if left_out:
         remarks.append(f"left out, as they lack a relevant passage of some query: {', '.join(left_out)}")
-    return write(_draft(release, test_sets, tables, _passages(rows, rule), SEED, variations, remarks), out)
+    return write(
+        _draft(release, test_sets, tables, _passages(rows, rule), SEED, variations, remarks, inputs=inputs), out
+    )
 
 
 def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | None, seed: int) -> list[Table]:
@@ -194,7 +205,7 @@ def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | 
 
 def _of_queries(table: Table, sample: Collection[str], queries: int) -> Table:
     rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(sample))
-    text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed)"
+    text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed), all together"
     return replace(table, frame=rows, rule=structs.replace(table.rule, text=text))
 
 
@@ -245,6 +256,15 @@ def _judgements(source: Path, ids: pl.Series) -> pl.DataFrame:
     return pl.concat(frames).filter(pl.col("corpus-id").is_in(ids.implode()))
 
 
+def _inputs(source: Path) -> list[Input]:
+    """Records of the files of somebody's passages and judgements, whose licence nobody states."""
+    if not source.is_dir():
+        return [input_record(source, source.name, NONE_STATED)]
+    paths = [source / "corpus.jsonl", *sorted((source / "qrels").glob("[!.]*.tsv"))]
+    name = source.resolve().name
+    return [input_record(path, f"{name}/{path.relative_to(source).as_posix()}", NONE_IN_FOLDER) for path in paths]
+
+
 def _passages(rows: Sequence[tuple[str, str]], rule: Rule) -> Table:
     frame = pl.DataFrame(rows, {"passage_id": pl.String, "text": pl.String}, orient="row")
     return Table("passages", "passages", frame, rule)
@@ -259,6 +279,7 @@ def _draft(
     variations: Sequence[Variation],
     remarks: Sequence[str],
     missing: Sequence[Lack] = (),
+    inputs: Sequence[Input] = (),
 ) -> Draft:
     manifest = release.manifest
     return Draft(
@@ -269,7 +290,7 @@ def _draft(
         tables=[*tables, collection],
         test_sets=test_sets,
         variations=list(variations),
-        inputs=manifest.inputs,
+        inputs=[*manifest.inputs, *inputs],
         missing=list(missing),
         remarks=list(remarks),
         built_from=manifest.built_from or release.collection,

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -78,7 +78,7 @@ def lite(
     ] = None,
     seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = 13,
     queries: Annotated[
-        int | None, option("Queries to keep of each test set, without training data.", min=1, show_default="all")
+        int | None, option("Queries to draw of each test set, without training data.", min=1, show_default="all")
     ] = None,
     collection: Annotated[
         Path | None, option("Keep the test sets that can be searched in these passages, whole.", "DIR|TSV")
@@ -94,6 +94,15 @@ def lite(
 
     source, shifts, rankers = open_release(str(folder)), shift or (), pool or ()
     if collection is not None:
+        draws: dict[str, Any] = {
+            "--passages": passages != 1_000_000,
+            "--depth": depth != 100,
+            "--pool": pool,
+            "--dense": dense,
+        }
+        draws |= {"--seed": seed != 13, "--queries": queries, "--cache": cache}
+        if unused := [name for name, given in draws.items() if given]:
+            raise UserError(f"{unused[0]} is for passages that are drawn; --collection keeps those that it has")
         manifest = of_passages(source, collection, out, shifts)
     else:
         encoder = dense or ("none" if rankers else ENCODER)

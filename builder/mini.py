@@ -17,7 +17,6 @@ from builder.typos import planted
 from eval_kit.documents import Rule
 from eval_kit.files.formats import by_id
 
-VERSION = "1.0.0"
 SOURCE = "builder/sources/mini"
 NEAR = 1.0
 """Planted nearness from which a training query shares a topic and aspect, or an entity, with a TREC DL query."""
@@ -58,7 +57,6 @@ def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft
         ]
     return Draft(
         kind="mini",
-        version=VERSION,
         collection=None,
         seed=seed,
         tables=tables,

@@ -18,12 +18,12 @@ from filelock import FileLock
 from msgspec.structs import replace
 
 from builder.features import features
-from builder.release import Table, add_table
+from builder.release import Table, extend
 from eval_kit.console import counting
 from eval_kit.documents import Rule, TableEntry
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
-from eval_kit.files.digests import OrderedDigest
+from eval_kit.files.digests import OrderedDigest, file_sha256
 from eval_kit.release import Release, verified_manifest
 from eval_kit.search import bm25, lucene
 from eval_kit.search.cache import cache_folder
@@ -83,7 +83,13 @@ def add(
         raise UserError(f"{folder}: changed while its negatives were drawn; nothing was added, run this again")
     if any(replace(table, sha256=entry.sha256) == entry for table in now.manifest.tables):
         return now
-    return Release(folder, add_table(folder, entry, file))
+
+    def add(staging: Path) -> list[TableEntry]:
+        (staging / entry.path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, staging / entry.path)
+        return [replace(entry, sha256=file_sha256(file))]
+
+    return Release(folder, extend(folder, add))
 
 
 def training_queries(release: Release) -> pl.DataFrame:

@@ -11,13 +11,10 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
+from builder.collection import UNSTATED
 from builder.release import VARIATIONS, copy, with_digest
-from builder.sources import beir
-from builder.sources.variations import NONE_STATED
 from eval_kit.documents import Lack, Manifest
 from eval_kit.errors import UserError
-
-UNSTATED = (NONE_STATED, beir.LICENCE)
 
 type Key = tuple[str, str]
 

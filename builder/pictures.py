@@ -14,12 +14,11 @@ from builder.reports import SIMILARITY
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.release import Release
-from eval_kit.shifts import CLUSTERED
 from eval_kit.stats.similarity import by_cluster, mean_cosine, weighted_jaccard
 from eval_kit.stats.typical import topics
 from eval_kit.stats.vectors import Matrix, Vectors
 
-SPLITS = ("train", "test")
+SHIFTS, SPLITS = ("topic", "wh", "length"), ("train", "test")
 OTHERS = "others"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#D55E00", "#F0E442")
 """Okabe and Ito's, which colour-blind readers can tell apart."""
@@ -107,7 +106,7 @@ def _directed(vectors: Matrix) -> Matrix:
 
 
 def _tables(release: Release) -> list[tuple[str, str]]:
-    return [(shift, split) for shift, split in product(CLUSTERED, SPLITS) if split in release.configs.get(shift, [])]
+    return [(shift, split) for shift, split in product(SHIFTS, SPLITS) if split in release.configs.get(shift, [])]
 
 
 def _queries(release: Release) -> pl.DataFrame:
@@ -200,7 +199,7 @@ def _fonts(text: str) -> list[str]:
     from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 
     family = list(rcParams["font.family"])
-    missing = {ord(letter) for letter in text} - get_font(findfont(FontProperties())).get_charmap().keys()
+    missing = set(map(ord, text)) - get_font(findfont(FontProperties())).get_charmap().keys()
     if not missing:
         return family
     for font in fontManager.ttflist:  # Last Resort has a box for every letter

@@ -136,14 +136,15 @@ def read_systems(paths: Sequence[Path], release: Release) -> dict[str, pl.DataFr
     parts: dict[str, list[pl.DataFrame]] = {}
     for path in paths:
         name = run_name(path)
-        system, _, last = name.rpartition(".")
+        systems = [name.removesuffix(f".{test_set}") for test_set in release.test_sets]
+        system = min(systems, key=len, default=name)
         frame = pl.concat(read_pieces(path)).select("query_id", "passage_id", "score")
-        parts.setdefault(system if last in release.test_sets else name, []).append(frame)
-    systems = {name: pl.concat(frames) for name, frames in parts.items()}
-    for name, frame in systems.items():
+        parts.setdefault(system, []).append(frame)
+    runs = {name: pl.concat(frames) for name, frames in parts.items()}
+    for name, frame in runs.items():
         if frame.select("query_id", "passage_id").is_duplicated().any():
             raise UserError(f"the runs of {name} share a query; give each query of a system in one run")
-    return {name: ranked(frame) for name, frame in systems.items()}
+    return {name: ranked(frame) for name, frame in runs.items()}
 
 
 def measure_fidelity(
@@ -263,7 +264,7 @@ def _coverage(
 
 def _measure(test_set: TestSet) -> Measure:
     """The test set's reciprocal rank, which depends on one label alone; else its first measure."""
-    measures = [parse(name) for name in test_set.measures]
+    measures = list(map(parse, test_set.measures))
     return next((measure for measure in measures if measure.kind.name == "RR"), measures[0])
 
 

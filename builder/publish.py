@@ -6,6 +6,7 @@ commit with all additions and removals, on that head → compare the remote chec
 finishes an interrupted publication, or finds nothing to do.
 """
 
+import re
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -292,7 +293,8 @@ def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] 
         manifest = strict_json.read(Path(path))
     except (RemoteEntryNotFoundError, UserError):
         return None
-    return manifest if isinstance(manifest, dict) and manifest.get("name") == NAME else None
+    ours = isinstance(manifest, dict) and manifest.get("name") == NAME and isinstance(manifest.get("digest"), str)
+    return manifest if ours and re.fullmatch(r"\d+(\.\d+){2}", str(manifest.get("version"))) else None
 
 
 def _table_changes(folder: Path, manifest: Manifest, plan: Publication) -> list[TableDiff]:
@@ -307,7 +309,7 @@ def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Manifest) -
 
     operations: list[Any] = [
         *(CommitOperationAdd(path, folder / path) for path in plan.changes.uploads),
-        *(CommitOperationDelete(path) for path in plan.changes.removed),
+        *map(CommitOperationDelete, plan.changes.removed),
     ]
     message, description = f"Release {manifest.version}", f"Content digest {manifest.digest}."
     return hub.commit(api, plan.repo_id, "dataset", operations, message, description, str(plan.commit))

@@ -14,7 +14,7 @@ import polars as pl
 
 from builder.assembly import DL, TESTED, Build
 from builder.collection import Collection
-from builder.encoders import Encoder, learnt_from
+from builder.encoders import MOST_FREQUENT, Encoder, Lsa
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
 from builder.release import Draft
 from builder.shifts import restrain
@@ -25,7 +25,6 @@ from eval_kit import languages
 from eval_kit.errors import UserError
 from eval_kit.question_words import ENGLISH, TERMS
 
-VERSION = "1.0.0"
 SIZED = ("topic", "wh", "length", "restrain")
 """Shifts whose parameters have sizes in queries."""
 
@@ -59,12 +58,15 @@ def draft(
         UserError: a shift is unknown, or cannot be built although it or its parameters were chosen; there is no shift
             at all; or whatever the encoder refuses.
     """
+    if disjoint_passages and not collection.qrels:
+        raise UserError(f"{collection.name}: --disjoint-passages needs judgements, and there are none")
     by_default = defaults(collection).seeded(seed)
     final = parameters.seeded(seed) if parameters else by_default
     set_by_user = {shift for shift in REBUILDABLE if getattr(final, shift) != getattr(by_default, shift)}
     required = frozenset({*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])})
     if encoder is None:
-        encoder = learnt_from(None if collection.passages is None else collection.passages["text"].to_list())
+        texts = None if collection.passages is None else collection.passages["text"].to_list()
+        encoder = Lsa(most=MOST_FREQUENT, corpus=texts)
     build = Build(collection, encoder, seed, runs or {}, cache, frozenset(set_by_user), required, disjoint_passages)
     names, left_out = _choose(shifts, build)
     results, shifts_built = [], []
@@ -83,7 +85,9 @@ def draft(
     tables = in_order([*chain.from_iterable(result.tables for result in results), *build.shared_tables()])
     remarks = [
         *collection.remarks,
-        f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
+        f"queries from {collection.source}"
+        if collection.is_log
+        else f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
         *_size_remarks(collection, [shift for shift in SIZED if shift in set(shifts_built) - set_by_user]),
         *chain.from_iterable(result.remarks for result in results),
     ]
@@ -91,7 +95,6 @@ def draft(
         remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
     return Draft(
         kind="rebuilt",
-        version=VERSION,
         collection=collection.irds,
         built_from=collection.name,
         seed=seed,

@@ -102,11 +102,11 @@ class Draft:
     """Everything that a release will hold, before it is written."""
 
     kind: str
-    version: str
     collection: str | None
     seed: int | None
     tables: Sequence[Table]
     test_sets: Sequence[TestSetEntry]
+    version: str = "1.0.0"
     variations: Sequence[Variation] = ()
     inputs: Sequence[Input] = ()
     missing: Sequence[Lack] = ()
@@ -147,31 +147,6 @@ def summary(out: Path, manifest: Manifest) -> list[str]:
     ]
 
 
-def add_table(folder: Path, entry: TableEntry, file: Path) -> Manifest:
-    """Add a table to the release in ``folder``, or replace the one it has, whole or not at all.
-
-    Everything else is unchanged, except that the card is rendered anew.
-
-    Args:
-        folder: a release.
-        entry: of the table, with any ``sha256``.
-        file: its parquet file, which is copied.
-
-    Returns:
-        The new manifest.
-
-    Raises:
-        UserError: the release is damaged, or cannot be written.
-    """
-
-    def add(staging: Path) -> list[TableEntry]:
-        (staging / entry.path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, staging / entry.path)
-        return [replace(entry, sha256=file_sha256(file))]
-
-    return _extend(folder, add)
-
-
 def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> Manifest:
     """Add variations to the release in ``folder``, or replace those it has; whole or not at all.
 
@@ -186,11 +161,17 @@ def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequen
     Raises:
         UserError: the release is damaged, or cannot be written.
     """
-    return _extend(folder, lambda staging: [_write(staging, table) for table in tables], variations)
+    return extend(folder, lambda staging: [_write(staging, table) for table in tables], variations)
 
 
-def _extend(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Sequence[Variation] = ()) -> Manifest:
-    """Replace the release in ``folder`` by one with the tables that ``add`` writes to a folder, and the variations."""
+def extend(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Sequence[Variation] = ()) -> Manifest:
+    """Replace the release in ``folder`` by one with the tables that ``add`` writes to a folder, and the variations.
+
+    Everything else is unchanged, except that the card is rendered anew.
+
+    Raises:
+        UserError: the release is damaged, or cannot be written.
+    """
     with _replacing(folder) as staging:
         manifest = verified_manifest(folder)
         shutil.copytree(folder, staging, dirs_exist_ok=True)
@@ -236,9 +217,8 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
         name for name in names if name not in known_files and (not name.startswith("reports/") or "/." in name)
     ]
     if strangers:
-        raise UserError(
-            f"{folder / strangers[0]}: is not part of the release; remove it (and {len(strangers) - 1} more)"
-        )
+        more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
+        raise UserError(f"{folder / strangers[0]}: is not part of the release; remove it{more}")
     return names
 
 

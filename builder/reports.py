@@ -18,10 +18,10 @@ from eval_kit.documents import Count, Document, Manifest, ReleaseName
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.release import Release
+from eval_kit.release.release import HISTORY
 
 AUDIT = "reports/audit.json"
 SIMILARITY = "reports/similarity.json"
-HISTORY = "reports/history.json"
 PICTURES = {
     "reports/similarity.png": "How alike the clusters are: weighted Jaccard of words, mean cosine of queries",
     "reports/topics.png": "Topic test queries, projected to two dimensions by t-SNE; the encoder is in the title",

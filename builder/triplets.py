@@ -113,7 +113,7 @@ def _flag_embedding(example: Example, texts: list[str]) -> dict[str, object]:
 def _colbert(example: Example, texts: list[str]) -> list[int]:
     """Numbers only: ColBERT looks texts up in its own queries.tsv and collection.tsv."""
     try:
-        return [int(id) for id in example]
+        return list(map(int, example))
     except ValueError as error:
         raise UserError("ColBERT reads numbers as ids, and this release has others") from error
 

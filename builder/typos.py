@@ -90,28 +90,12 @@ def keyboard(texts: pl.Series) -> Keyboard:
     return Keyboard(language, "".join(sorted(letters)), _neighbours(rows), tuple(kinds), word, frozenset(stop_words))
 
 
-def typos(queries: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) -> pl.DataFrame:
-    """Mistype one word of each query.
-
-    Args:
-        queries: ``query_id`` and ``text``.
-        kind: one of the keyboard's.
-        replica: each replica is a new draw.
-        seed: of the draw, which depends only on these three and the query id, not on the order of the queries.
-
-    Returns:
-        The same columns and rows; a query without an eligible word keeps its text.
-    """
-    board = keyboard(queries["text"])
-    texts = []
-    for query_id, text in queries.select("query_id", "text").iter_rows():
-        draw = random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}")
-        texts.append(_mistype(text, board, kind, draw))
-    return pl.DataFrame({"query_id": queries["query_id"], "text": texts})
-
-
 def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -> Iterator[tuple[Variation, Table]]:
-    """Every kind of typo that their keyboard allows in the queries of a test set, ``replicas`` times."""
+    """Every kind of typo that their keyboard allows in the queries of a test set, ``replicas`` times.
+
+    One word of each query is mistyped; one without an eligible word keeps its text. A draw depends only on the seed,
+    the kind, the replica and the query id, not on the order of the queries.
+    """
     board = keyboard(queries["text"])
     if lacking := sorted(KINDS.keys() - board.kinds):
         language = board.language or "unknown"
@@ -128,7 +112,11 @@ def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13)
                 parameters={"seed": seed, "replica": replica} | of_language,
             )
             variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE, queries.height)
-            wordings = typos(queries, kind, replica, seed)
+            texts = []
+            for query_id, text in queries.select("query_id", "text").iter_rows():
+                draw = random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}")
+                texts.append(_mistype(text, board, kind, draw))
+            wordings = pl.DataFrame({"query_id": queries["query_id"], "text": texts})
             if 2 * (same := int((wordings["text"] == queries["text"]).sum())) > queries.height:
                 warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)
             yield variation, Table(VARIATIONS, split, wordings, rule)
@@ -138,7 +126,7 @@ def _mistype(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:
     _, edits_of = KINDS[kind]
     words = []
     for word in board.word.finditer(text):
-        lower = word[0].lower()
+        lower = "".join(sign if len(sign.lower()) > 1 else sign.lower() for sign in word[0])  # of the same length
         if len(word[0]) >= SHORTEST and lower not in board.stop_words and (edits := edits_of(lower, board)):
             words.append((word.start(), edits))
     if not words:

@@ -24,10 +24,8 @@ def add_typos(folder: Path, test_sets: Sequence[str], replicas: int = 1, seed: i
         UserError: the release has no such test set, is damaged, or cannot be written.
     """
     release = _open(folder, test_sets)
-    queries = {name: release.queries(name) for name in test_sets}
-    return _add(
-        folder, (wordings for name in test_sets for wordings in typos.planted(name, queries[name], replicas, seed))
-    )
+    queries = {name: release.queries(name) for name in test_sets}  # each once, however often it was named
+    return _add(folder, (pair for name in queries for pair in typos.planted(name, queries[name], replicas, seed)))
 
 
 def add_texts(

@@ -1,10 +1,13 @@
 """Question words by language, which the wh shift clusters queries by."""
 
+import re
 from collections.abc import Mapping
 
 import polars as pl
 
 from eval_kit.words import SPACELESS
+
+_CLUSTER = re.compile(r"[a-z0-9][a-z0-9_]*")
 
 type Terms = Mapping[str, tuple[str, ...]]
 
@@ -36,11 +39,14 @@ TERMS: dict[str, Terms] = {
 
 
 def parse(text: str) -> Terms:
-    """The terms in ``wha:was|welche,how:wie``; ValueError for anything else."""
-    pairs = [part.split(":") for part in text.split(",")]
-    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+    """The terms in ``wha:was|welche,how:wie``; ValueError for anything else, or a cluster that no test set can be."""
+    pairs = [part.split(":") for part in text.lower().split(",")]
+    if any(len(pair) != 2 or not _CLUSTER.fullmatch(pair[0].strip()) for pair in pairs):
         raise ValueError(text)
-    return {cluster: tuple(terms.lower().split("|")) for cluster, terms in pairs}
+    clusters = {cluster.strip(): tuple(map(str.strip, terms.split("|"))) for cluster, terms in pairs}
+    if len(clusters) < len(pairs) or not all(map(all, clusters.values())):
+        raise ValueError(text)
+    return clusters
 
 
 def contains(texts: pl.Expr, terms: tuple[str, ...], whole_words: bool) -> pl.Expr:
@@ -49,5 +55,6 @@ def contains(texts: pl.Expr, terms: tuple[str, ...], whole_words: bool) -> pl.Ex
     if not whole_words:
         return lower_case.str.contains_any(list(terms))
     spaceless = pl.Series(terms).str.contains(SPACELESS)
-    patterns = [term if free else rf"\b{term}\b" for term, free in zip(terms, spaceless, strict=True)]
+    escaped = map(pl.escape_regex, terms)
+    patterns = [term if free else rf"\b{term}\b" for term, free in zip(escaped, spaceless, strict=True)]
     return lower_case.str.contains("|".join(patterns))

@@ -60,11 +60,11 @@ class WordClusters(Clusters):
         rule: dict[str, str] = next((entry.rule.parameters for entry in tables), {})
         if not rule:
             return super().in_part(release, table, part)
-        language, own_terms = (rule.get(name) or "" for name in ("language", "terms"))
+        language, own_terms, kind = (rule.get(name) or "" for name in ("language", "terms", "rule"))
         terms = (
             question_words.parse(own_terms) if own_terms else question_words.TERMS[language or question_words.ENGLISH]
         )
-        whole_words = bool(own_terms) or language not in ("", question_words.ENGLISH)
+        whole_words = bool(own_terms) or kind == "token" or language not in ("", question_words.ENGLISH)
         matches = question_words.contains(pl.col("text"), terms[part], whole_words)
         return table.filter((pl.col("cluster") == part) | matches.fill_null(False))
 

@@ -26,16 +26,17 @@ def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
         assignment: ``query_id`` and ``cluster``, each query once.
     """
     passages = build.collection.passages
-    if passages is None or passages.height < 2 or not build.collection.qrels:
-        return (
-            f"{shift}: without passages nothing says whether the parts are topics; builder describe shows their queries"
-        )
+    nothing = "without passages nothing says whether the parts are topics; builder describe shows their queries"
+    if passages is None or not build.collection.qrels:
+        return f"{shift}: {nothing}"
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     best = build.pairs("train").sort("score", "corpus-id", descending=[True, False]).unique("query-id", keep="first")
     rows = assignment.join(best, left_on="query_id", right_on="query-id")
     rows = rows.join(passages, left_on="corpus-id", right_on="passage_id").sort("query_id")
     rows = rows.filter(pl.col("query_id").is_in(drawn(rows["query_id"], MOST, build.seed, "coherence").implode()))
+    if rows["corpus-id"].n_unique() < 2:
+        return f"{shift}: {nothing}"
     vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True).fit_transform(rows["text"])
     learn = (rows["corpus-id"].rank("dense") % 2 == 0).to_numpy()
     labels = rows["cluster"].cast(pl.String).to_numpy()

@@ -110,9 +110,6 @@ def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
 
 def lacking(build: Build) -> str:
     """What the collection lacks for crossed hold-outs; empty if nothing."""
-    fewest = 2 * CrossedParameters().models * TESTED
-    if build.train.height < fewest:
-        return f"{build.train.height:,} training queries are too few for crossed hold-outs, which need {fewest:,}"
     return lacks_train(build)
 
 
@@ -131,6 +128,10 @@ def _check_largest(parts: pl.DataFrame, given: bool) -> None:
 
 def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     """The table of the shift."""
+    fewest = 2 * parameters.models * TESTED
+    if build.train.height < fewest or parameters.clusters < 1:
+        models = f"{parameters.models} crossed models of {parameters.clusters:,} clusters"
+        raise UserError(f"{build.train.height:,} training queries are too few for {models}, which need {fewest:,}")
     vectors, user_parts = build.embedded["train"], build.collection.parts
     count = min(parameters.clusters, build.train.height // TESTED)
     count = max(2, count // CELLS) if parameters.cells else count

@@ -124,6 +124,8 @@ def rebuild(build: Build, parameters: GivenParameters) -> ShiftResult:
     assert build.collection.parts is not None
     parts = groups_of = build.collection.parts.join(build.train, on="query_id", how="semi")
     remarks = without_part("given", parts, build.train)
+    if parameters.groups < 0:
+        raise UserError(f"given.groups must be 0 or more, not {parameters.groups}")
     if parameters.groups:
         groups_of = merged(parts, build.embedded["train"], parameters.groups, parameters.seed)
     assignment = assign(build.train, groups_of, parameters)

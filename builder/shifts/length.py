@@ -41,7 +41,7 @@ class LengthParameters:
 
 def lengths(texts: pl.Series) -> pl.Series:
     """Words of each text between single spaces; pairs of characters where a script has no spaces."""
-    spread = all_spaced(texts).str.strip_chars() if texts.str.contains(SPACELESS).any() else texts
+    spread = all_spaced(texts).str.strip_chars().zip_with(texts.str.contains(SPACELESS), texts)
     return spread.str.count_matches(" ", literal=True) + 1
 
 
@@ -92,12 +92,8 @@ def assign(
 
 def lacking(build: Build) -> str:
     """What the collection lacks for the length shift; empty if nothing."""
-    enough = build.train.height or _test_split(build)
+    enough = build.train.height or main_split(build.collection.evaluation)
     return "" if enough else f"{build.collection.name} has no train, dev or test split with judgements"
-
-
-def _test_split(build: Build) -> str:
-    return main_split(build.collection.evaluation) or ""
 
 
 def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
@@ -105,13 +101,13 @@ def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
 
     Without training queries there is no training set.
     """
-    evaluation = build.collection.evaluation
-    dev = evaluation.get(_test_split(build))
+    split = main_split(build.collection.evaluation)
+    dev = build.collection.evaluation[split] if split else None
     parts = assign(build.train, dev, parameters)
     parts = {split: queries for split, queries in parts.items() if queries.height}
     remarks = []
     if build.disjoint_passages and "train" in parts:
-        test_ids = _relevant(build, _test_split(build) if dev is not None else "train", parts["test"])
+        test_ids = _relevant(build, split or "train", parts["test"])
         sharing = _relevant(build, "train", parts["train"]).join(test_ids, on="corpus-id", how="semi")
         parts["train"] = parts["train"].join(sharing, left_on="query_id", right_on="query-id", how="anti")
         left_out = sharing["query-id"].n_unique()

@@ -75,31 +75,28 @@ class TopicParameters:
     iterations: int = 25
 
 
-def assign(queries: Vectors, parameters: TopicParameters) -> pl.DataFrame:
-    """Topic and split of the queries that are in a topic.
-
-    Args:
-        queries: of the whole training set.
-        parameters: of the clusters and the split.
-
-    Returns:
-        ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
-        queries of no topic are left out.
+def cluster(queries: Vectors, parameters: TopicParameters) -> Clusters:
+    """The clusters of the whole training set.
 
     Raises:
-        UserError: parameters make no sense, k exceeds the number of queries, or a size cannot be reached.
+        UserError: parameters make no sense, or k exceeds the number of queries.
     """
-    return _divide(queries, _cluster(queries, parameters), parameters)
-
-
-def _cluster(queries: Vectors, parameters: TopicParameters) -> Clusters:
     if not 2 <= parameters.topics <= parameters.k:
         raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
     check_share(parameters.test_share)
     return kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations)
 
 
-def _divide(queries: Vectors, clusters: Clusters, parameters: TopicParameters) -> pl.DataFrame:
+def divide(queries: Vectors, clusters: Clusters, parameters: TopicParameters) -> pl.DataFrame:
+    """Topic and split of the queries that are in a topic; apart from the clustering, as it is tried at two sizes.
+
+    Returns:
+        ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
+        queries of no topic are left out.
+
+    Raises:
+        UserError: a size cannot be reached.
+    """
     topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
     test = _test(queries.query_ids, topic, parameters)
     names = [f"c{i}" for i in range(parameters.topics)]
@@ -238,15 +235,15 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
 def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     """The shift's tables, and what the topics are about (Table 1)."""
     queries, remarks = build.embedded["train"], []
-    clusters = _cluster(queries, parameters)
+    clusters = cluster(queries, parameters)
     try:
-        assignment = _divide(queries, clusters, parameters)
+        assignment = divide(queries, clusters, parameters)
     except UnreachableError as error:
         if "topic" in build.set_by_user or not error.reachable:
             raise
         remarks = [f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"]
         parameters = replace(parameters, size=error.reachable)
-        assignment = _divide(queries, clusters, parameters)
+        assignment = divide(queries, clusters, parameters)
     about = []
     for topic in typical.topics(build.train.join(assignment.select("query_id", "cluster"), on="query_id")):
         about.append((topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples)))

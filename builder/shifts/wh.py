@@ -68,7 +68,9 @@ def terms_of(parameters: WhParameters) -> question_words.Terms:
     try:
         terms = question_words.parse(parameters.terms) if parameters.terms else None
     except ValueError:
-        raise UserError(f"wh.terms={parameters.terms}: expected cluster:term|term,cluster:term") from None
+        raise UserError(
+            f"wh.terms={parameters.terms}: expected cluster:term|term,cluster:term (clusters in a-z, 0-9, _)"
+        ) from None
     if terms is not None and len(terms) < 2:
         raise UserError(f"wh.terms={parameters.terms}: two clusters are needed")
     return terms or question_words.TERMS[parameters.language]

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.collection import Collection, input_record, split_name
+from builder.collection import NONE_IN_FOLDER, Collection, input_record, split_name
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus, read_qrels, read_queries
-
-LICENCE = "not stated in the folder"
 
 
 def collection(folder: Path) -> Collection:
@@ -53,7 +51,7 @@ def collection(folder: Path) -> Collection:
             for split, pairs in qrels.items()
         },
         passages=passages,
-        inputs=[input_record(path, f"{name}/{path.relative_to(folder).as_posix()}", LICENCE) for path in paths],
+        inputs=[input_record(path, f"{name}/{path.relative_to(folder).as_posix()}", NONE_IN_FOLDER) for path in paths],
         remarks=_remarks(passages, queries, qrels),
     )
 

@@ -79,6 +79,6 @@ def _rows(dataset_id: str, iterator: str, row: Any) -> list[tuple[Any, ...]]:
     import ir_datasets
 
     try:
-        return [row(item) for item in getattr(ir_datasets.load(dataset_id), iterator)()]
+        return list(map(row, getattr(ir_datasets.load(dataset_id), iterator)()))
     except Exception as error:  # ir_datasets passes on its HTTP, tar and file errors unchanged
         raise UnavailableError(f"ir_datasets {dataset_id} cannot be read ({type(error).__name__})") from error

@@ -1,6 +1,7 @@
 """A query log without judgements: a file of queries, one a line, with columns in any order."""
 
 import csv
+import re
 from pathlib import Path
 
 import polars as pl
@@ -15,11 +16,12 @@ COUNTS = ("count", "frequency", "n")
 
 
 def collection(path: Path) -> Collection:
-    """Read a log: each distinct text is one query, whose id is that of its first line.
+    """Read a log: each distinct text is one query, whose id is that of its first line, or that line's number.
 
     With a header, the query is the column ``query``, ``text``, ``question`` or ``keyword``, the id ``query_id``,
-    ``qid``, ``id`` or ``_id``, and ``count``, ``frequency`` or ``n`` says how often it was asked; other columns, such
-    as dates, are not used. Without one, the query is the last of at most two columns, and the first the id.
+    ``qid``, ``id`` or ``_id`` if it names each distinct text, and ``count``, ``frequency`` or ``n`` says how often it
+    was asked; other columns, such as dates, are not used. Without one, the query is the last of at most two columns,
+    and the first the id.
 
     Raises:
         UserError: the file cannot be read, is empty, or has rows of different width or no column of queries.
@@ -28,13 +30,14 @@ def collection(path: Path) -> Collection:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
-            tabs = "\t" in first or path.suffix != ".csv"
+            tabs = "\t" in first or path.suffix.lower() != ".csv"
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(file, strict=True)
-            rows = [row for row in reader if row]
+            lines = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as a query log: {error}") from error
-    if not rows:
+    if not lines:
         raise UserError(f"{path}: the file is empty")
+    rows = [row for _, row in lines]
     header = [field.strip().lower() for field in rows[0]]
     text = _column(header, TEXTS)
     if text is None:
@@ -43,28 +46,34 @@ def collection(path: Path) -> Collection:
         text, identifier, count = len(rows[0]) - 1, 0 if len(rows[0]) == 2 else None, None
     else:
         identifier, count, rows = _column(header, IDS), _column(header, COUNTS), rows[1:]
-    width = len(header)
-    for number, row in enumerate(rows, 1):
-        if len(row) != width:
-            raise UserError(f"{path}: row {number} has {len(row)} columns, the first {width}")
+    for number, row in lines:
+        if len(row) != len(header):
+            raise UserError(f"{path}:{number}: {len(row)} columns, but the first line has {len(header)}")
     texts = pl.Series([" ".join(row[text].split()) for row in rows], dtype=pl.String)
-    ids = [row[identifier] if identifier is not None else str(number) for number, row in enumerate(rows, 1)]
-    frame = pl.DataFrame({"query_id": ids, "text": texts}, QUERIES_SCHEMA)
-    searches = len(rows) if count is None else sum(int(row[count]) for row in rows if row[count].isdecimal())
+    numbers = pl.int_range(1, len(rows) + 1, eager=True).cast(pl.String)
+    ids = numbers if identifier is None else pl.Series([row[identifier] for row in rows], dtype=pl.String)
+    frame = pl.DataFrame({"query_id": ids, "number": numbers, "text": texts})
+    counts = [] if count is None else [int(row[count]) for row in rows if re.fullmatch(r"\d{1,18}", row[count])]
+    searches = len(rows) if count is None else sum(counts)
     distinct = frame.filter(pl.col("text") != "").unique("text", keep="first", maintain_order=True)
     if not distinct.height:
         raise UserError(f"{path}: holds no query")
+    remarks = []
+    if distinct["query_id"].is_duplicated().any() or not distinct["query_id"].str.contains(r"^\S+$").all():
+        distinct = distinct.with_columns(query_id="number")
+        remarks.append("the log's ids are not those of its texts; a query's id is the number of its first row")
     name = path.name
     return Collection(
         name=path.stem,
         source=f"the query log {name}",
-        queries={"train": distinct.unique("query_id", keep="first", maintain_order=True)},
+        queries={"train": distinct.select(list(QUERIES_SCHEMA))},
         qrels={},
         is_log=True,
         inputs=[input_record(path, name, "own")],
         remarks=[
             f"{len(rows):,} rows of the log, asked {searches:,} times, hold {distinct.height:,} distinct queries",
             "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored",
+            *remarks,
         ],
     )
 

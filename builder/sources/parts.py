@@ -29,7 +29,8 @@ def read_parts(parts: str, collection: Path) -> pl.DataFrame:
         raise UserError(f"--parts {parts}: is no file, and {collection} has no queries.jsonl with such a field")
     rows = list(_of_file(path) if path.is_file() else _of_field(queries, parts.split(".")))
     if not rows:
-        raise UserError(f"--parts {parts}: no query has such a field")
+        why = "is empty" if path.is_file() else "no query has a text or number there"
+        raise UserError(f"--parts {parts}: {why}")
     frame = pl.DataFrame(rows, SCHEMA, orient="row").unique(maintain_order=True)
     twice = frame.filter(pl.col("query_id").is_duplicated())
     if twice.height:
@@ -51,5 +52,5 @@ def _of_field(path: Path, names: list[str]) -> Any:
         value: Any = entry
         for name in names:
             value = value.get(name) if isinstance(value, dict) else None
-        if value is not None and str(value).strip():
+        if isinstance(value, str | int | float) and str(value).strip():
             yield entry["_id"], str(value).strip()

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from builder import validation
-from builder.collection import input_record
+from builder.collection import NONE_STATED, input_record
 from builder.release import Draft, Table, query_ids
 from builder.shifts import length, wh
 from builder.sources import irds, variations
@@ -22,7 +22,6 @@ from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
 from eval_kit.release import MS_MARCO, Variation
 
-VERSION = "1.0.0"
 TRAIN = "msmarco-passage/train"
 
 SHIFT_TEST = "naver/ms-marco-shift/EVAL"
@@ -66,7 +65,7 @@ class _Gathering:
     """One gathering of the parts: the files obtained, and what the parts have yielded so far."""
 
     def __init__(self, upstream: Path | None, unlicensed: bool) -> None:
-        permissions = {part: unlicensed or part.licence != variations.NONE_STATED for part in variations.parts()}
+        permissions = {part: unlicensed or part.licence != NONE_STATED for part in variations.parts()}
         self.variation_parts = [part for part in permissions if permissions[part]]
         self.left_out = [part for part in permissions if not permissions[part]]
         unused_files = set(chain.from_iterable(part.files for part in self.left_out))
@@ -107,7 +106,6 @@ class _Gathering:
         files = sorted(set(chain.from_iterable(table.rule.inputs for table in tables)) & set(self.paths))
         return Draft(
             kind="published",
-            version=VERSION,
             collection=MS_MARCO,
             seed=None,
             tables=tables,
@@ -147,7 +145,7 @@ class _Gathering:
         self._add("qrels", "train", self._unique_pairs("qrels/train", frame), rule)
 
     def _shift_tests(self) -> None:
-        files = {"topic": [str(number) for number in range(len(TOPICS))], "wh": wh.CLUSTERS, "length": length.CLUSTERS}
+        files = {"topic": list(map(str, range(len(TOPICS)))), "wh": wh.CLUSTERS, "length": length.CLUSTERS}
         for shift, (clusters, text, source) in _SHIFTS.items():
             queries = [f"{SHIFT_TEST}/queries/queries_{name}.tsv" for name in files[shift]]
             qrels = [f"{SHIFT_TEST}/qrel/qrel_{name}.json" for name in files[shift]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.collection import Collection, input_record
+from builder.collection import UNSTATED, Collection, input_record
 from eval_kit.errors import UserError
 from eval_kit.release import MANIFEST, PartialRelease, open_release
 
@@ -32,19 +32,24 @@ def collection(folder: Path) -> Collection:
         warnings.warn(
             f"{folder} is a partial release: of topic only the test queries are rebuilt", PartialRelease, stacklevel=2
         )
+    tables = {("topic", split) for split in splits} | {("qrels", TOPIC_QRELS[split]) for split in splits}
     queries = {"train": pl.concat(release.table("topic", split).select("query_id", "text") for split in splits)}
     qrels = {"train": pl.concat(release.table("qrels", TOPIC_QRELS[split]) for split in splits).unique()}
     for split in configs.get("resttest", []):
         if split != "train" and split in configs.get("qrels", []):
             queries[split] = release.table("resttest", split).select("query_id", "text")
             qrels[split] = release.table("qrels", split)
-    name = f"{release.manifest.kind} release {release.version}"
+            tables |= {("resttest", split), ("qrels", split)}
+    tables |= {("passages", split) for split in configs.get("passages", [])}
+    files = {file for entry in release.manifest.tables if entry.key in tables for file in entry.rule.inputs}
+    licences = [record.licence for record in release.manifest.inputs if record.id in files]
+    licence = next((licence for licence in licences if licence in UNSTATED), "see the release's card")
     return Collection(
-        name=name,
-        source=f"the {name} with digest {release.digest[:16]}",
+        name=release.manifest.built_from or release.collection,  # whose licence and language it keeps
+        source=f"the {release.manifest.kind} release {release.version} with digest {release.digest[:16]}",
         queries=queries,
         qrels=qrels,
         irds=release.manifest.collection,
         passages=release.table("passages", "passages") if "passages" in configs else None,
-        inputs=[input_record(folder / MANIFEST, f"release/{MANIFEST}", "see the release's card")],
+        inputs=[input_record(folder / MANIFEST, f"release/{MANIFEST}", licence)],
     )

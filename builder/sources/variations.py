@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from builder.collection import NONE_STATED
 from builder.release import VARIATIONS, Table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
@@ -26,7 +27,7 @@ DL_HARD = "grill-lab/DL-Hard"
 DL_HARD_QRELS = f"{DL_HARD}/dataset/dl_hard-passage.qrels"
 DL_HARD_ANNOTATIONS = f"{DL_HARD}/annotations/query/annotations.tsv"
 DL_HARD_FOLDS = f"{DL_HARD}/dataset/folds.json"
-APACHE, NONE_STATED = "Apache-2.0", "none stated"
+APACHE = "Apache-2.0"
 
 TYPO_FILES = {
     "dev": "marco_dev/queries.dev.small.typo{}.tsv",

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval_kit.errors import disk_errors
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files.opening import is_file, is_folder
 
 if TYPE_CHECKING:
@@ -135,9 +135,15 @@ def restore(path: Path) -> None:
 
 
 def lock(path: Path) -> "BaseFileLock":
-    """The lock to hold while replacing ``path``: a file beside it, which is never removed."""
+    """The lock to hold while replacing ``path``: a file beside it, which is never removed.
+
+    Raises:
+        UserError: ``path`` has no name: after the replacement, its user would be in a folder that is gone.
+    """
     from filelock import FileLock
 
+    if path.name in ("", ".."):
+        raise UserError(f"{path}: this folder is replaced as a whole; go to its parent and name it from there")
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.name}.lock"))
 

@@ -24,6 +24,8 @@ from eval_kit.tables.table import Column, Table
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
+HISTORY = "reports/history.json"
+"""What earlier versions changed, in a release of a later one."""
 SPLITS_LISTED = 6
 """Splits of a config that a notebook lists."""
 FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
@@ -288,7 +290,7 @@ def _download(repository: str, revision: str | None) -> Path:
 
 
 def _snapshot(repository: str, revision: str, local_files_only: bool = False) -> Path:
-    """The folder of a dataset in the local cache, once all that its manifest names is there, and nothing else."""
+    """The folder of a dataset in the local cache, once all that its manifest names is there, and the history."""
     from huggingface_hub import HfApi
 
     download = partial(HfApi().snapshot_download, repository, repo_type="dataset", revision=revision)
@@ -296,7 +298,7 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
     if not (folder / MANIFEST).is_file():
         raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
     tables = [table.path for table in read_manifest(folder).tables]
-    return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, *tables]))
+    return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, HISTORY, *tables]))
 
 
 def _cached_folder(repository: str, revision: str) -> Path | None:

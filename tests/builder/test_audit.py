@@ -59,7 +59,7 @@ def draft(train: bool = True) -> Draft:
         new_test_set(f"topic.{one}", "topic", "topic", "test", "topic_test", ["RR@10"], ("cluster", [one]))
         for one in CLUSTERS.categories
     ]
-    return Draft("mini", "1.0.0", "msmarco-passage", 0, tables, test_sets)
+    return Draft("mini", "msmarco-passage", 0, tables, test_sets)
 
 
 @pytest.fixture
@@ -345,20 +345,15 @@ def test_the_command(command, planted: Release, tmp_path: Path) -> None:
     assert row.split()[3:] == cells.split()
     assert document["headline"] in done.stdout
     out = tmp_path / "mine.json"
-    again = command("builder", "audit", planted.folder, "--json", "--near", "0.5", "--out", out)
+    again = command("builder", "audit", planted.folder, "--json", "--out", out)
     assert json.loads(again.stdout) == json.loads(out.read_text())
-    assert json.loads(again.stdout)["near"] == 0.5
     assert json.loads((planted.folder / "reports" / "audit.json").read_text()) == document
     assert open_release(planted.folder).digest == planted.digest
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [
-        (["--near", "0"], "the threshold of near-duplicates must be above 0 and at most 1, not 0.0"),
-        (["--near", "nan"], "the threshold of near-duplicates must be above 0 and at most 1, not nan"),
-        (["--out", "/no/such/folder/audit.json"], "/no/such/folder/audit.json: cannot be written"),
-    ],
+    [(["--out", "/no/such/folder/audit.json"], "/no/such/folder/audit.json: cannot be written")],
 )
 def test_mistakes(command, planted: Release, options: list[str], sentence: str) -> None:
     done = command("builder", "audit", planted.folder, *options)

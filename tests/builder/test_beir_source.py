@@ -85,7 +85,7 @@ def test_one_collection_gives_one_release_whatever_its_layout(
 
 def test_folder_to_release_by_the_command_line(folder: Path, command: Run, tmp_path: Path) -> None:
     out = tmp_path / "ms-marco-shift"
-    done = command("builder", "build", "--from", "rebuilt", "--collection", folder, *SET, "--out", out)
+    done = command("builder", "build", "rebuilt", "--collection", folder, *SET, "--out", out)
     assert done.returncode == 0, done.stderr
     assert not [one for one in verify(out) if one.fault]
     release = open_release(out)
@@ -105,7 +105,7 @@ def test_ms_marco_and_any_other_id_by_the_command_line(small: Collection, comman
     layouts.irds_scifact(small, tmp_path / "home")
     for name, expected in (("msmarco", {"dev", "dl19", "dl20"}), ("beir/scifact", {"test"})):
         out = tmp_path / name / "ms-marco-shift"
-        given = ("--from", "rebuilt", "--collection", name, *SET, "--out", out)
+        given = ("rebuilt", "--collection", name, *SET, "--out", out)
         done = command("builder", "build", *given, IR_DATASETS_HOME=str(tmp_path / "home"))
         assert done.returncode == 0, done.stderr
         assert not [one for one in verify(out) if one.fault]
@@ -195,7 +195,7 @@ def test_files_in_qrels_that_are_no_split_or_the_same_split(tiny: Path) -> None:
 def test_bad_folders_by_the_command_line_leave_nothing(tiny: Path, command: Run, tmp_path: Path) -> None:
     (tiny / "queries.jsonl").write_text('{"_id": "q0", "text": "a"}\n{"_id": "q0", "text": "b"}\n')
     out = tmp_path / "out" / "release"
-    done = command("builder", "build", "--from", "rebuilt", "--collection", tiny, "--out", out)
+    done = command("builder", "build", "rebuilt", "--collection", tiny, "--out", out)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "queries.jsonl:2: query q0 appears" in done.stderr
     assert not out.parent.exists()
 

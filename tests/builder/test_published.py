@@ -202,7 +202,7 @@ def test_partial_needs_permission(
     shared: Path, tmp_path: Path, command: Callable[..., CompletedProcess[str]], no_ir_datasets: Path
 ) -> None:
     done = command(
-        *("builder", "build", "--from", "published", "--upstream", shared / "upstream", "--out", tmp_path / "release"),
+        *("builder", "build", "published", "--upstream", shared / "upstream", "--out", tmp_path / "release"),
         IR_DATASETS_HOME=str(no_ir_datasets),
     )
     assert (done.returncode, done.stdout) == (2, "")

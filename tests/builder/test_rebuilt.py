@@ -18,7 +18,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from builder import rebuilt
 from builder import release as releases
-from builder.assembly import described
 from builder.collection import Collection
 from builder.encoders import Compute, Lsa, Model, public_name
 from builder.parameters import MS_MARCO_TRAINING, ShiftParameters, for_collection, for_mini, settings
@@ -75,7 +74,7 @@ def release(runs: list[Path], command: Run, tmp_path_factory: pytest.TempPathFac
     """All shifts of mini, by the command line."""
     folder = tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift"
     given = [part for run in runs for part in ("--run", run)]
-    done = command("builder", "build", "--from", "rebuilt", "--collection", "mini", "--out", folder, *given)
+    done = command("builder", "build", "rebuilt", "--collection", "mini", "--out", folder, *given)
     assert done.returncode == 0, done.stderr
     return open_release(folder)
 
@@ -283,8 +282,8 @@ def test_parameters_by_name() -> None:
     given = ["topic.k=20", "topic.test_share=0.3", "restrain.sizes=a:100,b:300", "chameleons.levels=50,10"]
     changed = ShiftParameters().changed([*given, "wh.rule=token"]).seeded(5)
     assert (changed.topic.k, changed.topic.test_share, changed.topic.seed) == (20, 0.3, 5)
-    assert described(changed.restrain) == {"sizes": {"a": 100, "b": 300}, "seed": 5}
-    assert described(changed.chameleons) == {"levels": [10, 50]} and changed.wh.rule == "token"
+    assert changed.restrain.sizes == {"a": 100, "b": 300} and changed.restrain.seed == 5
+    assert changed.chameleons.levels == (10, 50) and changed.wh.rule == "token"
     assert for_mini(10_000).topic.size == 1_800
     assert ShiftParameters().changed(settings()) == ShiftParameters()
     assert [ShiftParameters().changed([f"crossed.cells={text}"]).crossed.cells for text in ("true", "false")] == [
@@ -346,9 +345,7 @@ def test_a_shift_that_the_queries_do_not_suffice_for_is_left_out_unless_it_is_na
 def nfcorpus(shared: Path, command: Run, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """NFCorpus, rebuilt by the command line with the defaults alone."""
     out = tmp_path_factory.mktemp("nfcorpus") / "release"
-    done = command(
-        *("builder", "build", "--from", "rebuilt", "--collection", shared / "beir" / "nfcorpus", "--out", out)
-    )
+    done = command(*("builder", "build", "rebuilt", "--collection", shared / "beir" / "nfcorpus", "--out", out))
     assert done.returncode == 0, done.stderr
     return open_release(out)
 
@@ -438,7 +435,7 @@ def test_collections_that_are_refused(small: Collection) -> None:
     train, dev = small.queries["train"], small.queries["dev"]
     with pytest.raises(UserError, match=r"^query id '\d+' appears more than once$"):
         changed("train", pl.concat([train, train[:1]]))
-    with pytest.raises(UserError, match=r"^mini: query \d+ of dev has no text$"):
+    with pytest.raises(UserError, match=r"^ms-marco-shift-mini: query \d+ of dev has no text$"):
         changed("dev", dev.with_columns(text=pl.when(pl.int_range(pl.len()) == 3).then(pl.lit(" ")).otherwise("text")))
     with pytest.raises(UserError, match=r"queries are in both train and dev, .* must not be trained on"):
         changed("dev", train, small.qrels["train"])
@@ -458,19 +455,19 @@ def test_options_and_runs_that_are_refused_leave_nothing(
     two_runs = [*one_run, "--run", runs[1]]
     out = tmp_path / "out" / "release"
     for arguments, sentence in (
-        (["--from", "rebuilt", "--shift", "chameleons", "--run", tmp_path / "short.trec"], "short.trec: lacks"),
-        (["--from", "rebuilt", *two_runs], "chameleons need at least three rankers, not 2"),
-        (["--from", "rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
+        (["rebuilt", "--shift", "chameleons", "--run", tmp_path / "short.trec"], "short.trec: lacks"),
+        (["rebuilt", *two_runs], "chameleons need at least three rankers, not 2"),
+        (["rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
         (
-            ["--from", "rebuilt", "--collection", folder, "--set", "topic.size=25000"],
+            ["rebuilt", "--collection", folder, "--set", "topic.size=25000"],
             "topics of about 25,000 queries cannot be",
         ),
         (
-            ["--from", "rebuilt", "--collection", folder, "--shift", "wh", "--shift", "chameleons"],
+            ["rebuilt", "--collection", folder, "--shift", "wh", "--shift", "chameleons"],
             "chameleons cannot be built: no runs over dev are given",
         ),
-        (["--from", "rebuilt", "--collection", folder, "--queries", 600], "--queries belongs to the collection mini"),
-        (["--from", "rebuilt", "--collection", "beir/nothing"], "there is no collection 'beir/nothing'"),
+        (["rebuilt", "--collection", folder, "--queries", 600], "--queries belongs to the collection mini"),
+        (["rebuilt", "--collection", "beir/nothing"], "there is no collection 'beir/nothing'"),
     ):
         done = command("builder", "build", *arguments, "--out", out)
         assert done.returncode == 2 and done.stdout == "", arguments
@@ -481,11 +478,10 @@ def test_options_and_runs_that_are_refused_leave_nothing(
 def test_options_of_another_source_are_refused(command: Run, tmp_path: Path) -> None:
     out = tmp_path / "out" / "release"
     for arguments, sentence in (
-        (["--from", "rebuilt", "--upstream", tmp_path], "No such option: --upstream"),
         (["rebuilt", "--upstream", tmp_path], "No such option: --upstream"),
-        (["--collection", "mini", "--from=mini"], "No such option: --collection"),
+        (["rebuilt", "--upstream", tmp_path], "No such option: --upstream"),
         (["published", "--seed", 13], "No such option: --seed"),
-        (["--from", "nothing"], "No such command 'nothing'"),
+        (["nothing"], "No such command 'nothing'"),
         (["--queries", 600], "No such option: --queries"),
     ):
         done = command("builder", "build", *arguments, "--out", out)
@@ -496,7 +492,7 @@ def test_options_of_another_source_are_refused(command: Run, tmp_path: Path) -> 
 
 def test_json_has_the_manifest(command: Run, tmp_path: Path) -> None:
     done = command(
-        *("builder", "build", "--from", "rebuilt", "--queries", 1_500, "--shift", "wh", "--json"),
+        *("builder", "build", "rebuilt", "--queries", 1_500, "--shift", "wh", "--json"),
         *("--out", tmp_path / "release"),
     )
     manifest = json.loads(done.stdout)

@@ -247,7 +247,7 @@ def test_a_variation_of_no_test_set_is_one_sentence(
 
 
 def test_command_line(out: Path, command: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    built = command("builder", "build", "--from", "mini", "--queries", 500, "--out", out)
+    built = command("builder", "build", "mini", "--queries", 500, "--out", out)
     assert built.returncode == 0, built.stderr
     assert command("builder", "verify", out).returncode == 0
     (out / "data/wh/test-00000-of-00001.parquet").write_bytes(b"")

@@ -1,6 +1,7 @@
 """Synthetic typos: one edit of its kind, in a word that may be mistyped, and the same for the same seed."""
 
 import shutil
+import warnings
 from pathlib import Path
 
 import polars as pl
@@ -25,8 +26,15 @@ ENGLISH = ["what is the name of the river in the north of england and where is i
 """Other queries, from which the language is seen whatever the first one is."""
 
 
+def mistyped_queries(frame: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) -> pl.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = typos.planted("dev", frame, replica, seed)
+        return next(table.frame for made, table in pairs if (made.method, made.replica) == (kind, replica))
+
+
 def mistype(text: str, kind: str, seed: int = 0) -> str:
-    return str(typos.typos(queries(text, *ENGLISH), kind, seed=seed)["text"][0])
+    return str(mistyped_queries(queries(text, *ENGLISH), kind, seed=seed)["text"][0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,11 +74,11 @@ def test_without_a_word_that_may_be_mistyped_the_text_stays(kind: str, text: str
 
 def test_draws_depend_on_seed_replica_and_id_alone():
     frame = queries(*["rent increases in belgium"] * 50)
-    first = typos.typos(frame, "insert", 1, seed=1)
-    assert first.equals(typos.typos(frame.reverse(), "insert", 1, seed=1).reverse())
+    first = mistyped_queries(frame, "insert", 1, seed=1)
+    assert first.equals(mistyped_queries(frame.reverse(), "insert", 1, seed=1).reverse())
     assert first["text"].n_unique() > 25
-    assert not first.equals(typos.typos(frame, "insert", 2, seed=1))
-    assert not first.equals(typos.typos(frame, "insert", 1, seed=2))
+    assert not first.equals(mistyped_queries(frame, "insert", 2, seed=1))
+    assert not first.equals(mistyped_queries(frame, "insert", 1, seed=2))
 
 
 def test_other_languages_are_typed_on_their_own_keyboards():

@@ -120,7 +120,7 @@ def test_a_query_of_two_clusters_leaves_with_either(tmp_path: Path) -> None:
     passages = pl.DataFrame({"passage_id": ["7"], "text": ["seven"]})
     tables = [releases.Table("wh", "train", train, rule), releases.Table("passages", "passages", passages, rule)]
     pytest.importorskip("datasets", reason="datasets is absent: no release can be built")
-    releases.write(releases.Draft("mini", "1.0.0", None, 0, tables, []), tmp_path / "ms-marco-shift")
+    releases.write(releases.Draft("mini", None, 0, tables, []), tmp_path / "ms-marco-shift")
     got = evaluate(
         open_release(tmp_path / "ms-marco-shift"),
         tmp_path / "irds",

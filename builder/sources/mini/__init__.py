@@ -20,6 +20,7 @@ from builder.sources.mini.passages import named, write_passages
 from builder.sources.mini.planted import CLUSTERS, DL_SIZES, STRENGTHS, TOPIC_SHARES
 from builder.sources.mini.queries import write_queries
 from eval_kit.errors import UserError
+from eval_kit.release import NAME
 
 MIN_QUERIES = 500
 MOST_QUERIES = 200_000
@@ -111,7 +112,7 @@ def collection(parameters: MiniParameters = DEFAULT) -> Collection:
         pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), pl.col("score").cast(pl.Int64)
     )
     return Collection(
-        name="mini",
+        name=f"{NAME}-mini",
         source="builder/sources/mini",
         queries={split: rows.select("query_id", "text") for split, rows in queries.items()},
         qrels={

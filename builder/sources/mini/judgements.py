@@ -19,7 +19,7 @@ def judge(rng: np.random.Generator, query_ids: pl.Series, intents: Intents, pass
     for row in np.flatnonzero(grades):
         rows, scores = _judge_track_query(rng, passages.answer[row], passages.pair, passages.topic)
         judgements.append((np.full(len(rows), row), rows, scores))
-    query_rows, passage_rows, scores = (np.concatenate(column) for column in zip(*judgements, strict=True))
+    query_rows, passage_rows, scores = map(np.concatenate, zip(*judgements, strict=True))
     return pl.DataFrame(
         {"query_id": query_ids.gather(query_rows), "passage_id": passages.ids.gather(passage_rows), "score": scores}
     )

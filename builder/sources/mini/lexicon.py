@@ -14,7 +14,7 @@ type Floats = NDArray[np.float64]
 COMMON_SYNONYMS = 2
 ENTITIES_PER_TAIL = 8  # entities that may share the second word of their names
 CONSONANTS = "bcdfgjklmnprstvz"  # neither h nor w: no word can contain a wh term
-SYLLABLES = np.array(["".join(letters) for letters in product(CONSONANTS, "aeiou")], dtype=object)
+SYLLABLES = np.array(list(map("".join, product(CONSONANTS, "aeiou"))), dtype=object)
 """As objects they add in every version of numpy."""
 FUNCTION_WORDS = ("the", "of", "is", "and", "in", "to", "a", "for")
 FILLER_WORDS = 2_000
@@ -60,7 +60,7 @@ def _words(rng: np.random.Generator, count: int, syllables: int) -> list[str]:
     for _ in range(syllables - 1):
         codes = codes // len(SYLLABLES)
         words = words + SYLLABLES[codes % len(SYLLABLES)]
-    return [str(word) for word in words]
+    return list(map(str, words))
 
 
 def prose(rng: np.random.Generator, lexicon: Lexicon, topic: Ints, width: int) -> Ints:

@@ -14,13 +14,17 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from builder.encoders import Lsa, Model, encode
 from builder.shifts import topic
 from builder.shifts.kmeans import Clusters, kmeans
-from builder.shifts.topic import TopicParameters, assign, expanded, farthest
+from builder.shifts.topic import TopicParameters, cluster, divide, expanded, farthest
 from builder.sources.mini import Mini
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.vectors import Vectors
 
 SMALL = TopicParameters(k=40, topics=4, size=400)
+
+
+def assign(queries: Vectors, parameters: TopicParameters) -> pl.DataFrame:
+    return divide(queries, cluster(queries, parameters), parameters)
 
 
 def total(distances: np.ndarray, chosen: tuple[int, ...]) -> float:

@@ -1,0 +1,264 @@
+"""What people bring of their own: logs, parts, terms, folders of odd splits, and the commands that they give twice."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from builder import audit, publish, rebuilt, typos, variations
+from builder import release as releases
+from builder.collection import split_name
+from builder.describe import describe
+from builder.export import export
+from builder.lite import of_passages
+from builder.parameters import ShiftParameters
+from builder.permission import publishable
+from builder.pool import read_systems
+from builder.shifts import length
+from builder.sources import beir, log, mini, parts, released
+from builder.verify import verify
+from eval_kit import question_words
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.release import Release, open_release, read_manifest
+from eval_kit.shifts import SHIFTS
+
+type Command = Callable[..., object]
+
+WORDS = ["river", "stone", "music", "bread", "garden", "winter", "engine", "doctor", "harbour", "letter"]
+WH = ("what is the {0} of {1}", "how to {0} a {1}", "who is {0} in {1} and when", "{0} {1} {2}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BEIR folder: 400 training and 60 test queries with a passage each."""
+    folder = tmp_path_factory.mktemp("own") / "toy"
+    (folder / "qrels").mkdir(parents=True)
+    draw = random.Random(1)
+    texts = [WH[number % 4].format(*draw.choices(WORDS, k=3)) + f" {number}" for number in range(460)]
+    lines = [json.dumps({"_id": f"q{n}", "text": text, "meta": {"kind": n % 3}}) for n, text in enumerate(texts)]
+    (folder / "queries.jsonl").write_text("\n".join(lines) + "\n")
+    lines = [json.dumps({"_id": f"p{n}", "title": "", "text": f"about {text}"}) for n, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    for split, numbers in (("train", range(400)), ("test", range(400, 460))):
+        rows = [f"q{n}\tp{n}\t1\n" for n in numbers]
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    return folder
+
+
+def build(folder: Path, out: Path, shift: str, *settings: str) -> Release:
+    parameters = rebuilt.defaults(collection := beir.collection(folder)).changed(settings)
+    releases.write(rebuilt.draft(collection, [shift], None, parameters), out)
+    return open_release(out)
+
+
+def faults(folder: Path) -> list[str]:
+    return [f"{check.what}: {check.fault}" for check in verify(folder) if check.fault]
+
+
+def test_a_test_set_named_twice_is_varied_once(folder: Path, tmp_path: Path) -> None:
+    build(folder, tmp_path / "own", "length")
+    release, names = variations.add_typos(tmp_path / "own", ["length.short", "length.short"])
+    assert len(names) == len(set(names)) == len(typos.KINDS) and not faults(release.folder)
+
+
+def test_the_length_of_a_query_does_not_depend_on_the_others(folder: Path, tmp_path: Path) -> None:
+    blanks = pl.Series("text", [" a b c d e"])
+    assert length.lengths(pl.concat([blanks, pl.Series("text", ["什么 是 爱"])]))[0] == length.lengths(blanks)[0] == 6
+    release = build(folder, tmp_path / "own", "length", "length.words=4")
+    checks = [check.what for check in verify(release.folder)]
+    assert "clusters follow the length rule (length/train)" in checks and not faults(release.folder)
+
+
+def test_levels_are_compared_in_the_order_of_their_numbers(folder: Path, tmp_path: Path) -> None:
+    draw = random.Random(2)
+    runs = {}
+    for name in ("a", "b", "c"):
+        lines = []
+        for number in range(400, 460):
+            ranked = [f"p{number}", "p1", "p2"]
+            draw.shuffle(ranked)
+            lines += [f"q{number} Q0 {passage} {rank} {9 - rank} {name}\n" for rank, passage in enumerate(ranked, 1)]
+        runs[name] = tmp_path / f"{name}.trec"
+        runs[name].write_text("".join(lines))
+    parameters = rebuilt.defaults(beir.collection(folder)).changed(["chameleons.levels=5,10,50"])
+    releases.write(
+        rebuilt.draft(beir.collection(folder), ["chameleons"], None, parameters, runs=runs), tmp_path / "own"
+    )
+    assert not faults(tmp_path / "own")
+    (tmp_path / "one.tsv").write_text("a dog\n")
+    own = build(folder, tmp_path / "length", "length").folder
+    assert any("too few queries to tell" in note for note in describe(own, tmp_path / "one.tsv", 13).notes())
+
+
+def test_whole_words_leave_out_of_training_what_their_own_rule_finds(folder: Path, tmp_path: Path) -> None:
+    release = build(folder, tmp_path / "own", "wh", "wh.rule=token")
+    texts = SHIFTS["wh"].training(release, "how").queries["text"]
+    assert texts.str.contains("what").any() and not texts.str.contains(r"\bhow\b").any()
+    shown = question_words.contains(pl.col("text"), ("how",), True)
+    assert not pl.DataFrame({"text": ["what is the show"]}).select(shown).item()
+
+
+def test_crossed_hold_outs_are_audited(tmp_path: Path) -> None:
+    collection = mini.collection(mini.MiniParameters(queries=6_000))
+    numbers = collection.train.select("query_id").with_row_index("n")
+    collection = replace(collection, parts=numbers.select("query_id", part=pl.format("a{}", pl.col("n") % 32)))
+    parameters = rebuilt.defaults(collection).changed(["crossed.models=4"])
+    releases.write(rebuilt.draft(collection, ["crossed"], None, parameters), tmp_path / "own")
+    release = open_release(tmp_path / "own")
+    names = [pair.name for pair in audit.pairs(release)]
+    assert names == [f"crossed.m{number} held out" for number in range(1, 5)]
+    assert {"crossed.m1"} < set(release.test_sets) and audit.audit(release)["pairs"][0]["train"]["queries"] > 100
+
+
+def test_ids_of_a_log_are_those_of_its_texts_or_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "LOG.CSV"
+    file.write_text("id,query,n\nu1,what is a dog,1\nu1,how to fly," + "9" * 5_000 + "\nu2,cat,2\n")
+    collection = log.collection(file)
+    assert collection.queries["train"].rows() == [("1", "what is a dog"), ("2", "how to fly"), ("3", "cat")]
+    assert "3 distinct queries" in collection.remarks[0] and "number of its first row" in collection.remarks[-1]
+    file.write_text("id,query\na,dog\na,dog\nb,cat\n")
+    assert log.collection(file).queries["train"].rows() == [("a", "dog"), ("b", "cat")]
+    file.write_text("id,query\n\na,dog\nb\n")
+    with pytest.raises(UserError, match=r"LOG\.CSV:4: 1 columns"):
+        log.collection(file)
+
+
+def test_a_licence_that_nobody_states_is_not_lost_on_the_way(folder: Path, tmp_path: Path) -> None:
+    first = build(folder, tmp_path / "first", "topic", "topic.topics=2", "topic.k=20", "topic.size=155")
+    again = rebuilt.draft(released.collection(first.folder), ["length"])
+    releases.write(again, tmp_path / "again")
+    of_passages(first, folder, tmp_path / "lite")
+    for release in ("first", "again", "lite"):
+        path = tmp_path / release
+        with pytest.raises(UserError, match="states no licence"), publishable(path, read_manifest(path), [], []):
+            pass
+
+
+def test_an_edit_stays_inside_the_word_whatever_its_lower_case() -> None:
+    texts = ["İstanbul hava", "İzmir nüfusu kaç ve nerede", *["Türkiye'nin başkenti neresi ve kaç kişi yaşıyor"] * 30]
+    queries = pl.DataFrame({"query_id": [str(n) for n in range(len(texts))], "text": texts})
+    for seed in range(20):
+        for variation, table in typos.planted("dev", queries, seed=seed):
+            pairs = zip(texts[:2], table.frame["text"][:2], strict=True)
+            assert all(len(old.split()) == len(new.split()) for old, new in pairs), variation.method
+
+
+def test_runs_of_dotted_test_sets_are_one_system(mini_release: Release, tmp_path: Path) -> None:
+    for test_set, query in (("topic.c0", "1"), ("topic.c1", "2"), ("dl19", "3")):
+        (tmp_path / f"bm25.{test_set}.trec").write_text(f"{query} Q0 7 1 1.0 x\n")
+    systems = read_systems(sorted(tmp_path.glob("*.trec")), mini_release)
+    assert list(systems) == ["bm25"] and systems["bm25"].height == 3
+
+
+def test_a_split_called_training_is_train() -> None:
+    assert [split_name(name) for name in ("training", "TRAIN", "validation", "dl-19")] == [
+        "train",
+        "train",
+        "dev",
+        "dl_19",
+    ]
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_the_folder_that_one_is_in_is_not_replaced(name: str) -> None:
+    with pytest.raises(UserError, match="go to its parent"):
+        atomic.lock(Path(name))
+
+
+def test_parts_that_cannot_be_held_back_are_one_sentence(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no query has a text or number there"):
+        parts.read_parts("meta", folder)
+    (tmp_path / "parts.tsv").write_text("")
+    with pytest.raises(UserError, match=r"parts.tsv: is empty"):
+        parts.read_parts(str(tmp_path / "parts.tsv"), folder)
+    rows = pl.DataFrame({"query_id": [f"q{n}" for n in range(8)], "part": [f"a{n // 2}" for n in range(8)]})
+    collection = replace(beir.collection(folder), parts=rows)
+    with pytest.raises(UserError, match="given: no part has enough queries"):
+        rebuilt.draft(collection, ["given"])
+    (tmp_path / "log.tsv").write_text("a dog\na cat\n")
+    with pytest.raises(UserError, match="--disjoint-passages needs judgements"):
+        rebuilt.draft(log.collection(tmp_path / "log.tsv"), disjoint_passages=True)
+
+
+def test_topics_without_the_judged_passages_are_built_all_the_same(folder: Path, tmp_path: Path) -> None:
+    for path in ("queries.jsonl", "qrels/train.tsv", "qrels/test.tsv"):
+        (tmp_path / "absent" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "absent" / path).write_bytes((folder / path).read_bytes())
+    lines = (folder / "corpus.jsonl").read_text().replace('"_id": "p', '"_id": "x')
+    (tmp_path / "absent" / "corpus.jsonl").write_text(lines)
+    settings = ("topic.topics=2", "topic.k=20", "topic.size=155")
+    release = build(tmp_path / "absent", tmp_path / "own", "topic", *settings)
+    assert any("without passages nothing says" in remark for remark in release.manifest.remarks)
+
+
+@pytest.mark.parametrize("terms", ["wha:,how:wie", "w ha:was,how:wie", "wha:was,wha:wer", "wer", ""])
+def test_terms_that_make_no_clusters_are_refused(terms: str) -> None:
+    with pytest.raises(ValueError):
+        question_words.parse(terms)
+
+
+def test_terms_are_words_and_no_patterns() -> None:
+    terms = question_words.parse("Wha: was? | wa(s, how:wie")
+    assert terms == {"wha": ("was?", "wa(s"), "how": ("wie",)}
+    frame = pl.DataFrame({"text": ["wa da", "was? das", "x wa(s y"]})
+    assert frame.select(question_words.contains(pl.col("text"), terms["wha"], False)).to_series().to_list() == [
+        False,
+        True,
+        True,
+    ]
+    assert frame.select(question_words.contains(pl.col("text"), ("wa(s",), True)).to_series().to_list() == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_beir_folder_is_exported_with_its_passages(folder: Path, tmp_path: Path, command) -> None:
+    export(open_release(folder), tmp_path / "out", "beir")
+    exported = next(path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    assert len((exported / "corpus.jsonl").read_text().splitlines()) == 460
+    arguments = ("--format", "sentence-transformers", "--training-set", "x", "--passages", tmp_path / "none.tsv")
+    done = command("builder", "export", folder, *arguments)
+    assert done.returncode == 2 and "--passages is for --format beir and tevatron" in done.stderr
+
+
+def test_options_that_passages_of_ones_own_have_no_use_for_are_refused(folder: Path, tmp_path: Path, command) -> None:
+    release = build(folder, tmp_path / "own", "length").folder
+    for options in (("--queries", 3), ("--dense", "none"), ("--depth", 5)):
+        done = command("builder", "lite", release, "--out", tmp_path / "lite", "--collection", folder, *options)
+        assert done.returncode == 2 and f"{options[0]} is for passages that are drawn" in done.stderr
+    with pytest.raises(UserError, match="has no test sets of topics"):
+        of_passages(open_release(release), folder, tmp_path / "lite", ["topics"])
+    (tmp_path / "twice.tsv").write_text("p1\ta\np1\tb\n")
+    with pytest.raises(UserError, match="passage p1 appears twice"):
+        of_passages(open_release(release), tmp_path / "twice.tsv", tmp_path / "lite")
+
+
+def test_a_new_version_is_an_option(folder: Path, tmp_path: Path, command) -> None:
+    arguments = ("build", "rebuilt", "--collection", folder, "--shift", "length", "--out", tmp_path / "own")
+    assert command("builder", *arguments, "--version", "1.2.0").returncode == 0
+    assert read_manifest(tmp_path / "own").version == "1.2.0"
+    done = command("builder", *arguments, "--version", "2")
+    assert done.returncode == 2 and "--version 2: expected three numbers" in done.stderr
+
+
+@pytest.mark.parametrize("rest", ["", ', "version": "draft", "digest": "0"'])
+def test_what_only_looks_like_a_release_on_the_hub_is_none(rest: str, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(f'{{"name": "ms-marco-shift"{rest}}}')
+
+    class Hub:
+        def hf_hub_download(self, *arguments: object, **options: object) -> str:
+            return str(tmp_path / "manifest.json")
+
+    assert publish._remote_manifest(Hub(), "org/name", "main") is None  # type: ignore[arg-type]
+
+
+def test_crossed_models_need_queries_for_as_many_as_there_are(folder: Path) -> None:
+    parameters = ShiftParameters().changed(["crossed.models=16"])
+    with pytest.raises(UserError, match=r"16 crossed models .* need 3,200"):
+        rebuilt.draft(beir.collection(folder), ["crossed"], None, parameters)
