@@ -11,7 +11,7 @@ import polars as pl
 
 from builder import validation
 from builder.collection import NONE_STATED, input_record
-from builder.release import Draft, Table, query_ids
+from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import irds, variations
 from builder.sources.fetch import SourceFile, UnavailableError, declared, obtain
@@ -300,19 +300,16 @@ class _Gathering:
         available = [part for part in self.variation_parts if not self._lack(part.what, part.files)]
         for part in available:
             self.tables += part.test_set(self.paths)
-        frames = {(table.config, table.split): table.frame for table in self.tables}
-        bases = {base.name: query_ids(base, frames[base.table]) for base in test_sets(self.tables)}
+        bases = {base.name for base in test_sets(self.tables)}
         for part in available:
-            for wordings in part.wordings(self.paths):
-                variation = wordings.variation
+            for variation, table in part.wordings(self.paths):
                 if variation.base not in bases:
                     self._miss(
                         f"the variation {variation.full_name}", f"the test set {variation.base} cannot be obtained"
                     )
                     continue
-                wordings.check(bases[variation.base])
                 self.variations.append(variation)
-                self.tables.append(wordings.table)
+                self.tables.append(table)
         if self.left_out:
             names = ", ".join(part.what for part in self.left_out)
             self.remarks.append(f"left out: {names}; their authors state no licence (--unlicensed includes them)")

@@ -15,7 +15,6 @@ import polars as pl
 from builder.collection import NONE_STATED
 from builder.release import VARIATIONS, Table
 from eval_kit.documents import Rule
-from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id, read_queries, read_trec_qrels
 from eval_kit.release import Variation
 
@@ -68,8 +67,6 @@ RANKERS = {
 }
 """Each ranker's name in file names (RM3's files have ``doct5`` in lower case)."""
 SUPERVISED = {"anmt": "seq2seq", "acg": "acg", "hred_qs": "hredqs"}
-SUPERVISED_LACK = 32
-"""Queries of Veiled 50 % that each supervised method's file lacks."""
 GENERATED = {
     "WordSwapNeighboringCharacterSwap": "misspelling.swap_adjacent",
     "WordSwapQWERTY": "misspelling.swap_key",
@@ -83,42 +80,11 @@ GENERATED = {
     "WordSwapEmbedding": "synonym.embedding",
 }
 """Category and method of each generator, by its name in the file."""
-GENERATED_LACK = {"synonym.wordnet": 1}
 ANNOTATIONS = ("intent", "answer_type", "topic")
 
 type Paths = Mapping[str, Path]
-
-
-@dataclass(frozen=True)
-class Wordings:
-    """One variation: its table, and how many of the base's queries its file is known to lack."""
-
-    variation: Variation
-    table: Table
-    lack: int = 0
-
-    def check(self, base: pl.Series) -> None:
-        """Check that the queries are the base's, except those known to be missing, and have texts.
-
-        Args:
-            base: query ids of the base.
-
-        Raises:
-            UserError: a text is empty, an id is extra, or the number of missing ones is not the known one.
-        """
-        queries, file = self.table.frame["query_id"], self.table.rule.inputs[0]
-        extra = queries.filter(~queries.is_in(base.implode()))
-        missing = base.filter(~base.is_in(queries.implode()))
-        empty = queries.filter(self.table.frame["text"].str.strip_chars() == "")
-        if len(empty):
-            raise UserError(f"{file}: query {empty[0]} has an empty text")
-        if len(extra):
-            raise UserError(f"{file}: query {extra[0]} is not in {self.variation.base}, whose queries it varies")
-        if len(missing) != self.lack:
-            raise UserError(
-                f"{file}: lacks {len(missing)} of the {len(base)} queries of {self.variation.base}, "
-                f"first {missing[0] if len(missing) else 'none'}; {self.lack} were expected"
-            )
+type Wordings = tuple[Variation, Table]
+"""Whose queries are those of the base, at most: ``builder verify`` checks it, and the files are pinned."""
 
 
 @dataclass(frozen=True)
@@ -153,13 +119,12 @@ def _wordings(
     rule: Rule,
     repository: str,
     licence: str,
-    lack: int = 0,
     invalid: list[str] | None = None,
 ) -> Wordings:
     base, family, method, replica = variation
     split = "_".join(str(word) for word in variation if word is not None).replace(".", "_")
     description = Variation(base, family, method, replica, split, invalid, repository, licence, frame.height)
-    return Wordings(description, Table(VARIATIONS, split, by_id(frame, "query_id"), rule), lack)
+    return description, Table(VARIATIONS, split, by_id(frame, "query_id"), rule)
 
 
 def _typo_files() -> Iterator[tuple[str, int, str]]:
@@ -207,12 +172,10 @@ def _reformulations() -> Iterator[tuple[str, str, str]]:
 
 def _reformulated(paths: Paths) -> Iterator[Wordings]:
     for base, method, file in _reformulations():
-        is_supervised = method in SUPERVISED
-        text = "a trained model's rewriting" if is_supervised else "the query expanded with related terms"
+        text = "a trained model's rewriting" if method in SUPERVISED else "the query expanded with related terms"
         rule = Rule(text, "CIKM 2021 §4.1", [file])
         variation = (base, "reformulation", method, None)
-        lack = SUPERVISED_LACK if is_supervised else 0
-        yield _wordings(variation, read_queries(paths[file]), rule, "Narabzad/Chameleons", NONE_STATED, lack)
+        yield _wordings(variation, read_queries(paths[file]), rule, "Narabzad/Chameleons", NONE_STATED)
 
 
 def _generated(paths: Paths) -> Iterator[Wordings]:
@@ -223,8 +186,7 @@ def _generated(paths: Paths) -> Iterator[Wordings]:
         invalid = of_generator.filter(pl.col("valid") == "False")["q_id"].unique().sort().to_list()
         rule = Rule(f"{generator}, judged by people", "Penha et al., ECIR 2022", [WORDINGS])
         variation = ("dl19", "wording", method, None)
-        lack = GENERATED_LACK.get(method, 0)
-        yield _wordings(variation, frame, rule, GENERATORS, NONE_STATED, lack, invalid)
+        yield _wordings(variation, frame, rule, GENERATORS, NONE_STATED, invalid)
 
 
 def _dl_hard(paths: Paths) -> Iterator[Table]:

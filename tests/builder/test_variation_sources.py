@@ -10,8 +10,6 @@ from builder import release as releases
 from builder import verify
 from builder.export import export
 from builder.sources import published, variations
-from eval_kit.documents import Rule
-from eval_kit.errors import UserError
 from eval_kit.files.formats import read_queries
 from eval_kit.protocols.scoring import score_on
 from eval_kit.protocols.slices import cross_table
@@ -183,19 +181,3 @@ def test_export(everything: Release, tmp_path: Path):
     assert len((folder / "topics.tsv").read_text().splitlines()) == 42
     judged = {line.split()[0] for line in (folder / "qrels.txt").read_text().splitlines()}
     assert len(judged) == 42
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda frame: frame.head(42), "lacks 1 of the 43 queries of dl19, first 1133167; 0 were expected"),
-        (lambda frame: frame.vstack(frame.head(1).with_columns(query_id=pl.lit("7"))), "query 7 is not in dl19"),
-        (lambda frame: frame.with_columns(text=pl.lit(" ")), "query 19335 has an empty text"),
-    ],
-)
-def test_missing_and_extra_ids_are_refused(everything: Release, change, message: str):
-    variation = everything.variations["dl19.typo.1"]
-    frame = change(everything.wordings(variation))
-    table = releases.Table("variations", "x", frame, Rule("", "", ["typo1.tsv"]))
-    with pytest.raises(UserError, match=f"typo1.tsv: {message}"):
-        variations.Wordings(variation, table).check(everything.test_sets["dl19"].queries)
