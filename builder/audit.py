@@ -245,6 +245,7 @@ def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
     with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
     with_text += [_wordings(release, variation) for variation in release.variations.values()]
     ids = [*(pair.train for pair in to_compare), *(pair.test for pair in to_compare)]
+    # mis-decoded texts give an id several; the same one counts at every run
     texts = pl.concat(with_text).drop_nulls().sort("text").unique("query_id", keep="first")
     distinct = pl.concat(ids).unique().sort().to_frame()
     return leaks.with_normal(distinct.join(texts, on="query_id", how="left", maintain_order="left"))

@@ -127,7 +127,7 @@ def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, fl
     texts = [text for side in (first, other) for text in side.gather(rng.permutation(len(side))[:size]).to_list()]
     rows = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=WIDTH).transform(texts)
     labels = np.repeat([0, 1], size)
-    learn = np.arange(2 * size) % size < size // 2
+    learn = np.arange(2 * size) % size < size // 2  # the first half of each side, whose texts are in random order
     model = LogisticRegression(C=10, max_iter=200).fit(rows[learn], labels[learn])
     right = int((model.predict(rows[~learn]) == labels[~learn]).sum())
     return right / size, float(binomtest(right, size, 0.5, alternative="greater").pvalue)

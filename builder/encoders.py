@@ -263,6 +263,7 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
 
 def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
     """Write ``vectors.npy`` in the order of the texts, from shards with the longest text first."""
+    # batches are of like lengths then, and too little memory shows at once
     order = np.argsort([-len(text) for text in texts], kind="stable")
     compute: Compute | None = None
 

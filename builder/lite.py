@@ -309,4 +309,5 @@ def _read(release: Release, doing: str) -> Iterator[tuple[str, str]]:
 
 
 def _draw(seed: int, passage_id: str) -> bytes:
+    # a hash does not depend on the order of millions of passages, of which a heap keeps a few
     return hashlib.sha256(f"{seed}\t{passage_id}".encode()).digest()

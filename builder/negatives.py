@@ -188,7 +188,7 @@ class _Job:
         shards, file, digest = self.folder / "shards", self.folder / "negatives.parquet", self.folder / "digest"
         shards.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".lock"):
-            if not digest.exists():
+            if not digest.exists():  # it is written last, so the table is whole
                 self._fill(shards, queries, threads)
                 parts = (pl.read_parquet(_shard(shards, start)) for start in range(0, queries.height, SHARD))
                 atomic.write_text(digest, _join(parts, empty, file))

@@ -254,6 +254,7 @@ def _coverage(
         if only is not None:
             queries = queries.filter(queries.is_in(only.implode()))
         members = set(queries)
+        # dev, ReSTTest and Chameleons share queries, which would count twice
         if members and members.isdisjoint(seen_ids) and all(members <= run for run in query_ids):
             coverage.append((test_set, queries))
             seen_ids |= members

@@ -256,7 +256,7 @@ def _refuse_to_replace(
     """
     manifest_there = _remote_manifest(api, repo_id, head)
     if manifest_there is None:
-        if foreign := [path for path in changes.removed if path != CARD]:
+        if foreign := [path for path in changes.removed if path != CARD]:  # the Hub makes one for a new dataset
             raise UserError(
                 f"{repo_id}: holds something else ({_some(foreign)}) that publishing would remove; "
                 f"name another dataset; {UNCHANGED}"

@@ -168,7 +168,7 @@ def test_what_was_killed_three_times_ends_with_the_runs_of_what_was_not(name: st
     killed = 0
     for number in range(3 * KILLS // len(COMMANDS)):
         process = begin(command, tmp_path / "killed")
-        time.sleep(random.Random(number).uniform(0.2, 0.8) * seconds)
+        time.sleep(random.Random(number).uniform(0.1, 0.5) * seconds)
         killed += process.kill().returncode != 0
     finish(command, tmp_path / "killed")
     assert killed

@@ -65,7 +65,7 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters
     if iterations < 1:
         raise UserError(f"k-means needs at least one iteration, not {iterations}")
     workers = faiss.omp_get_max_threads()
-    rng = np.random.RandomState(seed)
+    rng = np.random.RandomState(seed)  # faiss and scikit-learn take no newer generator here
     with threadpool_limits(1), ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
         centroids = _first(vectors, k, rng)
         labels = np.full(len(vectors), -1)

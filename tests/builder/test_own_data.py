@@ -22,7 +22,6 @@ from builder.shifts import length
 from builder.sources import beir, log, mini, parts, released
 from builder.verify import verify
 from eval_kit import question_words
-from eval_kit.documents import Rule, Variation
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release, open_release, read_manifest
@@ -263,17 +262,3 @@ def test_crossed_models_need_queries_for_as_many_as_there_are(folder: Path) -> N
     parameters = ShiftParameters().changed(["crossed.models=16"])
     with pytest.raises(UserError, match=r"16 crossed models .* need 3,200"):
         rebuilt.draft(beir.collection(folder), ["crossed"], None, parameters)
-
-
-@pytest.mark.parametrize(
-    ("query", "text", "fault"), [("7", "a", "1 queries are not in length.short, first 7"), (None, " ", "have no text")]
-)
-def test_wordings_of_other_queries_or_none_are_named(
-    query: str | None, text: str, fault: str, folder: Path, tmp_path: Path
-) -> None:
-    release = build(folder, tmp_path / "own", "length")
-    ids = [query or release.test_sets["length.short"].queries[0]]
-    frame = pl.DataFrame({"query_id": ids, "text": [text]})
-    variation = Variation("length.short", "typo", "mine", 1, "mine", None, "here", "own", 1)
-    releases.add_variations(release.folder, [variation], [releases.Table("variations", "mine", frame, Rule("", ""))])
-    assert fault in "".join(faults(release.folder))

@@ -15,7 +15,7 @@ MENTION_RATE = 0.2  # of the passages that also name another entity
 PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
 THE, OF, IS = 1, 2, 3
 CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold only filler; long queries quote them
-CHUNK = 100_000
+CHUNK = 100_000  # texts are drawn by chunks, so another number gives another release
 
 
 @dataclass(frozen=True)
