@@ -19,7 +19,7 @@ from eval_kit.files.beir import judged_queries, read_corpus, read_fields
 from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
-from eval_kit.models.runs import latency_ms, make_run
+from eval_kit.models.runs import latency_ms, make_runs
 from eval_kit.release import beir_suite
 from eval_kit.release.beir_suite import MS_MARCO, dataset_name, split_of
 from eval_kit.runs import contamination
@@ -50,11 +50,7 @@ def folders(parent: Path, names: Sequence[str]) -> list[Path]:
 
 
 def search(
-    systems: Sequence[str],
-    datasets: Sequence[Path],
-    out: Path,
-    depth: int,
-    runner: Runner = Runner.local,
+    systems: Sequence[str], datasets: Sequence[Path], out: Path, depth: int, runner: Runner = Runner.local
 ) -> dict[str, list[Path]]:
     """Each system's runs, one per dataset: ``<system>.<dataset>.trec`` in ``out``; existing runs are kept.
 
@@ -160,7 +156,7 @@ def _search(system: str, folder: Path, run: Path, depth: int, runner: Runner) ->
 
         ray.encode(searcher, passages(folder), index)
     queries = judged_queries(folder, split_of(folder))
-    figures = make_run(searcher, passages(folder), queries, part, index, depth)
+    [figures] = make_runs(searcher, passages(folder), {part: queries}, index, depth)
     figures |= {"run": str(run), "latency_ms": latency_ms(searcher, queries, index, depth)}
     contamination.declare(run, [] if system in LEXICAL else checkpoints.named(system).training_data)
     atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")

@@ -47,15 +47,13 @@ def run_grid(
     seed: Annotated[list[int] | None, option("Training seed. Repeatable. Default: 0.", min=0, max=2**32 - 1)] = None,
     runner: Annotated[Runner, option("Local processes, or a Ray cluster.")] = Runner.local,
     workers: Annotated[
-        int | None,
-        option("Cells at once (local). Default: as many as the GPUs, or CPUs, allow.", min=1, max=1024),
+        int | None, option("Cells at once (local). Default: as many as the GPUs, or CPUs, allow.", min=1, max=1024)
     ] = None,
     processes: Annotated[
         int, option("Processes per cell (torchrun), one GPU each; they split the batch.", min=1, max=1024)
     ] = 1,
     threads: Annotated[
-        int,
-        option("Threads per process. Changing it may change the last digits of scores.", min=1, max=1024),
+        int, option("Threads per process. Changing it may change the last digits of scores.", min=1, max=1024)
     ] = 1,
     check: Annotated[
         bool, option("Check models, GPUs and disk, and exit; negatives need not be drawn yet.", None, "--check")
@@ -96,13 +94,13 @@ def run_grid(
             systems,
             opened_release,
             out,
-            shift or plan.shifts,
-            seed or (0,),
+            list(dict.fromkeys(shift or ())) or plan.shifts,
+            list(dict.fromkeys(seed or (0,))),
             control=plan.control,
             variations=plan.variations,
         )
     if len({cell.name for cell in cells}) < len(cells):
-        raise UserError(f"--config: {' and '.join(configs)} train the same cells; choose the --shift of each")
+        raise UserError(f"--config: {' and '.join(configs)} train the same cells; run each with an --out of its own")
     workers = workers or local.most_workers(threads, processes)
     checks.refuse(cells, workers, processes)
     for line in grid.starts(cells):
@@ -145,8 +143,7 @@ def beir(
         argument("bm25, bm25-multifield, published checkpoints, or any name with all its runs in --out.", "SYSTEM..."),
     ],
     datasets: Annotated[
-        list[str] | None,
-        option("Only this folder of --folder. Repeatable. Default: BEIR's.", "NAME", "--dataset"),
+        list[str] | None, option("Only this folder of --folder. Repeatable. Default: BEIR's.", "NAME", "--dataset")
     ] = None,
     folder: Annotated[Path, option("Folder of datasets in BEIR's format.")] = Path("beir"),
     depth: Annotated[int, option("Number of passages per query.", min=101)] = 1000,
@@ -205,7 +202,3 @@ def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2."""
     with reported("baselines"):
         app()
-
-
-if __name__ == "__main__":
-    main()

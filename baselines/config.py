@@ -35,8 +35,7 @@ class Config(Document, frozen=True, kw_only=True):
         ),
     ] = None
     control: Annotated[
-        bool,
-        Meta(description="Whether each trained system is also trained on all training queries, to compare with."),
+        bool, Meta(description="Whether each trained system is also trained on all training queries, to compare with.")
     ] = False
     variations: Annotated[
         Literal["all"] | Annotated[list[Text], Meta(min_length=1, extra_json_schema={"uniqueItems": True})],

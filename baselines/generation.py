@@ -21,6 +21,7 @@ from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, checkpoint, strict_json
 from eval_kit.files.beir import HEADER, read_documents
+from eval_kit.files.digests import file_sha256
 
 SHARD = 256
 """Passages whose queries are written to disk before the next ones are generated."""
@@ -52,7 +53,7 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
         UserError: ``out`` exists already; a folder not in BEIR's format; a model that cannot be loaded.
     """
     generator = Generator(recipe)
-    decides = [recipe.as_json(), generator.identity, seed, source.resolve().name]
+    decides = [recipe.as_json(), generator.identity, seed, file_sha256(source / "corpus.jsonl")]
     work = out.with_name(f".{out.name}.{sha256(json.dumps(decides).encode()).hexdigest()[:16]}.generating")
     with atomic.lock(out):
         if out.exists():

@@ -79,7 +79,7 @@ def _card_data(facts: Facts) -> Any:
     synthetic = release.kind == "mini"
     return ModelCardData(
         model_name=facts.name,
-        base_model=facts.backbone if _is_hub_id(facts.backbone) else None,
+        base_model=facts.backbone if facts.done.backbone_commit else None,  # else a folder, or none
         datasets=["ms_marco"] if facts.ms_marco else None,
         language="zxx" if synthetic else "en" if facts.ms_marco else None,
         library_name="sentence-transformers",
@@ -117,8 +117,3 @@ def _side(conclusion: FinishedCell, test_set: str) -> str:
     if test_set == f"{conclusion.cell.shift}.{conclusion.cell.held_out}":
         return "Out"
     return "In" if test_set.startswith(f"{conclusion.cell.shift}.") else ""
-
-
-def _is_hub_id(backbone: str | None) -> bool:
-    """Whether the backbone can be linked to: neither random weights nor a local folder."""
-    return backbone is not None and not backbone.startswith((".", "/", "~")) and backbone.count("/") <= 1

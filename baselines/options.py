@@ -77,6 +77,11 @@ class Trained(Options, frozen=True, kw_only=True):
             "oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}],
         },
         {
+            "description": "a system with a teacher learns from negatives: at least 1",
+            "if": {"required": ["distillation"]},
+            "then": {"properties": {"negatives": {"minimum": 1}}},
+        },
+        {
             "dependentRequired": {
                 "evaluate_every": ["patience"],
                 "patience": ["evaluate_every"],
@@ -107,11 +112,7 @@ class Trained(Options, frozen=True, kw_only=True):
     steps: Annotated[Count | None, Meta(description="Updates of the weights.")] = None
     epochs: Annotated[Positive | None, Meta(description="Passes over the judged pairs, instead of steps.")] = None
     batch_size: Annotated[Depth, Meta(description="Queries in a step, over all GPUs.")]
-    gradient_accumulation: Annotated[Count, Meta(description="Batches in a step.")] = 1
     learning_rate: Positive
-    embedding_learning_rate: Annotated[
-        Positive | None, Meta(description="Of the token embeddings; as the rest if left out.")
-    ] = None
     warmup: Annotated[Share, Meta(description="Share of the steps during which the learning rate rises.")]
     schedule: Annotated[
         Literal["linear", "constant"],
@@ -128,8 +129,7 @@ class Trained(Options, frozen=True, kw_only=True):
         ),
     ] = False
     loader_processes: Annotated[
-        int,
-        Meta(ge=0, le=1024, description="Processes that make the batches; with 0 the training process does it."),
+        int, Meta(ge=0, le=1024, description="Processes that make the batches; with 0 the training process does it.")
     ] = 0
     negatives: Annotated[Number, Meta(description="For each query, besides the other passages of the batch.")]
     negatives_from: Annotated[
@@ -163,8 +163,7 @@ class Trained(Options, frozen=True, kw_only=True):
     passage_length: Annotated[Tokens | None, Meta(description="Tokens.")] = None
     encode_batch: Depth | None = None
     encode_precision: Annotated[
-        Precision | None,
-        Meta(description="Of encoding and re-ranking; by default float16 on a GPU, float32 on a CPU."),
+        Precision | None, Meta(description="Of encoding and re-ranking; by default float16 on a GPU, float32 on a CPU.")
     ] = None
 
 
@@ -191,7 +190,6 @@ class Splade(Trained, frozen=True, kw_only=True):
 
     RULES = (never("distillation replaces the loss that share is of", ("distillation", "share")),)
 
-    engine: Literal["csr", "lucene"] = "csr"
     pooling: Annotated[Literal["max", "sum"], Meta(description="Of a term's weights over the tokens of a text.")] = (
         "max"
     )
@@ -205,8 +203,7 @@ class Splade(Trained, frozen=True, kw_only=True):
     passage_flops: Annotated[Weight, Meta(description="Greatest weight of the FLOPS regulariser of passages.")]
     query_flops: Annotated[Weight, Meta(description="The same of queries.")]
     flops_warmup: Annotated[
-        float,
-        Meta(gt=0, le=1, description="Share of the steps during which these weights rise, quadratically."),
+        float, Meta(gt=0, le=1, description="Share of the steps during which these weights rise, quadratically.")
     ] = 1 / 3
 
 
@@ -230,8 +227,7 @@ class Colbert(Trained, frozen=True, kw_only=True):
         Meta(description="Of two tokens in training: cosine, or l2, the negative squared distance."),
     ] = "cosine"
     engine: Annotated[
-        Literal["exact", "plaid"] | None,
-        Meta(description="If left out, plaid from a million passages on, else exact."),
+        Literal["exact", "plaid"] | None, Meta(description="If left out, plaid from a million passages on, else exact.")
     ] = None
     dimensions: Annotated[Tokens, Meta(description="Of a token's vector.")]
     query_length: Annotated[Tokens, Meta(description="Tokens.")]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from baselines.runners import Runner
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.options import argument, option
 
 ReleaseOption = Annotated[str | None, option("Release folder or Hub id. Default: as for eval_kit.")]
@@ -69,14 +69,12 @@ class Texts:
         None
     )
     variation: Annotated[
-        list[str] | None,
-        option("Also search this wording of them: dl19.typo.3, dl19.typo, all. Repeatable.", "NAME"),
+        list[str] | None, option("Also search this wording of them: dl19.typo.3, dl19.typo, all. Repeatable.", "NAME")
     ] = None
     passages: Annotated[Path | None, option("Search these passages (id, tab, text) instead.", "TSV")] = None
     queries: Annotated[Path | None, option("Search these queries (id, tab, text) instead.", "TSV")] = None
     beir: Annotated[
-        Path | None,
-        option("Search the passages and queries of a folder in BEIR's format instead.", "FOLDER"),
+        Path | None, option("Search the passages and queries of a folder in BEIR's format instead.", "FOLDER")
     ] = None
     split: Annotated[str, option("Split of --beir whose judged queries are searched.")] = "test"
 
@@ -90,8 +88,7 @@ class Output:
     out: Annotated[Path, option("Folder for the run and its index.")] = Path("runs")
     runner: RunnerOption = Runner.local
     json_file: Annotated[
-        Path | None,
-        option("Write what was measured as JSON to this file; '-' prints it.", "FILE", "--json"),
+        Path | None, option("Write what was measured as JSON to this file; '-' prints it.", "FILE", "--json")
     ] = None
 
 
@@ -124,7 +121,9 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     if output.runner is Runner.ray:
         ray.connect()
     retriever, training_data = _open_system(model.system, parsed(model.options or []), texts.beir)
-    name = output.name or Path(model.system).resolve().name + (f".{dataset_name(texts.beir)}" if texts.beir else "")
+    name = output.name or Path(model.system.replace(":", ".")).resolve().name + (
+        f".{dataset_name(texts.beir)}" if texts.beir else ""
+    )
     collection, queries, wordings = _read(texts)
     run = output.out / f"{name}.trec"
     runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
@@ -135,9 +134,11 @@ def search(model: Model, texts: Texts, output: Output) -> None:
         shutil.rmtree(index, ignore_errors=True)
     if output.runner is Runner.ray:
         ray.encode(retriever, _read(texts)[0], index)
-    efficiency, *of_wordings = make_runs(retriever, collection, runs, index, output.depth)
+    with disk_errors(output.out):
+        output.out.mkdir(parents=True, exist_ok=True)
     for file in runs:
         contamination.declare(file, training_data)
+    efficiency, *of_wordings = make_runs(retriever, collection, runs, index, output.depth)
     if output.json_file is not None:
         efficiency["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
     document = {"name": name, **efficiency} | ({"variations": of_wordings} if of_wordings else {})

@@ -73,7 +73,7 @@ def projected(
     see ``training_queries`` in each, except on CIKM 2022's shifts. BM25 and the static vectors need no GPU.
     """
     plan = config.plan(name)
-    shifts = [shift for shift in plan.shifts or () if shift in CELLS] or list(ECIR)
+    shifts = list(ECIR) if plan.shifts is None else [shift for shift in plan.shifts if shift in CELLS]
     shifts += [CONTROL.name] * plan.control
     cells, queries = sum(CELLS[shift] for shift in shifts), sum(CELLS[shift] * TEST_QUERIES[shift] for shift in shifts)
     pairs = sum(CELLS[shift] * PAIRS.get(shift, training_queries) for shift in shifts)

@@ -101,8 +101,8 @@ def lite(
             "--dense": dense,
         }
         draws |= {"--seed": seed != 13, "--queries": queries, "--cache": cache}
-        if unused := [name for name, given in draws.items() if given]:
-            raise UserError(f"{unused[0]} is for passages that are drawn; --collection keeps those that it has")
+        if misfits := [name for name, value in draws.items() if value]:
+            raise UserError(f"{misfits[0]} is for passages that are drawn; --collection keeps those that it has")
         manifest = of_passages(source, collection, out, shifts)
     else:
         encoder = dense or ("none" if rankers else ENCODER)

@@ -48,10 +48,7 @@ class NegativeParameters:
 
 
 def add(
-    folder: Path,
-    parameters: NegativeParameters | None = None,
-    cache: Path | None = None,
-    threads: int = bm25.THREADS,
+    folder: Path, parameters: NegativeParameters | None = None, cache: Path | None = None, threads: int = bm25.THREADS
 ) -> Release:
     """Draw the negatives of every training query of the release in ``folder``, and add them to it as a table.
 

@@ -46,8 +46,7 @@ def verify(folder: Path) -> list[Check]:
     release = Release(folder, replace(manifest, missing=[]))  # what it lacks is told once, by who opens it
     checks = [
         Check(
-            "release digest",
-            "" if release_digest(manifest) == manifest.digest else "is not that of the tables listed",
+            "release digest", "" if release_digest(manifest) == manifest.digest else "is not that of the tables listed"
         )
     ]
     checks.append(Check("the card is of this version", _fault(partial(check_version, folder, manifest))))
@@ -93,12 +92,14 @@ def _rules(release: Release) -> Iterator[Check]:
 
 def _stated_rule(table: TableEntry) -> Rules:
     """The rule of length or wh that a table states, by its parameters; the authors' training lists state none."""
-    stated = table.rule.parameters
-    if table.config == "length" and (stated or table.rule.text == length.RULE):
-        words = stated.get("words", length.LONGEST_SHORT)
+    parameters_stated = table.rule.parameters
+    if table.config == "length" and (parameters_stated or table.rule.text == length.RULE):
+        words = parameters_stated.get("words", length.LONGEST_SHORT)
         return {"clusters follow the length rule": lambda frame: _length_rule(frame, words)}
-    if table.config == "wh" and (stated or table.rule.text == wh.RULE):
-        parameters = wh.WhParameters(**{name: stated[name] for name in ("rule", "language", "terms") if name in stated})
+    if table.config == "wh" and (parameters_stated or table.rule.text == wh.RULE):
+        parameters = wh.WhParameters(
+            **{name: parameters_stated[name] for name in ("rule", "language", "terms") if name in parameters_stated}
+        )
         kind = "wh-word rule" if wh.rule_of(parameters) == "substring" else "wh-word rule for whole words"
         return {f"clusters follow the {kind}": lambda frame: _wh_rule(frame, parameters)}
     return {}

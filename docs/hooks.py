@@ -13,11 +13,7 @@ from mkdocs.structure.files import File, Files
 from eval_kit import plots, svg
 
 ROOT = Path(__file__).parent.parent
-OUTSIDE = {
-    "CONTRIBUTING.md": "contributing.md",
-    "CHANGELOG.md": "changelog.md",
-    "DATA-LICENSES.md": "data-licenses.md",
-}
+OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "DATA-LICENSES.md": "data-licenses.md"}
 """Files of the repository's root that are pages too."""
 FIGURE = re.compile("<!-- figure: (crossed|leave_one_out) -->")
 COLOURS = re.compile(r"^  (--.*)$", re.MULTILINE)

@@ -84,11 +84,7 @@ def score(
 
 
 def protocol(
-    runs: Runs,
-    release: ReleaseSource = None,
-    untrained: Runs = (),
-    seed: int = 0,
-    allow_missing: bool = False,
+    runs: Runs, release: ReleaseSource = None, untrained: Runs = (), seed: int = 0, allow_missing: bool = False
 ) -> grid_results.Protocols:
     """Avg In, Out and Rel Loss of a grid's runs (ECIR 2023 §3.2); Inter., Extra. and delta (CIKM 2022 §4.1).
 
@@ -114,6 +110,7 @@ def compare(
     measures: Collection[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
+    test_sets: Collection[str] = (),
 ) -> comparisons.Comparison:
     """Systems side by side on the same test sets, with paired tests against a baseline.
 
@@ -124,20 +121,18 @@ def compare(
         measures: such as ``["P@5"]``, in place of the test sets' own.
         seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
+        test_sets: names of those to compare runs on, whatever else they hold; by default all that they cover.
 
     Raises:
         UserError: systems that cannot be compared.
     """
     with as_files(systems, "systems") as files:
-        loaded_sources = sources.load(list(files), lambda: open_release(release), allow_missing, measures=measures)
+        loaded_sources = sources.load(list(files), lambda: open_release(release), allow_missing, measures, test_sets)
         return comparisons.compare(loaded_sources, baseline, seed=seed)
 
 
 def similarity(
-    release: ReleaseSource = None,
-    runs: Runs = (),
-    vectors: str | None = None,
-    allow_missing: bool = False,
+    release: ReleaseSource = None, runs: Runs = (), vectors: str | None = None, allow_missing: bool = False
 ) -> similarities.Similarities:
     """Measure how near each cluster is to the others (weighted Jaccard, cosine), and how losses correlate with that.
 

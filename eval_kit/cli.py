@@ -1,8 +1,9 @@
 """``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
 
 import gc
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,6 +33,12 @@ def _options(
     pass
 
 
+def _refuse(options: Mapping[str, Any], why: str) -> None:
+    """Refuse options that another one makes useless."""
+    if misfit := next((name for name, value in options.items() if value), None):
+        raise UserError(f"{misfit}: {why}; leave it out")
+
+
 @app.command()
 @emitting
 def score(
@@ -58,8 +65,8 @@ def score(
 
     if dataset or bm25:
         others = {"--release": release, "--measure": measure, "--test-set": test_set, "--clean": clean}
-        if misfit := next((name for name, value in (others | {"--per-query": per_query}).items() if value), None):
-            raise UserError(f"{misfit}: datasets of BEIR are scored by its own measures and split; leave it out")
+        why = "datasets of BEIR are scored by its own measures and split"
+        _refuse(others | {"--per-query": per_query}, why)
         with status("reading runs"):
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
     runs = folders.opened(runs)
@@ -131,6 +138,8 @@ def protocol(
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
+        others = {"--untrained": untrained, "--vectors": vectors, "--system": system, "--shift": shift}
+        _refuse(others | {"--held-out": held_out}, "a published table is set beside a grid whose names say all")
         opened_release = open_release(release, revision) if runs else None
         with status("reading runs"):
             return of_paper(paper, runs or [], opened_release, seed, allow_missing)
@@ -158,6 +167,7 @@ def similarity(
     from eval_kit.release import open_release
 
     if collection:
+        _refuse({"--vectors": vectors, "RUN": runs, "--release": release}, "passages are compared by their words alone")
         return overlap(collection)
     return similarities(open_release(release), vectors, runs or [], allow_missing)
 
@@ -277,6 +287,7 @@ def compare(
     from eval_kit.release import open_release
 
     if check:
+        _refuse({"--baseline": baseline, "--measure": measure}, "submissions are checked whole")
         return check_submissions(systems, open_release(release), allow_missing)
     with status("reading runs"):
         sources = load(systems, lambda: open_release(release), allow_missing, measure or [])
@@ -330,10 +341,7 @@ def publish_result(
 
 @app.command()
 @emitting
-def align(
-    scores: options.ModelScores = None,
-    seed: options.Seed = 0,
-) -> "Result":
+def align(scores: options.ModelScores = None, seed: options.Seed = 0) -> "Result":
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
     from eval_kit.protocols.align import align_files
     from eval_kit.protocols.in_domain import in_domain, lack_protocol

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -28,7 +28,6 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload
 
-from eval_kit.documents import TestSetEntry
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.formats import tab_separated
@@ -50,15 +49,6 @@ CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
     "Guzpenha/query_variation_generators": ["Penha2022Variations"],
 }
 GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly relevant"}
-
-
-class Entry(NamedTuple):
-    """One dataset to register: the end of its id, its queries (read on demand), and the split of its qrels."""
-
-    name: str
-    queries: Callable[[], pl.DataFrame]
-    qrels: str | None
-    documentation: "Documentation"
 
 
 class ShiftQueries(BaseQueries):  # type: ignore[misc]
@@ -157,61 +147,39 @@ def register(source: str | os.PathLike[str] | Release | None = None, revision: s
 
 def datasets_of(release: Release) -> dict[str, Dataset]:
     """The datasets of a release by the end of their ids, such as ``topic/c0``; their rows are read on demand."""
-    docs = _docs(release)
-    datasets = {}
-    for entry in [*_test_sets(release), *_variations(release), *_training_sets(release)]:
-        queries = ShiftQueries(release, entry.queries)
-        qrels = ShiftQrels(release, entry.qrels, queries) if entry.qrels else None
-        datasets[entry.name] = Dataset(docs, queries, qrels, entry.documentation)
-    return datasets
+    docs, datasets = _docs(release), {}
+    rules = {table.key: f"{table.rule.text} ({table.rule.source})" for table in release.manifest.tables}
 
+    def add(name: str, read: Callable[[], pl.DataFrame], qrels: str | None, *documentation: Any) -> None:
+        queries = ShiftQueries(release, read)
+        of_queries = ShiftQrels(release, qrels, queries) if qrels else None
+        datasets[name.replace(".", "/")] = Dataset(docs, queries, of_queries, Documentation(*documentation))
 
-def _test_sets(release: Release) -> Iterator[Entry]:
-    rules = _rules(release)
-    for test_set in release.manifest.test_sets:
-        rule = rules[test_set.table]
-        description = f"Test set {test_set.name}, {test_set.queries} queries: {rule}."
-        documentation = Documentation(description, test_set.measures, CITATIONS.get(test_set.shift, []))
-        queries = partial(_test_queries, release, test_set)
-        yield Entry(test_set.name.replace(".", "/"), queries, test_set.qrels, documentation)
-
-
-def _test_queries(release: Release, test_set: TestSetEntry) -> pl.DataFrame:
-    rows = release.table(*test_set.table)
-    return rows if test_set.column is None else rows.filter(pl.col(test_set.column).is_in(test_set.values or []))
-
-
-def _variations(release: Release) -> Iterator[Entry]:
-    rules = _rules(release)
+    for entry in release.manifest.test_sets:
+        description = f"Test set {entry.name}, {entry.queries} queries: {rules[entry.table]}."
+        queries = partial(release.queries, entry.name)
+        add(entry.name, queries, entry.qrels, description, entry.measures, CITATIONS.get(entry.shift, []))
     for name, variation in release.variations.items():
         base = release.test_sets[variation.base]
         description = f"Test set {base.name}, its queries worded otherwise: {rules['variations', variation.split]}."
         citations = [*CITATIONS.get(base.shift, []), *CITATIONS.get(variation.source, [])]
-        documentation = Documentation(description, base.measures, citations)
-        yield Entry(name.replace(".", "/"), partial(release.wordings, variation), base.qrels, documentation)
-
-
-def _training_sets(release: Release) -> Iterator[Entry]:
-    rules = _rules(release)
+        add(name, partial(release.wordings, variation), base.qrels, description, base.measures, citations)
     for shift in SHIFTS.values():
-        for part, (config, split) in shift.training_tables(release).items():
-            documentation = Documentation(
-                f"{shift.training_title(part)}: {rules[config, split]}.", [], CITATIONS[shift.name]
-            )
-            queries = partial(_training_queries, release, shift, part)
+        for part, table in shift.training_tables(release).items():
             qrels = shift.training_qrels(part)
-            qrels_name = qrels if qrels in release.configs.get("qrels", []) else None
-            yield Entry(f"{shift.name}/{shift.training_name(part)}", queries, qrels_name, documentation)
+            add(
+                f"{shift.name}/{shift.training_name(part)}",
+                partial(_training_queries, release, shift, part),
+                qrels if qrels in release.configs.get("qrels", []) else None,
+                f"{shift.training_title(part)}: {rules[table]}.",
+                [],
+                CITATIONS[shift.name],
+            )
+    return datasets
 
 
 def _training_queries(release: Release, shift: Shift, part: str) -> pl.DataFrame:
     return shift.training(release, part).queries
-
-
-def _rules(release: Release) -> dict[tuple[str, str], str]:
-    """The rule that selects the queries of each table, with its source."""
-    tables = release.manifest.tables
-    return {table.key: f"{table.rule.text} ({table.rule.source})" for table in tables}
 
 
 def _docs(release: Release) -> Any:

@@ -63,7 +63,7 @@ def loss_against_jaccard(
 
 def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
     """ECIR 2023, Figure 4: how R is distributed, one row of bars a held-out cluster, all on one scale."""
-    all_values = np.concatenate([np.asarray(values) for values in r.values()])
+    all_values = np.concatenate(list(map(np.asarray, r.values())))
     cuts = np.linspace(all_values.min(), all_values.max() or 1, _BINS + 1)
     if cuts[0] == cuts[-1]:
         cuts = np.linspace(cuts[0] - 0.5, cuts[0] + 0.5, _BINS + 1)
@@ -203,10 +203,7 @@ def points(
     at_x = svg.ticks(0, max(point.x for point in every) or 1, wider=True)
     at_y = svg.ticks(0, max(point.y for point in every) or 1, wider=True)
     frame = svg.Frame(520, 320, (0, at_x[-1]), (0, at_y[-1]))
-    parts = [
-        frame.grid(svg.labelled(at_y), y_title),
-        frame.x_axis(svg.labelled(at_x), x_title),
-    ]
+    parts = [frame.grid(svg.labelled(at_y), y_title), frame.x_axis(svg.labelled(at_x), x_title)]
     for number, of_series in enumerate(series.values()):
         marks = []
         if linked:

@@ -30,17 +30,10 @@ class PyTerrier:
         return pyterrier.get_dataset(f"irds:{release.collection}/shift/{name}")
 
     def list_dataset_names(self) -> list[str]:
-        """The names that :meth:`get_dataset` takes."""
-        return _names()
+        """The names that :meth:`get_dataset` takes; none without a release that opens, which loading one reports."""
+        try:
+            from eval_kit import irds
 
-
-def _names() -> list[str]:
-    """The names of all datasets; empty where the default release cannot be opened, which loading one reports."""
-    if not has_default():
-        return []
-    try:
-        from eval_kit import irds
-
-        return list(irds.datasets_of(open_release()))
-    except (UserError, OSError):
-        return []
+            return list(irds.datasets_of(open_release())) if has_default() else []
+        except (UserError, OSError):
+            return []

@@ -55,6 +55,6 @@ def contains(texts: pl.Expr, terms: tuple[str, ...], whole_words: bool) -> pl.Ex
     if not whole_words:
         return lower_case.str.contains_any(list(terms))
     spaceless = pl.Series(terms).str.contains(SPACELESS)
-    escaped = map(pl.escape_regex, terms)
-    patterns = [term if free else rf"\b{term}\b" for term, free in zip(escaped, spaceless, strict=True)]
+    literal = map(pl.escape_regex, terms)
+    patterns = [term if free else rf"\b{term}\b" for term, free in zip(literal, spaceless, strict=True)]
     return lower_case.str.contains("|".join(patterns))

@@ -24,9 +24,9 @@ from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
 
-from eval_kit.errors import printable
+from eval_kit.errors import UserError, printable
 from eval_kit.markup import element
-from eval_kit.tables import frames, latex, markdown, terminal
+from eval_kit.tables import latex, markdown, terminal
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Table
 
@@ -89,28 +89,31 @@ class Result(ABC):
         return {"rows": self.to_polars().to_dicts(), "notes": self.notes(), "provenance": dict(self.provenance)}
 
     def to_pandas(self) -> Any:
-        """The rows as a ``pandas.DataFrame``."""
-        return frames.to_pandas(self.to_polars())
+        """The rows as a ``pandas.DataFrame``; imports pandas only here, and pyarrow nowhere."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise UserError("pandas is not installed; to_polars() gives the same table without it") from error
+        return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def to_csv(self) -> str:
-        """The rows as CSV that a spreadsheet shows as they are."""
-        return frames.to_csv(self.to_polars())
+        """The rows as CSV that a spreadsheet shows as they are.
+
+        A text that it would take for a formula, as it begins with =, +, -, @ or a control character, gets an apostrophe
+        in front (OWASP, CSV Injection).
+        """
+        texts = pl.col(pl.String).str.replace(r"^([=+\-@\t\r\n])", "'$1")
+        return self.to_polars().with_columns(texts.map_elements(printable, pl.String)).write_csv()
 
     def to_markdown(self) -> str:
         """The tables in GitHub's Markdown, each under its title, and the notes below them."""
-        parts = []
-        for table in self.tables():
-            heading = f"{markdown.escape(table.heading)}\n\n" if table.heading else ""
-            parts.append(heading + markdown.to_markdown(table))
-        return "\n".join([*parts, *(f"{markdown.escape(note)}\n" for note in self.notes())])
+        tables = map(markdown.to_markdown, self.tables())
+        return "\n".join([*tables, *(f"{markdown.escape(note)}\n" for note in self.notes())])
 
     def to_latex(self) -> str:
         """The tables as tabular environments that need no package; titles and notes stand in comments."""
-        parts = []
-        for table in self.tables():
-            heading = f"% {printable(table.heading)}\n" if table.heading else ""
-            parts.append(heading + latex.to_latex(table))
-        return "".join(f"% {printable(note)}\n" for note in self.notes()) + "\n".join(parts)
+        tables = map(latex.to_latex, self.tables())
+        return "".join(f"% {printable(note)}\n" for note in self.notes()) + "\n".join(tables)
 
     def show(self, console: Console) -> None:
         """Print the tables, each section under its heading, and then the notes."""

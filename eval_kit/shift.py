@@ -42,35 +42,32 @@ class Shift(ABC):
         title: for headings.
         phrase: completes "the system loses 10 % of its RR@10 …".
         published_table: id of the paper's table of results.
-        bibtex: key of the paper.
-        measures: those that the paper reports; empty for those of the test sets.
-        group: column of the results with the part that a row is about; empty where all queries are pooled.
         correlates: whether its clusters appear in ECIR 2023's Figure 3, of loss against similarity.
-        overlaps: whether a query may be in several parts.
     """
 
     label: ClassVar[str] = ""
     """Column of the release's tables that names a query's part; empty where each part is a separate table."""
+    group: ClassVar[str] = ""
+    """Column of the results with the part that a row is about; empty where all queries are pooled."""
+    measures: ClassVar[tuple[str, ...]] = ()
+    """Those that the paper reports; empty for those of the test sets."""
+    bibtex: ClassVar[str] = "Lupart2023MsShift"
+    """Key of the paper."""
+    overlaps: ClassVar[bool] = False
+    """Whether a query may be in several parts."""
+    all_test_sets_needed: ClassVar[bool] = True
+    """Whether a run must cover every one of :meth:`test_sets`, not only some."""
 
     name: str
     title: str
     phrase: str
     published_table: str
-    bibtex: str
-    measures: tuple[str, ...] = ()
-    group: str = ""
     correlates: bool = False
-    overlaps: bool = False
 
     @property
     def clustered(self) -> bool:
         """Whether the parts are clusters, each with its own test set ``<shift>.<cluster>``."""
         return self.group == "cluster"
-
-    @property
-    def all_test_sets_needed(self) -> bool:
-        """Whether a run must cover every one of :meth:`test_sets`, not only some."""
-        return True
 
     def parts(self, release: Release) -> list[str]:
         """What can be held out (of ReSTrain: trained on), in the release's order.

@@ -12,14 +12,7 @@ import polars as pl
 from eval_kit import question_words
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.shift import (
-    MAIN_SPLITS,
-    TREC_DL,
-    Shift,
-    benchmark_tables,
-    benchmarks,
-    main_split,
-)
+from eval_kit.shift import MAIN_SPLITS, TREC_DL, Shift, benchmark_tables, benchmarks, main_split
 
 WH_TERMS = question_words.TERMS[question_words.ENGLISH]
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
@@ -31,7 +24,7 @@ ROLES = ("train", "in", "out")
 class Clusters(Shift):
     """An MS-Shift shift (ECIR 2023 §3): clusters of queries, each held out once, each with a test set."""
 
-    label = "cluster"
+    label = group = "cluster"
 
     @override
     def test_sets(self, release: Release) -> list[str]:
@@ -50,6 +43,8 @@ class Clusters(Shift):
 
 class WordClusters(Clusters):
     """Clusters of the queries that contain certain terms (ECIR 2023 §3.1, "WH-Words Queries")."""
+
+    overlaps = True
 
     def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """The part's own queries where the list is the authors', who give a query one label; else all of its rule.
@@ -73,6 +68,8 @@ class Buckets(Shift):
     """ReSTTest (CIKM 2022 §4.1.3): buckets of training and test queries, each left out of training once."""
 
     label = "bucket"
+    bibtex = "Zhan2022Interpolation"
+    measures = ("RR@10", "R@100")
 
     @override
     def test_sets(self, release: Release) -> list[str]:
@@ -94,10 +91,10 @@ class Buckets(Shift):
 class Regimes(Shift):
     """ReSTrain (CIKM 2022 §4.1.2): training sets near to the test queries and far from them, in several sizes."""
 
-    @property
-    def all_test_sets_needed(self) -> bool:
-        """One TREC DL year is enough."""
-        return False
+    group = "size"
+    bibtex = "Zhan2022Interpolation"
+    measures = ("nDCG@10", "R(rel=2)@100")
+    all_test_sets_needed = False  # one TREC DL year is enough
 
     def parts(self, release: Release) -> list[str]:
         """The training sets, ``<regime>_<size>``."""
@@ -154,11 +151,7 @@ class Crossed(Shift):
     """
 
     label = "cluster"
-
-    @property
-    def all_test_sets_needed(self) -> bool:
-        """A model has its own test set, of the queries that it did not train on."""
-        return False
+    all_test_sets_needed = False  # a model has its own test set, of the queries that it did not train on
 
     def parts(self, release: Release) -> list[str]:
         """The models."""
@@ -241,75 +234,17 @@ class Everything(Shift):
 
 
 _ALL = (
-    Clusters(
-        name="topic",
-        title="query topics",
-        phrase="on topics it never saw in training",
-        published_table="ecir2023-table2",
-        bibtex="Lupart2023MsShift",
-        group="cluster",
-        correlates=True,
-    ),
-    WordClusters(
-        name="wh",
-        title="query forms (wh words)",
-        phrase="on wh words it never saw in training",
-        published_table="ecir2023-table3",
-        bibtex="Lupart2023MsShift",
-        group="cluster",
-        correlates=True,
-        overlaps=True,
-    ),
-    Clusters(
-        name="length",
-        title="query lengths",
-        phrase="on query lengths it never saw in training",
-        published_table="ecir2023-table3",
-        bibtex="Lupart2023MsShift",
-        group="cluster",
-    ),
-    Clusters(
-        name="given",
-        title="given parts",
-        phrase="on parts it never saw in training",
-        published_table="ecir2023-table2",
-        bibtex="Lupart2023MsShift",
-        group="cluster",
-    ),
-    Buckets(
-        name="resttest",
-        title="ReSTTest",
-        phrase="on dev queries unlike those it was trained on",
-        published_table="cikm2022-table7",
-        bibtex="Zhan2022Interpolation",
-        measures=("RR@10", "R@100"),
-    ),
-    Regimes(
-        name="restrain",
-        title="ReSTrain",
-        phrase="on TREC DL queries when trained away from them",
-        published_table="cikm2022-table6",
-        bibtex="Zhan2022Interpolation",
-        measures=("nDCG@10", "R(rel=2)@100"),
-        group="size",
-    ),
-    Crossed(
-        name="crossed",
-        title="crossed hold-outs",
-        phrase="on kinds of queries it never saw in training",
-        published_table="ecir2023-table2",
-        bibtex="Lupart2023MsShift",
-    ),
+    Clusters("topic", "query topics", "on topics it never saw in training", "ecir2023-table2", correlates=True),
+    WordClusters("wh", "query forms (wh words)", "on wh words it never saw in training", "ecir2023-table3", True),
+    Clusters("length", "query lengths", "on query lengths it never saw in training", "ecir2023-table3"),
+    Clusters("given", "given parts", "on parts it never saw in training", "ecir2023-table2"),
+    Buckets("resttest", "ReSTTest", "on dev queries unlike those it was trained on", "cikm2022-table7"),
+    Regimes("restrain", "ReSTrain", "on TREC DL queries when trained away from them", "cikm2022-table6"),
+    Crossed("crossed", "crossed hold-outs", "on kinds of queries it never saw in training", "ecir2023-table2"),
 )
 SHIFTS: dict[str, Shift] = {shift.name: shift for shift in _ALL}
 """Every shift by name, in the order in which results are shown."""
-CONTROL = Everything(
-    name="all",
-    title="all training queries",
-    phrase="with nothing held out",
-    published_table="arxiv2022-table5",
-    bibtex="Lupart2023MsShift",
-)
+CONTROL = Everything("all", "all training queries", "with nothing held out", "arxiv2022-table5")
 """The control for the models of shifts on :data:`BENCHMARKS`; not a shift, and so not in :data:`SHIFTS`."""
 TRAINED_FOR: dict[str, Shift] = {**SHIFTS, CONTROL.name: CONTROL}
 """What a cell of a grid can be trained for, by name."""

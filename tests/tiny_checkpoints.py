@@ -30,13 +30,7 @@ def passages(number: int, seed: int = 0) -> list[tuple[str, str]]:
 def tiny(name: str) -> Path:
     """``bert``, ``masked`` and ``classes`` are plain transformers; the others are called as the architectures."""
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
-    from transformers import (
-        BertConfig,
-        BertForMaskedLM,
-        BertForSequenceClassification,
-        BertModel,
-        set_seed,
-    )
+    from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, set_seed
 
     folder = Path(_FOLDER.name) / name
     wrapped = {

@@ -91,7 +91,7 @@ def of_grid(root: Path) -> list[Standing]:
     """
     standings = [of_cell(path.parent) for path in root.glob("*/cell.json")]
     if not standings:
-        raise UserError(f"{root}: holds no grid; 'python -m baselines grid run --out {root}' makes one")
+        raise UserError(f"{root}: holds no grid; 'python -m baselines grid run --config mini --out DIR' makes one")
     return sorted(standings, key=_order)
 
 

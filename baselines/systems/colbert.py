@@ -32,11 +32,7 @@ ROLES = {"query": "query", "passage": "document"}
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.training.trainer.fit`."""
     import torch
-    from sentence_transformers import (
-        MultiVectorEncoder,
-        MultiVectorEncoderTrainer,
-        MultiVectorEncoderTrainingArguments,
-    )
+    from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.losses import (
         CachedMultiVectorMultipleNegativesRankingLoss,

@@ -77,7 +77,7 @@ def _scores(model: str, commit: str | None) -> Teacher:
         query_tokens = list(map(torch.from_numpy, late.encode_queries(queries)))
         vectors = late.encode_passages(list(chain.from_iterable(columns)))
         passages = torch.from_numpy(vectors["tokens"]).float().split(vectors["lengths"].tolist())  # type: ignore[no-untyped-call]
-        scores: list[list[float]] = maxsim(query_tokens, list(passages), device=late.compute_device).tolist()
+        scores: list[list[float]] = maxsim(query_tokens, list(passages), device=late._model.device).tolist()
         return scores
 
     return labels

@@ -16,7 +16,7 @@ import polars as pl
 from baselines.cells.cell import Cell
 from baselines.options import Trained
 from baselines.training.queries import Lookup, Mined, passage_texts
-from baselines.training.trainer import encoding, quiet, rank
+from baselines.training.trainer import encoding, rank
 from eval_kit.files import atomic
 from eval_kit.search.examples import Judged
 from eval_kit.search.retriever import Retriever
@@ -34,6 +34,7 @@ def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, open_model: 
         lookup: receives the mined passages.
         open_model: makes a retriever of a saved model.
     """
+    import torch
     from transformers import TrainerCallback
 
     class Miner(TrainerCallback):
@@ -52,7 +53,8 @@ def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, open_model: 
             if rank() == 0 and not path.exists():
                 negatives = _negatives(cell, examples, getattr(model, "module", model), folder / "mining", open_model)
                 atomic.write_text(path, json.dumps(negatives))
-            _together()
+            if torch.distributed.is_initialized():
+                torch.distributed.barrier()
             lookup.mined = _read(folder, state.global_step)
 
     return Miner()
@@ -64,7 +66,8 @@ def _negatives(cell: Cell, examples: Judged, model: Any, folder: Path, open_mode
     shutil.rmtree(folder, ignore_errors=True)
     queries = pl.DataFrame({"query_id": list(examples.texts), "text": list(examples.texts.values())})
     depth = cell.options_as(Trained).mine_depth
-    with quiet(), encoding(cell.name.file, "while mining"), torch.random.fork_rng():
+    # mining leaves the random numbers as they are, as a resumed training does not mine again
+    with encoding(cell.name.file, "while mining"), torch.random.fork_rng():
         model.save_pretrained(str(folder / "model"), create_model_card=False)
         retriever = open_model(folder / "model")
         retriever.index(passage_texts(cell), folder / "index")
@@ -84,10 +87,3 @@ def _read(folder: Path, step: int) -> Mined | None:
 
 def _path(folder: Path, step: int) -> Path:
     return folder / f"mined-{step}.json"
-
-
-def _together() -> None:
-    import torch
-
-    if torch.distributed.is_initialized():
-        torch.distributed.barrier()

@@ -23,7 +23,6 @@ from eval_kit.search.examples import (
     lines,
     permitted,
     refuse_without_negatives,
-    relevant,
     tables,
 )
 from eval_kit.search.passages import collection_key, passages
@@ -61,23 +60,7 @@ def training(cell: Cell) -> Judged:
 def steps(cell: Cell, pairs: int) -> int:
     """Updates of the weights, if the cell trains on ``pairs`` pairs of a query and a relevant passage."""
     options = cell.options_as(Trained)
-    return options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / examples_a_step(cell)))
-
-
-def examples_a_step(cell: Cell) -> int:
-    """Examples per update of the weights, over all batches and processes."""
-    options = cell.options_as(Trained)
-    return options.batch_size * options.gradient_accumulation
-
-
-def pairs(cell: Cell) -> int:
-    """How many pairs of a query and a relevant passage the cell trains on.
-
-    Raises:
-        UserError: the release has no such queries, or no judgements of them.
-    """
-    may_train_on = allowed(cell)
-    return relevant(cell.release, may_train_on.qrels).join(may_train_on.queries, on="query_id", how="semi").height
+    return options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / options.batch_size))
 
 
 def validation(release: Release) -> Judged:

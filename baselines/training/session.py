@@ -11,7 +11,7 @@ from baselines.training import early_stopping
 from baselines.training.compiling import compile_layers
 from baselines.training.distillation import teacher
 from baselines.training.mining import miner
-from baselines.training.queries import Lookup, dataset, examples_a_step, passage_texts, steps, training
+from baselines.training.queries import Lookup, dataset, passage_texts, steps, training
 from baselines.training.trainer import Build, Parts, fit
 from eval_kit.models import token_ids
 from eval_kit.search.retriever import Retriever
@@ -44,7 +44,9 @@ class Session:
         self.judged = training(cell)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
         self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options, cell.teacher_commit))
-        self.dataset, self._sha256 = dataset(cell, self.judged, lookup, self.steps * examples_a_step(cell))
+        self.dataset, self._sha256 = dataset(
+            cell, self.judged, lookup, self.steps * cell.options_as(Trained).batch_size
+        )
         self._contents: PassageTexts | PassageTokens = self._lookup.texts
         self._callbacks = []
         if options.mine_every is not None:

@@ -103,7 +103,8 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
-            mini_batch = _mini_batch_size(folder)
+            path = folder / MINI_BATCH  # the size that an earlier attempt left to try
+            mini_batch = int(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
             try:
                 return _attempt(cell, steps, mini_batch, build, folder, progress)
             except StepTooLargeError as error:
@@ -114,7 +115,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                         "and its optimiser; shorten the texts, or take a smaller backbone"
                     ) from error
                 LOG.warning("%s: out of memory; continuing in mini-batches of %d", cell.name.file, smaller)
-                atomic.write_text(folder / MINI_BATCH, json.dumps(smaller) + "\n")
+                atomic.write_text(path, json.dumps(smaller) + "\n")
                 if processes() > 1:
                     raise
             except torch.OutOfMemoryError as error:
@@ -162,17 +163,15 @@ def _attempt(
     trainer.remove_callback(PrinterCallback)
     with trainer.accelerator.main_process_first():
         last = last_checkpoint(checkpoints)
-    with quiet():
-        if last is not None and _is_whole(last):  # the library would do one more step
-            trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
-            checkpoint = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
-            parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(checkpoint).name)).state_dict())
-        else:
-            try:
-                trainer.train(resume_from_checkpoint=last)
-            except torch.OutOfMemoryError as error:
-                raise StepTooLargeError from error
-    samples = batch * trainer.args.gradient_accumulation_steps
+    if last is not None and _is_whole(last):  # the library would do one more step
+        trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
+        checkpoint = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
+        parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(checkpoint).name)).state_dict())
+    else:
+        try:
+            trainer.train(resume_from_checkpoint=last)
+        except torch.OutOfMemoryError as error:
+            raise StepTooLargeError from error
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     facts = {
         "steps": trainer.state.global_step,
@@ -184,7 +183,7 @@ def _attempt(
         "device": _device(),
         "processes": processes(),
         "seconds": round(watch.seconds, 3),
-        "samples_per_second": round(watch.done * samples / max(watch.seconds, 1e-9), 2),
+        "samples_per_second": round(watch.done * batch / max(watch.seconds, 1e-9), 2),
     }
     if parts.evaluator is not None:
         facts |= {"best_step": trainer.state.best_global_step, "best": trainer.state.best_metric}
@@ -221,20 +220,6 @@ def encoding(name: str, when: str) -> Iterator[None]:
         raise UserError(f"{name}: out of GPU memory {when}; lower encode_batch") from error
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Hide the progress bars that transformers shows when it writes a model."""
-    from transformers.utils import logging as transformers_logging
-
-    was_enabled = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if was_enabled:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
 def last_checkpoint(folder: Path) -> str | None:
     """The newest complete checkpoint; the trainer writes a checkpoint's state last."""
     for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda path: -int(path.name.rpartition("-")[2])):
@@ -263,7 +248,6 @@ def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path
         "per_device_train_batch_size": batch,
         # each process takes its share of one batch of distinct texts; nothing waits for copies from pinned memory
         "accelerator_config": {"split_batches": True, "non_blocking": _device() != "cpu"},
-        "gradient_accumulation_steps": options.gradient_accumulation,
         "learning_rate": options.learning_rate,
         "warmup_steps": options.warmup,
         "lr_scheduler_type": SCHEDULES[options.schedule],
@@ -277,7 +261,7 @@ def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path
         "dataloader_num_workers": 0 if by_the_model else options.loader_processes,
         "dataloader_pin_memory": _device() != "cpu",
         "logging_strategy": "steps",
-        "logging_steps": max(1, min(100, steps // LOSSES_LOGGED)),
+        "logging_steps": max(1, min(100, steps // LOSSES_LOGGED, every or 100)),  # a loss by the first evaluation
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
         "save_steps": every or options.checkpoint_every,
@@ -286,8 +270,6 @@ def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path
         "report_to": "none",
         "disable_tqdm": True,
     }
-    if options.embedding_learning_rate is not None:
-        arguments["learning_rate_mapping"] = {r".*word_embeddings.*": options.embedding_learning_rate}
     if every:
         arguments |= {
             "eval_strategy": "steps",
@@ -358,8 +340,7 @@ def _watch(steps: int, progress: Report | None) -> Any:
 def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
     """Write the facts before the model: a model that exists is finished."""
     with atomic.folder(cell.model) as staging:
-        with quiet():
-            model.save_pretrained(str(staging), create_model_card=False)
+        model.save_pretrained(str(staging), create_model_card=False)
         shutil.rmtree(cell.model, ignore_errors=True)
         atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
 
@@ -383,12 +364,6 @@ def share_of(cell: Cell, processes: int) -> int:
             f"({share}) does not divide; use fewer processes"
         )
     return of_process
-
-
-def _mini_batch_size(folder: Path) -> int | None:
-    """The mini-batch size that an earlier attempt left to try; None if none ran out of memory."""
-    path = folder / MINI_BATCH
-    return int(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
 def _device() -> str:

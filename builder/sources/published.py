@@ -41,10 +41,7 @@ CHAMELEON_FILES = {"veiled": ("Veiled", 4), "pygmy": ("Pygmy", 5), "lesser": ("L
 DEV_TOPICS = f"{ANSERINI}/topics/topics.msmarco-passage.dev-subset.txt"
 DEV_QRELS = f"{ANSERINI}/qrels/qrels.msmarco-passage.dev-subset.txt"
 DL_TOPICS = {"dl19": f"{ANSERINI}/topics/topics.dl19-passage.txt", "dl20": f"{ANSERINI}/topics/topics.dl20.txt"}
-DL_QRELS = {
-    "dl19": f"{ANSERINI}/qrels/qrels.dl19-passage.txt",
-    "dl20": f"{ANSERINI}/qrels/qrels.dl20-passage.txt",
-}
+DL_QRELS = {"dl19": f"{ANSERINI}/qrels/qrels.dl19-passage.txt", "dl20": f"{ANSERINI}/qrels/qrels.dl20-passage.txt"}
 
 
 def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed: bool = False) -> Draft:

@@ -69,8 +69,7 @@ class FinishedCell(Document, frozen=True, kw_only=True):
     run: CellRun
     sparsity: Annotated[Sparsity | None, Meta(description="Null where there are no sparse vectors.")] = None
     variations: Annotated[
-        dict[str, Sha256],
-        Meta(description="sha256 of the run of each variation that was searched, by its full name."),
+        dict[str, Sha256], Meta(description="sha256 of the run of each variation that was searched, by its full name.")
     ] = {}
     figures: Annotated[list[Figure], Meta(min_length=1, description="Means over the test sets that the run covers.")]
     device: Annotated[str, Meta(description="The GPU's name, or cpu.")]

@@ -29,10 +29,7 @@ type Kind = Annotated[
 
 
 LABELLED = Meta(
-    extra_json_schema={
-        "if": {"properties": {"type": {"const": "label"}}},
-        "then": {"required": ["labels"]},
-    }
+    extra_json_schema={"if": {"properties": {"type": {"const": "label"}}}, "then": {"required": ["labels"]}}
 )
 
 
@@ -182,8 +179,7 @@ class Manifest(Document, frozen=True, kw_only=True, omit_defaults=True):
     remarks: Annotated[list[str], Meta(description="Oddities of the source data and how they were handled.")]
     variations: Annotated[list[Variation], Meta(description="Other wordings of test sets' queries.")] = []
     built_from: Annotated[
-        Text | None,
-        Meta(description="What the collection of a rebuilt release is called, such as nfcorpus."),
+        Text | None, Meta(description="What the collection of a rebuilt release is called, such as nfcorpus.")
     ] = None
     digest: Annotated[
         Sha256,

@@ -22,24 +22,13 @@ from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means
 from eval_kit.tables.table import Cell, Column, Table, number_columns, significance, text_columns
 
-ROWS = {
-    "test_set": pl.String(),
-    "figure": pl.String(),
-    "measure": pl.String(),
-    "system": pl.String(),
-    "queries": pl.Int64(),
-    "missing": pl.Int64(),
-    "trained_on": contamination.COLUMN,
-    "value": pl.Float64(),
-    "difference": pl.Float64(),
-    "low": pl.Float64(),
-    "high": pl.Float64(),
-    "p": pl.Float64(),
-    "p_holm": pl.Float64(),
-    "p_equivalent": pl.Float64(),
-    "p_equivalent_holm": pl.Float64(),
-    "d": pl.Float64(),
-}
+ROWS = (
+    dict.fromkeys(("test_set", "figure", "measure", "system"), pl.String())
+    | dict.fromkeys(("queries", "missing"), pl.Int64())
+    | {"trained_on": contamination.COLUMN}
+    | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
+    | dict.fromkeys(("p_equivalent", "p_equivalent_holm", "d"), pl.Float64())
+)
 
 
 @dataclass(frozen=True, repr=False)

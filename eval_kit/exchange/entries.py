@@ -23,11 +23,7 @@ AT_ONCE = 2
 """Submissions that are scored at once."""
 
 
-def entries(
-    folder: Path,
-    release: Release,
-    allow_missing: bool = False,
-) -> list[Entry]:
+def entries(folder: Path, release: Release, allow_missing: bool = False) -> list[Entry]:
     """Score every submission of a folder.
 
     Args:

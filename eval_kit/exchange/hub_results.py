@@ -133,7 +133,8 @@ def _of_scores(document: Any) -> Iterator[tuple[str, Result]]:
     names = set()
     for figure in document["measures"] if "measures" in document else document["comparison"]:
         run, test_set = figure.get("run") or figure["system"], figure["test_set"]
-        if _is_task(test_set) and (run, test_set) not in names:
+        in_or_out = figure.get("figure")  # of a grid's runs: the Hub has one figure a test set, over all models
+        if _is_task(test_set) and not in_or_out and (run, test_set) not in names:
             names.add((run, test_set))
             notes = f"{figure['measure']} of {figure['queries']} queries; trained on them: {figure['trained_on']}"
             yield str(run), Result(task(test_set), float(figure["value"]), notes)

@@ -24,22 +24,12 @@ from eval_kit.runs.names import Cell
 from eval_kit.shifts import SHIFTS
 
 _VALUES = {
-    "system": pl.String(),
-    "test_set": pl.String(),
-    "figure": pl.String(),
-    "measure": pl.String(),
-    "query_id": pl.String(),
+    **dict.fromkeys(("system", "test_set", "figure", "measure", "query_id"), pl.String()),
     "value": pl.Float64(),
     "missing": pl.Int64(),
     "trained_on": contamination.COLUMN,
 }
-_PER_QUERY = {
-    "run": pl.String(),
-    "test_set": pl.String(),
-    "measure": pl.String(),
-    "query_id": pl.String(),
-    "value": pl.Float64(),
-}
+_PER_QUERY = dict.fromkeys(("run", "test_set", "measure", "query_id"), pl.String()) | {"value": pl.Float64()}
 TRACKS = {"2019": "dl19", "2020": "dl20"}
 """The test sets of the TREC DL years that runs may be named after."""
 _KEYS = ("test_set", "figure", "measure", "query_id")
@@ -69,6 +59,7 @@ def load(
     release: Callable[[], Release],
     allow_missing: bool = False,
     measures: Collection[str] = (),
+    only: Collection[str] = (),
 ) -> list[Source]:
     """Read everything that is to be compared, in order.
 
@@ -81,6 +72,7 @@ def load(
         release: opens the release; called at most once, and not at all if there are only scores documents.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
         measures: to compare by, in place of the test sets' own.
+        only: names of the test sets that runs are scored on; by default all.
 
     Raises:
         UserError: whatever is wrong with one of them; a scores document without one of the measures.
@@ -89,7 +81,8 @@ def load(
     opened_release = release() if any(path.suffix.lower() != ".json" or path.is_dir() for path in paths) else None
     by_file: dict[str, Source] = {}
     if runs and opened_release is not None:
-        test_sets = with_measures(opened_release.test_sets, measures)
+        candidates = {name: each for name, each in opened_release.test_sets.items() if not only or name in only}
+        test_sets = with_measures(candidates, measures)
         by_file = _of_runs(score(runs, opened_release, allow_missing, test_sets))
     sources: list[Source] = []
     for path in paths:
@@ -113,12 +106,7 @@ def of_scores(name: str, scores: Scores) -> Source:
     return Source(name, systems, plain.select(list(_VALUES)), _provenance(scores))
 
 
-def of_submission(
-    path: Path,
-    release: Release,
-    allow_missing: bool = False,
-    measures: Collection[str] = (),
-) -> Source:
+def of_submission(path: Path, release: Release, allow_missing: bool = False, measures: Collection[str] = ()) -> Source:
     """A submission as one system: its plain runs as they are, its grids as In and Out of each cluster.
 
     In is, for each query, the mean over the models that saw the query's cluster in training, Out the value of the one

@@ -81,20 +81,9 @@ def validate(folder: Path, release: Release, allow_missing: bool = False) -> lis
     Raises:
         UserError: there is no such folder.
     """
-    _require_folder(folder)
-    faults = folder_faults(folder)
-    name = document_of(folder)
-    document, more = _read(folder, name, release)
-    faults += more
-    if document is None:
-        return faults
-    runs, more = _runs_of(folder, document, name)
-    faults += (
-        more
-        + _release_faults(document, release)
-        + (_files_not_listed(folder, document) if name == DOCUMENT else [])
-        + _grid_faults([cell for cell in runs.values() if cell], release)
-    )
+    document, runs, faults = _inspect(folder, release)
+    if document is not None and document_of(folder) == DOCUMENT:
+        faults += _files_not_listed(folder, document)
     plain: dict[str, str] = {}
     for run, cell in runs.items():
         faults += _run_faults(folder, run, cell, release, allow_missing, plain)
@@ -161,26 +150,26 @@ def open_submission(folder: Path, release: Release) -> Submission:
     Raises:
         UserError: not safe to open, or a faulty document; with the first faults and how many more there are.
     """
-    _require_folder(folder)
-    runs: dict[Path, Cell | None] = {}
-    document, faults = None, folder_faults(folder)
-    name = document_of(folder)
-    if not faults:
-        document, faults = _read(folder, name, release)
-    if document is not None and not faults:
-        runs, faults = _runs_of(folder, document, name)
-        faults += _release_faults(document, release)
-        faults += _grid_faults([cell for cell in runs.values() if cell], release)
-    if document is None or faults:
+    document, runs, faults = _inspect(folder, release)
+    if faults:
         more = f"; and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
         raise UserError(f"{folder}: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
     return Submission(folder, msgspec.convert(document, documents.Submission), runs)
 
 
-def _require_folder(folder: Path) -> None:
+def _inspect(folder: Path, release: Release) -> tuple[Any, dict[Path, Cell | None], list[str]]:
+    """The document, its runs, and every fault that needs no run to be read."""
     if not folder.is_dir():
         what = f"expected a folder with {DOCUMENT} and its runs" if folder.exists() else "there is no such folder"
         raise UserError(f"{folder}: {what}")
+    name = document_of(folder)
+    document, faults = _read(folder, name, release)
+    faults = folder_faults(folder) + faults
+    if document is None:
+        return None, {}, faults
+    runs, of_runs = _runs_of(folder, document, name)
+    of_grid = _grid_faults([cell for cell in runs.values() if cell], release)
+    return document, runs, faults + of_runs + _release_faults(document, release) + of_grid
 
 
 def _read(folder: Path, name: str, release: Release) -> tuple[Any, list[str]]:
@@ -239,17 +228,13 @@ def _runs_of(
             faults.append(f"{where}: there is no file {path_text}")
         else:
             cell, of_name = _cell(entry, document), cell_of(path)
-            if (
-                cell
-                and of_name
-                and (of_name.shift, of_name.held_out, of_name.seed) != (cell.shift, cell.held_out, cell.seed)
-            ):
+            if cell and of_name and of_name.place != cell.place:
                 faults.append(
                     f"{where}: is listed as {cell.shift}.{cell.held_out} with seed {cell.seed}, but its name "
                     f"{path_text} says {of_name.shift}.{of_name.held_out} with seed {of_name.seed}"
                 )
             cell = cell or of_name
-            if cell and any(_same(cell, other) for other in runs.values()):
+            if cell and any(other and other.place == cell.place for other in runs.values()):
                 faults.append(f"{where}: {path_text} is a second run of {cell.shift}.{cell.held_out}, seed {cell.seed}")
                 cell = None
             runs[path] = cell
@@ -262,11 +247,6 @@ def _cell(entry: Mapping[str, Any], document: Mapping[str, Any]) -> Cell | None:
         return None
     of_name = cell_of(Path(PurePosixPath(entry["file"]).name))
     return Cell(of_name.system if of_name else str(document.get("system", "")), shift, held_out, seed)
-
-
-def _same(cell: Cell, other: Cell | None) -> bool:
-    """Whether two cells are the same; a submission has one system, however its files are named."""
-    return other is not None and (cell.shift, cell.held_out, cell.seed) == (other.shift, other.held_out, other.seed)
 
 
 def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
@@ -333,19 +313,14 @@ def _run_faults(
     if cell is None:
         before = {plain.setdefault(test_set, name): test_set for test_set in covers}
         return [second_run(first, name, test_set) for first, test_set in before.items() if first != name]
-    test_sets = _expected_sets(cell.shift, release)
+    try:
+        shift = SHIFTS[cell.shift]
+        test_sets = shift.test_sets(release)  # of ReSTrain's, one will do
+    except (KeyError, UserError):  # which :func:`_grid_faults` reports
+        return []
     lacking = [test_set for test_set in test_sets if test_set not in covers]
-    needs_all = SHIFTS[cell.shift].all_test_sets_needed if cell.shift in SHIFTS else True
-    if not test_sets or not lacking or (not needs_all and len(lacking) < len(test_sets)):
+    if not lacking or (not shift.all_test_sets_needed and len(lacking) < len(test_sets)):
         return []
     if len(lacking) == len(test_sets):
         return [f"{name}: is listed for the {cell.shift} shift, but covers none of its test sets: {', '.join(covers)}"]
     return [f"{name}: does not cover {', '.join(lacking)}, which the {cell.shift} shift is evaluated on"]
-
-
-def _expected_sets(shift: str, release: Release) -> list[str]:
-    """The test sets that a cell's run must cover (of ReSTrain's, one)."""
-    try:
-        return SHIFTS[shift].test_sets(release)
-    except (KeyError, UserError):
-        return []

@@ -234,7 +234,7 @@ def check_library() -> None:
         },
         {"query_id": pl.String(), "relevance": pl.Int64(), "rank": pl.UInt32()},
     )
-    queries = pl.Series("query_id", [str(query) for query in range(KNOWN_QUERIES)])
+    queries = pl.Series("query_id", list(map(str, range(KNOWN_QUERIES))))
     for name, known_value in KNOWN_VALUES.items():
         value = float(per_query(parse(name), judgements, queries).sum())
         if abs(value - known_value) > ROUNDING * known_value:

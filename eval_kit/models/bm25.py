@@ -20,21 +20,24 @@ class Bm25:
         b: of BM25.
         rm3: whether to expand queries, with Anserini's defaults.
         language: of Lucene's analyser, by ISO 639-1; empty for the one that the passages are likely in.
+        key: of the passages; without one, any finished index will do.
     """
 
     k1: float = bm25.K1
     b: float = bm25.B
     rm3: bool = False
     language: str = ""
+    key: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a language that Lucene has no analyser for."""
+        """Refuse parameters out of range, and a language that Lucene has no analyser for."""
+        bm25.check(self.k1, self.b)
         if self.language and self.language not in LANGUAGES:
             raise UserError(f"Lucene has no analyser for {self.language!r}; it has {', '.join(LANGUAGES)}")
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Index the passages, unless ``folder`` holds a finished index, whatever its passages."""
-        bm25.index_once(passages, folder, vectors=self.rm3, language=self.language)
+        """Index the passages, unless ``folder`` holds a finished index with this key."""
+        bm25.index_once(passages, folder, vectors=self.rm3, key=self.key, language=self.language)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages with the greatest BM25 score; Anserini makes equal scores differ in the sixth digit.

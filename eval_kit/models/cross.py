@@ -22,7 +22,7 @@ from eval_kit.models import devices, token_ids
 from eval_kit.models.encoder import Pretrained
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
-from eval_kit.search.encoders import batches, to_precision
+from eval_kit.search.encoders import batches, check_length, to_precision
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 from eval_kit.search.shards import Content
 from eval_kit.search.texts import PassageTexts, write
@@ -57,6 +57,8 @@ class Cross(Pretrained):
     def __post_init__(self) -> None:
         """Refuse options out of range and a checkpoint of another architecture."""
         super().__post_init__()
+        bm25.check(self.k1, self.b)
+        bm25.check(self.k1, self.b)
         if self.candidates < 1:
             raise UserError(f"candidates must be at least 1, not {self.candidates}")
         checkpoint.check(self.model, "cross", self.revision)
@@ -148,6 +150,7 @@ class Cross(Pretrained):
     def _model(self) -> Any:
         options = {"device": self.device, "max_length": self.pair_length}
         cross_encoder = checkpoint.opened(self.model, "CrossEncoder", self.revision, **options)
+        check_length(cross_encoder, self.pair_length or 0)
         return _with_exact_head(to_precision(cross_encoder, self.encode_precision))
 
 

@@ -54,6 +54,8 @@ class Dense(Encoder):
         if self.similarity is not None and self.similarity not in SIMILARITIES:
             raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
         check_store(self.store)
+        if self.tokenizer is not None and self.pooling not in bare.FORMS:
+            raise UserError(f"tokenizer is for the poolings {' and '.join(bare.FORMS)}; others take the model's own")
         self.query_model = self.query_model or self.model
         for encoder in {self.model, self.query_model}:
             checkpoint.check(encoder, "dense", self.revision, bare=self.pooling is not None)
@@ -63,6 +65,7 @@ class Dense(Encoder):
         """Identifies everything that decides a passage's vector."""
         decides = [checkpoint.digest(self.model, self.revision), self.pooling, self._unit, self.passage_prompt]
         numbers = [self._precision, store_of(self.store, self.encode_precision)]
+        numbers += [] if self.tokenizer is None else [checkpoint.digest(self.tokenizer, None)]
         return json.dumps(["dense", *decides, self.passage_length, *numbers])
 
     def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
@@ -86,6 +89,8 @@ class Dense(Encoder):
         self, queries: dense.Vectors, encodings: shards.Shards, index: Any, depth: int
     ) -> Iterator[list[tuple[str, float]]]:
         """The passages of greatest inner product."""
+        if queries.shape[1] != (width := encodings.array("vectors").shape[1]):
+            raise UserError(f"{self.query_model}: gives queries {queries.shape[1]} numbers, and {self.model} {width}")
         return dense.exact(queries, encodings, depth)
 
     @property

@@ -116,11 +116,6 @@ class Encoder(Pretrained, ABC):
         """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
         return token_ids.read(self._model, passages, token_ids.prompt_of(self._model))
 
-    @property
-    def compute_device(self) -> Any:
-        """The device that the model is on."""
-        return self._model.device
-
     @cached_property
     def _model(self) -> Any:
         return self._load(self.model)

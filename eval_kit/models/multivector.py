@@ -5,12 +5,14 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import token_ids
 from eval_kit.models.encoder import Encoder
@@ -67,6 +69,8 @@ class MultiVector(Encoder):
         count = operator.length_hint(passages)
         if late.engine_for(count, self.engine) != "plaid":
             return 0.0
+        if find_spec("fast_plaid") is None:
+            raise UserError(f"{count:,} passages need fast-plaid; install it, or give --option engine=exact")
         refuse_small_gpus(count)
         return late.PLAID_SHARE
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from eval_kit import models
 from eval_kit.errors import UserError
@@ -37,7 +37,7 @@ def opened(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriev
     """
     options = dict(options or {})
     if name == BM25:
-        _refuse_unfit(options, {field.name: field.type for field in fields(Bm25)}, BM25)
+        _refuse_unfit(options, {field.name: field.type for field in fields(Bm25) if field.name != "key"}, BM25)
         return Bm25(**options), []
     entry = checkpoints.load().get(name)
     model, architecture = name, _lucene(name, options)
@@ -79,7 +79,8 @@ def parsed(options: Sequence[str]) -> dict[str, Any]:
 
 def _lucene(name: str, options: Mapping[str, Any]) -> str | None:
     """``prebuilt`` where the name, the folder's files or the options are those of a Lucene index."""
-    is_index = any(Path(name).glob("segments_*")) or name.startswith(PYSERINIS)
+    is_named = name.startswith(PYSERINIS) and not Path(name).exists()
+    is_index = is_named or any(Path(name).glob("segments_*"))
     return "prebuilt" if is_index or "query_encoder" in options else None
 
 
@@ -101,7 +102,8 @@ def _refuse_unfit(options: Mapping[str, Any], allowed: Mapping[str, Any], owner:
         if key not in allowed:
             raise UserError(f"{owner} has no option {key!r}; it has {', '.join(allowed) or 'none'}")
         allowed_types = allowed[key]
-        if not isinstance(value, int | float if allowed_types is float else allowed_types):
+        is_odd_bool = isinstance(value, bool) and bool not in (allowed_types, *get_args(allowed_types))
+        if is_odd_bool or not isinstance(value, int | float if allowed_types is float else allowed_types):
             type_name = getattr(allowed_types, "__name__", str(allowed_types))
             raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
 
@@ -124,7 +126,7 @@ def _datasets_of_card(card: Path) -> list[str] | None:
         datasets = ModelCard.load(card, ignore_metadata_errors=True).data.get("datasets")
     except (yaml.YAMLError, ValueError, OSError):
         return None
-    return [datasets] if isinstance(datasets, str) else [str(name) for name in datasets or []] or None
+    return [datasets] if isinstance(datasets, str) else list(map(str, datasets or [])) or None
 
 
 def _datasets_of_registry(model: str) -> list[str] | None:

@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from itertools import batched
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class Own:
             model = getattr(user_module, attribute)
         except Exception as error:  # the module is somebody's own code
             raise UserError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
+        if getattr(user_module, "__file__", None) is None:
+            raise UserError(f"{name}: {module} is no file, so it cannot be told when the model changes")
         source = Path(str(user_module.__file__)).read_bytes()
         self.name, self.identity = name, f"own {attribute} {hashlib.sha256(source).hexdigest()}"
         self._queries, self._passages = (self._method(model, role) for role in ("encode_query", "encode_document"))
@@ -60,7 +63,8 @@ class Own:
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest inner product for each query."""
-        vectors, encodings = self._encoded(self._queries, queries["text"].to_list()), shards.read(folder)
+        batches = [self._encoded(self._queries, texts) for texts in batched(queries["text"].to_list(), AT_ONCE)]
+        vectors, encodings = np.concatenate(batches), shards.read(folder)
         if vectors.shape[1] != (width := encodings.array("vectors").shape[1]):
             raise UserError(f"{self.name}: gives queries {vectors.shape[1]} numbers, and passages {width}")
         hits = dense.exact(vectors, encodings, depth)
@@ -73,14 +77,13 @@ class Own:
         return method  # type: ignore[no-any-return]
 
     def _encoded(self, encode: Callable[[Sequence[Any]], Any], texts: Sequence[Any]) -> dense.Vectors:
+        method = getattr(encode, "__name__", "encode")
         try:
             vectors = np.asarray(encode(list(texts)), np.float32)
         except Exception as error:
-            raise UserError(f"{self.name}: {encode.__name__} failed: {type(error).__name__}: {error}") from error
+            raise UserError(f"{self.name}: {method} failed: {type(error).__name__}: {error}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
-            raise UserError(
-                f"{self.name}: {encode.__name__} gave {vectors.shape}, not a row for each of {len(texts)} texts"
-            )
+            raise UserError(f"{self.name}: {method} gave {vectors.shape}, not a row for each of {len(texts)} texts")
         if not np.isfinite(vectors).all():
-            raise UserError(f"{self.name}: {encode.__name__} gives NaN or infinity")
+            raise UserError(f"{self.name}: {method} gives NaN or infinity")
         return vectors

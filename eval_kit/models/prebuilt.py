@@ -36,6 +36,7 @@ class Prebuilt:
 
     def __init__(self, model: str, *, query_encoder: str | None = None, k1: float = bm25.K1, b: float = bm25.B) -> None:
         self.model = model
+        bm25.check(k1, b)
         self._encoder, self._k1, self._b = query_encoder, k1, b
 
     def index(self, passages: Passages, folder: Path) -> None:

@@ -1,15 +1,17 @@
 """From a model to its figures on a release, beside those of its pivots."""
 
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from eval_kit import api
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.exchange.compare import Comparison
+from eval_kit.models.bm25 import Bm25
 from eval_kit.models.opening import BM25, opened
 from eval_kit.models.runs import make_runs, only, varied
 from eval_kit.program import check_outputs
@@ -18,7 +20,7 @@ from eval_kit.protocols.variations import Variations
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result
 from eval_kit.runs import contamination
-from eval_kit.search.passages import has_passages, passages
+from eval_kit.search.passages import collection_key, has_passages, passages
 from eval_kit.tables.table import Table
 
 
@@ -100,11 +102,13 @@ def run(
     if not has_passages(release):
         raise UserError(
             f"{release.folder}: holds no passages to search; make a small release of it with: "
-            f"python -m builder lite {release.folder} --queries 100 --passages 20000"
+            f"python -m builder lite {shlex.quote(str(release.folder))} --queries 100 --passages 20000"
         )
     run_name = name or Path(model.replace(":", ".")).resolve().name
-    if run_name == BM25 != model:
+    if run_name == BM25 != model and not pivots:
         raise UserError(f"{BM25} is the name of what the model is compared with; give another --name")
+    if Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
+        raise UserError(f"{out}: lies in the model's folder, whose files say whether it changed; name another --out")
     sources = {run_name: model} if pivots or model == BM25 else {BM25: BM25, run_name: model}
     queries = {"": only(release, test_sets)} | varied(release, variations, test_sets)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
@@ -118,14 +122,18 @@ def run(
         retriever, training_data = opened(source, options if source == model else None)
         if source == model:
             trained_on = training_data
+        if isinstance(retriever, Bm25):
+            retriever = replace(retriever, key=f"{collection_key(release)} {retriever.language}")
         index = out / f"{system}.{'lucene' if source == BM25 else 'index'}"
-        make_runs(retriever, passages(release), runs[system], index)
-        for file in runs[system]:
+        with disk_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+        for file in runs[system]:  # before the run, which a kill would leave with what was declared of an earlier one
             contamination.declare(file, training_data)
+        make_runs(retriever, passages(release), runs[system], index)
     systems = [*pivots, *(out / f"{system}.trec" for system in sources)]
     figures_of: Comparison | Scores
     if len(systems) > 1:
-        figures_of = api.compare(systems, release, seed=seed, allow_missing=True)
+        figures_of = api.compare(systems, release, seed=seed, allow_missing=True, test_sets=test_sets)
     else:
         figures_of = api.score(systems, release, allow_missing=True, test_sets=test_sets)
     changes = api.variations(run_files, release, seed=seed, allow_missing=True) if variations else None

@@ -21,24 +21,8 @@ LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
 """Queries that are searched one at a time to measure latency, and the seconds after which no more are begun."""
 
 
-def make_run(
-    retriever: Retriever,
-    collection: Passages,
-    queries: pl.DataFrame,
-    run: Path,
-    index: Path,
-    depth: int = DEPTH,
-) -> dict[str, Any]:
-    """One run: see :func:`make_runs`."""
-    return make_runs(retriever, collection, {run: queries}, index, depth)[0]
-
-
 def make_runs(
-    retriever: Retriever,
-    collection: Passages,
-    queries: Mapping[Path, pl.DataFrame],
-    index: Path,
-    depth: int = DEPTH,
+    retriever: Retriever, collection: Passages, queries: Mapping[Path, pl.DataFrame], index: Path, depth: int = DEPTH
 ) -> list[dict[str, Any]]:
     """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
 

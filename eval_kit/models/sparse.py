@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,24 +12,21 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models.encoder import Encoder
 from eval_kit.models.sparta import Sparta
-from eval_kit.search import impact, shards, sparse
+from eval_kit.search import shards, sparse
 from eval_kit.search.encoders import to_precision
 from eval_kit.search.retriever import Passages
 
-ENGINES = ("csr", "lucene")
 FORMS = ("sparta",)
 
 
 @dataclass(eq=False)
 class Sparse(Encoder):
-    """A model that weights the terms of its vocabulary.
+    """A model that weights the terms of its vocabulary; search is exact.
 
     Attributes:
-        engine: ``csr`` (exact) or ``lucene`` (an impact index of rounded weights).
         form: ``sparta`` for a plain transformer trained as SPARTA; None for a checkpoint whose files say what it is.
     """
 
-    engine: str = "csr"
     form: str | None = None
 
     library_class = "SparseEncoder"
@@ -38,8 +34,6 @@ class Sparse(Encoder):
     def __post_init__(self) -> None:
         """Refuse options out of range and a checkpoint of another architecture."""
         super().__post_init__()
-        if self.engine not in ENGINES:
-            raise UserError(f"there is no sparse engine {self.engine!r}; there are {', '.join(ENGINES)}")
         if self.form not in (None, *FORMS):
             raise UserError(f"there is no sparse form {self.form!r}; there is {FORMS[0]}")
         checkpoint.check(self.model, "sparse", self.revision, bare=self.form is not None)
@@ -62,18 +56,9 @@ class Sparse(Encoder):
         """A scipy CSR matrix (n, terms) of float32, in the order of the texts."""
         return self._encode(texts, "query")
 
-    def build(self, encodings: shards.Shards, folder: Path) -> None:
-        """Make the Lucene index, if that is the engine."""
-        if self.engine == "lucene":
-            impact.build(encodings, folder)
-
-    def open(self, encodings: shards.Shards, folder: Path) -> Any:
-        """Lucene's searcher, if that is the engine."""
-        return impact.load(encodings, folder) if self.engine == "lucene" else None
-
     def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
         """The passages of greatest inner product, among those that share a term with the query."""
-        return impact.search(queries, index, depth) if index else sparse.exact(queries, encodings, depth)
+        return sparse.exact(queries, encodings, depth)
 
     def _load(self, model: str) -> Any:
         if self.form is None:
@@ -90,10 +75,7 @@ class Sparse(Encoder):
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             dense = encode(
-                [texts[row] for row in rows],
-                batch_size=size,
-                show_progress_bar=False,
-                convert_to_sparse_tensor=False,
+                [texts[row] for row in rows], batch_size=size, show_progress_bar=False, convert_to_sparse_tensor=False
             )
             nonzero = dense.nonzero(as_tuple=True)
             weights = dense[nonzero].float().cpu().numpy()

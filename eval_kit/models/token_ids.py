@@ -115,8 +115,8 @@ class _Reader:
         return True
 
     def _length(self, task: str | None) -> int:
-        length_of_task: int | None = {"document": self._transformer.document_length}.get(task or "")
-        return length_of_task or int(self._tokenizer.model_max_length)
+        length = self._transformer.document_length if task == "document" else None  # ids are of passages alone
+        return int(length or min(self._tokenizer.model_max_length, 1 << 30))  # without a limit it is 1e30
 
     def _pairs(self, pairs: Sequence[tuple[str, Ids]]) -> list[Sequence[Ids]]:
         queries = list({query: None for query, _ in pairs})
@@ -142,6 +142,8 @@ def _reader(model: Any, texts: PassageTexts, prompt: str | None) -> _Reader | No
     if isinstance(model.preprocess, _Reader):
         model.preprocess = model.preprocess.of_texts
     reader = _Reader(model, prompt)
+    if [len(form.types) for form in reader._forms] != [1, 2]:  # "a" is no single token, as in some Japanese models
+        return None
     sample = [text for _, text in islice(texts, SAMPLE)]
     return reader if reader.agrees(sample, is_pairs) else None
 

@@ -10,6 +10,7 @@ from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.variations import Variations, paired
 from eval_kit.release import Release
+from eval_kit.shift import union
 from eval_kit.shifts import SHIFTS
 
 MAX_ROWS = 4_000
@@ -17,11 +18,7 @@ MAX_ROWS = 4_000
 
 
 def explorer(
-    grid: Protocols,
-    pairs: Mapping[str, pl.DataFrame],
-    systems: Sequence[str],
-    release: Release,
-    r: pl.DataFrame | None,
+    grid: Protocols, pairs: Mapping[str, pl.DataFrame], systems: Sequence[str], release: Release, r: pl.DataFrame | None
 ) -> dict[str, Any]:
     """The data of explorer.js, one row for each query, system and cluster; ``r`` adds the nearness of each."""
     measures = {shift: main_measure(results) for shift, results in grid.results.items()}
@@ -84,16 +81,10 @@ def of_variations(changes: Variations, systems: Sequence[str], release: Release)
 def texts(release: Release, shifts: Sequence[str], queries: pl.Series) -> pl.DataFrame:
     """``query_id`` and ``text`` of test queries; a release without a query's text gives it none."""
     names = {name for shift in shifts for name in SHIFTS[shift].test_sets(release)}
-    frames = [pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})]
-    tables = set()
-    for entry in release.manifest.test_sets:
-        if entry.name in names or entry.shift in shifts:
-            tables.add((entry.config, entry.split))
-    for config, split in sorted(tables):
-        table = release.table(config, split)
-        if "text" in table.columns:
-            frames.append(table.filter(pl.col("query_id").is_in(queries.implode())).select("query_id", "text"))
-    return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
+    entries = release.manifest.test_sets
+    tables = {entry.table for entry in entries if entry.name in names or entry.shift in shifts}
+    of_queries = union(release, sorted(tables)).filter(pl.col("query_id").is_in(queries.implode()))
+    return of_queries.unique("query_id", keep="first", maintain_order=True)
 
 
 def document(

@@ -15,7 +15,7 @@ from eval_kit.protocols.in_out import in_and_out, main_measure
 from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
-from eval_kit.stats.intervals import edges, interval_of, loss_by_interval, per_query_loss
+from eval_kit.stats.intervals import edges, interval_of, loss_by_interval
 from eval_kit.tables.table import Table
 
 
@@ -36,11 +36,7 @@ class Figures:
 
 
 def figures(
-    grid: Protocols,
-    pairs: Mapping[str, pl.DataFrame],
-    systems: Sequence[str],
-    release: Release,
-    r: pl.DataFrame | None,
+    grid: Protocols, pairs: Mapping[str, pl.DataFrame], systems: Sequence[str], release: Release, r: pl.DataFrame | None
 ) -> Figures | None:
     """The figures of topic, wh and length shifts, None without any; ``r`` is the nearness of each query."""
     shifts = [shift for shift in CLUSTERED if shift in grid.results]
@@ -120,7 +116,8 @@ def _spread(pairs: pl.DataFrame, cuts: Any) -> pl.DataFrame:
     means = pairs.group_by("part", "query_id", maintain_order=True).agg(
         pl.col("inside", "out").mean(), pl.col("r").first()
     )
-    losses = means.with_columns(loss=per_query_loss(means["inside"], means["out"]), bin=interval_of(means["r"], cuts))
+    loss = pl.when(pl.col("inside") != 0).then((pl.col("inside") - pl.col("out")) / pl.col("inside"))
+    losses = means.with_columns(loss=loss, bin=interval_of(means["r"], cuts))
     percentiles = {"p5": 0.05, "q1": 0.25, "median": 0.5, "q3": 0.75, "p95": 0.95}
     sums = losses.group_by("bin").agg(
         pl.col("loss").count().alias("n"),

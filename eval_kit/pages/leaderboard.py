@@ -1,6 +1,5 @@
 """A static page of many submissions, beside the figures that the papers published for their own systems."""
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.measures.definitions import parse
 from eval_kit.pages.page import render
@@ -86,20 +84,6 @@ class Entry:
     document: Mapping[str, Any] = field(default_factory=dict)
     per_query: pl.DataFrame | None = None
 
-    def __post_init__(self) -> None:
-        """Check what the page relies on.
-
-        Raises:
-            UserError: an unknown figure, a value that is not finite, or a scored figure of no release.
-        """
-        name = f"{self.system} on {self.test_set}"
-        if self.figure not in FIGURES:
-            raise UserError(f"{name}: unknown figure {self.figure!r}; there are {', '.join(FIGURES)}")
-        if not all(math.isfinite(number) for number in (self.value, self.low, self.high) if number is not None):
-            raise UserError(f"{name}: {self.figure} of {self.measure} is not a finite number")
-        if not self.published and not self.release_digest:
-            raise UserError(f"{name}: does not say which release it was scored on")
-
 
 def published_entries() -> list[Entry]:
     """The reference systems' own figures, from the tables that :mod:`eval_kit.release.reference` holds."""
@@ -144,12 +128,7 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     Args:
         entries: of all submissions, and of the papers' tables.
         out: the file to write.
-
-    Raises:
-        UserError: no entries, two of the same figure, or a file that cannot be written.
     """
-    if not entries:
-        raise UserError("a leaderboard needs at least one submission or published table")
     rows = _rows(entries)
     rows = [*_means(rows), *rows]
     _rank(rows)
@@ -183,8 +162,6 @@ def _rows(entries: Sequence[Entry]) -> list[_Row]:
     rows: dict[tuple[str | bool, ...], _Row] = {}
     for entry in entries:
         row = rows.setdefault((*_identity(entry), entry.test_set), _Row(entry, entry.test_set, entry.trained_on))
-        if entry.figure in row.figures:
-            raise UserError(f"{entry.system} on {entry.test_set}: {entry.figure} of {entry.measure} appears twice")
         row.figures[entry.figure] = (entry.value, entry.low, entry.high)
         row.significance += entry.significance
         if entry.per_query is not None and (entry.figure == "out" or "out" not in row.figures):

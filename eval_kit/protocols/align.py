@@ -38,13 +38,8 @@ BOLD_FROM = 0.3
 DOMAINS = {dataset.published_as: dataset.in_table_5 for dataset in datasets().values() if dataset.in_table_5}
 """Table 5's names and domains, by the names that the reference tables give BEIR's datasets."""
 
-_MODELS = {
-    "system": pl.String(),
-    "training": pl.String(),
-    "score": pl.Float64(),
-    "dataset": pl.String(),
-    "value": pl.Float64(),
-}
+_TEXT, _FLOAT = pl.String(), pl.Float64()
+_MODELS = {"system": _TEXT, "training": _TEXT, "score": _FLOAT, "dataset": _TEXT, "value": _FLOAT}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -100,7 +95,8 @@ def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:
     Raises:
         UserError: files that these refuse.
     """
-    models = read(paths[0]) if len(paths) == 1 else pl.DataFrame(read_results(paths), _MODELS, orient="row")
+    is_table = len(paths) == 1 and paths[0].suffix.lower() != ".json"
+    models = read(paths[0]) if is_table else pl.DataFrame(read_results(paths), _MODELS, orient="row")
     provenance = {
         "kit_version": __version__,
         "files": [{"file": str(path), "sha256": file_sha256(path)} for path in paths],

@@ -36,17 +36,19 @@ def read_results(paths: Sequence[Path]) -> list[Model]:
     for path in paths:
         document = strict_json.read(path)
         if not isinstance(document, dict):
-            raise UserError(f"{path}: expected results of eval_kit protocol --json or beir --json")
+            raise UserError(f"{path}: expected results of eval_kit protocol --json or score --dataset --json")
         try:
             if "protocols" in document:
                 protocols[path] = list(_scores_of_trained(document["protocols"]))
             else:
                 _add(values, document, path)
         except (KeyError, TypeError, AttributeError, IndexError):
-            raise UserError(f"{path}: is not in the format of eval_kit protocol --json or beir --json") from None
+            raise UserError(
+                f"{path}: is not in the format of eval_kit protocol --json or score --dataset --json"
+            ) from None
     if len(protocols) != 1 or not values:
         raise UserError(
-            f"give one file of eval_kit protocol --json and at least one of beir --json; "
+            f"give one file of eval_kit protocol --json and at least one of score --dataset --json; "
             f"given: {len(protocols)} and {len(paths) - len(protocols)}"
         )
     [(path, models)] = protocols.items()
@@ -77,7 +79,7 @@ def _scores_of_trained(protocols: Any) -> Iterator[tuple[str, str, float, str]]:
 
 
 def beir_scores(paths: Sequence[Path]) -> dict[str, dict[str, float]]:
-    """System → BEIR's name of a dataset → nDCG@10, from files of ``score --dataset --json`` or ``beir --json``.
+    """System → BEIR's name of a dataset → nDCG@10, from files of ``score --dataset --json``.
 
     Raises:
         UserError: a file that no such command has written, or that scores a system on a dataset again.
@@ -87,7 +89,7 @@ def beir_scores(paths: Sequence[Path]) -> dict[str, dict[str, float]]:
         try:
             _add(values, strict_json.read(path), path)
         except (KeyError, TypeError, AttributeError, IndexError, ValueError):
-            raise UserError(f"{path}: is not in the format of beir --json") from None
+            raise UserError(f"{path}: is not in the format of score --dataset --json") from None
     return values
 
 

@@ -78,7 +78,7 @@ class Suite(Result):
 
     def tables(self) -> list[Table]:
         """A table for each measure that the paper prints: a row for each dataset, the paper's figures beside ours."""
-        return [self._table(measure) for measure in TITLES]
+        return list(map(self._table, TITLES))
 
     def averages(self) -> dict[str, Average]:
         """Each system against BM25, without MS MARCO, which systems were trained on (§4), and the second TREC-COVID.
@@ -145,11 +145,11 @@ class Suite(Result):
             average = [_percent(averages[system].relative) if system in averages else ""] if averages else []
             if system in self.published_as:
                 columns.append(Column("ours", "number", group=system, wrap="never"))
-                cells.append([_text(value) for value in values] + average)
+                cells.append([*map(_text, values), *average])
             if any(value is not None for value in paper):
                 columns.append(Column("BEIR", "number", group=system, wrap="never"))
-                cells.append([_text(value) for value in paper] + [""] * len(average))
-        lines: list[Row] = [list(line) for line in zip(*cells, strict=True)]
+                cells.append([*map(_text, paper), *[""] * len(average)])
+        lines: list[Row] = list(map(list, zip(*cells, strict=True)))
         return Table(columns, [lines[: len(datasets)], lines[len(datasets) :]], title=TITLES[measure])
 
 
@@ -174,9 +174,7 @@ def systems(runs: Sequence[Path], folders: Sequence[Path], bm25: Sequence[Path] 
 
 
 def suite(
-    runs: Mapping[str, Sequence[Path]],
-    folders: Sequence[Path],
-    published_as: Mapping[str, str] | None = None,
+    runs: Mapping[str, Sequence[Path]], folders: Sequence[Path], published_as: Mapping[str, str] | None = None
 ) -> Suite:
     """Score systems on the same datasets.
 
@@ -191,7 +189,7 @@ def suite(
         UserError: a dataset given twice, or without the split that the paper reports; a folder that is not in BEIR's
             format; a run that cannot be used.
     """
-    names = [dataset_name(folder) for folder in folders]
+    names = list(map(dataset_name, folders))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two datasets are called {twice}")
     paper_names = {system: (published_as or {}).get(system, system.partition(".")[0]) for system in runs}
@@ -209,12 +207,7 @@ def suite(
             sources += scores[system][name].provenance["runs"]
         digests[name] = release.digest
     rows = [_rows(name, paper_names[name], of_system) for name, of_system in scores.items()]
-    provenance = {
-        "kit_version": __version__,
-        "tie_rule": TIE_RULE,
-        "datasets": digests,
-        "runs": sources,
-    }
+    provenance = {"kit_version": __version__, "tie_rule": TIE_RULE, "datasets": digests, "runs": sources}
     return Suite(pl.concat(rows), provenance, paper_names)
 
 

@@ -90,11 +90,7 @@ class Chameleons(Result):
         return {"chameleons": self.performance.to_dicts(), **frames, **figures_drawn, "provenance": self.provenance}
 
 
-def results(
-    runs: Sequence[Path],
-    release: Release,
-    allow_missing: bool = False,
-) -> Chameleons:
+def results(runs: Sequence[Path], release: Release, allow_missing: bool = False) -> Chameleons:
     """Every table of the paper that runs of dev-small can give.
 
     Args:
@@ -251,9 +247,7 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
     """
     cells = pl.DataFrame(published(REFERENCE)).filter(figure="value")
     rankers = cells.select(
-        "measure",
-        set=pl.col("test_set").str.split(".").list.get(1),
-        published=pl.col("value").cast(pl.Float64),
+        "measure", set=pl.col("test_set").str.split(".").list.get(1), published=pl.col("value").cast(pl.Float64)
     )
     runs = results.filter(pl.col("level") == REFERENCE_LEVEL).select("run", "set", "measure", "value")
     return (
@@ -330,7 +324,7 @@ def _sets_table(results: Chameleons) -> Table:
     """Tables 3, 5 and 6: queries, relevant passages per query and words per query of each set."""
     columns = [Column("set"), Column("queries", "number")]
     columns += number_columns("relevant", "words")
-    papers = [_paper_cells(id) for id in (RELEVANT, WORDS)] if results.published else []
+    papers = list(map(_paper_cells, (RELEVANT, WORDS))) if results.published else []
     columns += [Column("(published)", "number", group=name, style="dim") for name in ("relevant", "words") if papers]
     lines = []
     for test_set, queries, relevant, words in results.sets.iter_rows():

@@ -218,10 +218,7 @@ class CleanScores(Scores):
 
 
 def with_effects(
-    scores: Scores,
-    release: Release,
-    test_sets: Mapping[str, TestSet],
-    allow_missing: bool = False,
+    scores: Scores, release: Release, test_sets: Mapping[str, TestSet], allow_missing: bool = False
 ) -> CleanScores:
     """Add the differences in differences, wherever a run was declared untrained and another was not.
 
@@ -256,7 +253,7 @@ def _passages(release: Release, training: Training) -> pl.Series | None:
         return training.passage_ids
     if not len(training.passage_texts) or not has_passages(release):
         return None
-    training_texts = {leaks.normalised(text) for text in training.passage_texts}
+    training_texts = set(map(leaks.normalised, training.passage_texts))
     ids = [passage for passage, text in passages(release) if leaks.normalised(text) in training_texts]
     return pl.Series("passage_id", ids, pl.String)
 

@@ -46,15 +46,11 @@ def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
             "models": group["held_out"].n_unique(),
             "seeds": group["seed"].n_unique(),
         }
-        figures = asdict(total)
-        ends = {
-            "avg_in": figures.pop("inside"),
-            "rel_loss_low": figures.pop("low"),
-            "rel_loss_high": figures.pop("high"),
-        }
-        whole.append(names | ends | figures | counts)
+        figures = {COLUMNS.get(name, name): value for name, value in asdict(total).items()}
+        whole.append(names | figures | counts)
         parts.append(by_cluster.select(*(pl.lit(value).alias(name) for name, value in names.items()), pl.all()))
-    numbers = dict.fromkeys(("p", "p_equivalent"), pl.Float64)
+    losses_of = ("rel_loss", "rel_loss_low", "rel_loss_high", "error_queries", "error_trainings", "spread")
+    numbers = dict.fromkeys(("p", "p_equivalent", *losses_of), pl.Float64)
     # columns that other shifts have: no interval of In alone, and no effect size
     nothing = (f"{name}_{end}" for name in ("avg_in", "out") for end in ("low", "high"))
     table = pl.DataFrame(whole, schema_overrides=numbers).with_columns(
@@ -85,8 +81,10 @@ def similarities(release: Release) -> pl.DataFrame:
 
 def correlation(parts: pl.DataFrame) -> Correlation:
     """Spearman's correlation of one system's losses with the clusters' ``jaccard``."""
-    with_loss = parts.drop_nulls("rel_loss")
-    return correlations(with_loss["jaccard"].to_numpy(), with_loss["rel_loss"].to_numpy(), kinds=KINDS)[KINDS[0]]
+    pairs = parts.drop_nulls("rel_loss").select("jaccard", "rel_loss")
+    if pairs.is_empty():  # the system found nothing
+        pairs = pl.DataFrame({"jaccard": [0.0], "rel_loss": [0.0]})
+    return correlations(*pairs.to_numpy().T, kinds=KINDS)[KINDS[0]]
 
 
 def figure(parts: pl.DataFrame) -> Figure:

@@ -264,11 +264,7 @@ def _farther_half(of_queries: pl.DataFrame, distances: pl.DataFrame) -> list[str
 
 
 def _covariates(
-    pivots: Sequence[Path],
-    release: Release,
-    test_set: TestSet,
-    values: pl.DataFrame,
-    names: Sequence[str],
+    pivots: Sequence[Path], release: Release, test_set: TestSet, values: pl.DataFrame, names: Sequence[str]
 ) -> pl.DataFrame:
     """What makes a query easy, whoever answers it: ``query_id``, the pivots' mean value as ``pivot``, and more.
 

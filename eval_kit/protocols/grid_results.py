@@ -72,7 +72,8 @@ class Protocols(Result):
 
     def figures(self) -> list[Figure]:
         """The losses of crossed hold-outs by cluster; the figures of other shifts are on the report's page."""
-        return [] if self.crossed is None or self.crossed.is_empty() else [crossed.figure(self.crossed)]
+        has_losses = self.crossed is not None and self.crossed["rel_loss"].count()
+        return [crossed.figure(self.crossed)] if self.crossed is not None and has_losses else []
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
@@ -226,7 +227,7 @@ def _refuse_unequal_batches(cells: Mapping[Path, Cell]) -> None:
 
 
 def _means_of_untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
-    names = {run_name(run) for run in runs} | {str(run) for run in runs}
+    names = {*map(run_name, runs), *map(str, runs)}
     values: dict[str, dict[str, dict[str, float]]] = {}
     for figure in scores.means:
         if figure.run in names:

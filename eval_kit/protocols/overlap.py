@@ -43,7 +43,7 @@ class Words:
     def part(self, number: int) -> pl.DataFrame:
         """``word`` and ``count`` of a part, each word once."""
         files = sorted(self.folder.glob(f"{number}-*.parquet"))
-        return _merge([pl.read_parquet(file) for file in files])
+        return _merge(list(map(pl.read_parquet, files)))
 
 
 @dataclass(frozen=True, repr=False)

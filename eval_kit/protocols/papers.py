@@ -68,7 +68,8 @@ def overall(results: pl.DataFrame) -> Table:
     lines: list[list[Cell | str]] = []
     for row in results.iter_rows(named=True):
         rel_loss = Cell(loss(row["rel_loss"]), mark=_mark(row))
-        interval_of_loss = f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
+        ends = (row["rel_loss_low"], row["rel_loss_high"])
+        interval_of_loss = "" if None in ends else " to ".join(map(loss, ends))
         figures = (show(row["avg_in"]), show(row["out"]), rel_loss, interval_of_loss, f"{row['queries']:,}")
         lines.append([row["system"], *figures])
     columns = [Column("Models", "heading"), *number_columns("In", "Out", "Rel Loss", "95 % interval", "n")]

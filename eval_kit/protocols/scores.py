@@ -14,15 +14,10 @@ from eval_kit.tables.table import Cell, Column, Row, Table, number_columns
 
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
 _COLUMNS = {
-    "run": pl.String(),
-    "test_set": pl.String(),
-    "measure": pl.String(),
+    **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
     "value": pl.Float64(),
-    "queries": pl.Int64(),
-    "missing": pl.Int64(),
-    "ties_at_cutoff": pl.Int64(),
-    "worst": pl.Float64(),
-    "best": pl.Float64(),
+    **dict.fromkeys(("queries", "missing", "ties_at_cutoff"), pl.Int64()),
+    **dict.fromkeys(("worst", "best"), pl.Float64()),
     "trained_on": contamination.COLUMN,
 }
 

@@ -13,14 +13,7 @@ import polars as pl
 from eval_kit import __version__
 from eval_kit.console import reading
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import (
-    Measure,
-    check_library,
-    check_values,
-    named,
-    parse,
-    with_ties_resolved,
-)
+from eval_kit.measures.definitions import Measure, check_library, check_values, named, parse, with_ties_resolved
 from eval_kit.protocols.scores import NOTHING_JUDGED, Mean, Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
@@ -83,11 +76,7 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
 
 
-def score_on(
-    test_sets: Mapping[Path, Sequence[TestSet]],
-    release: Release,
-    allow_missing: bool = False,
-) -> Scores:
+def score_on(test_sets: Mapping[Path, Sequence[TestSet]], release: Release, allow_missing: bool = False) -> Scores:
     """Score each run on the test sets given for it, and on no others.
 
     Args:
@@ -140,12 +129,7 @@ def _scores(
         if contradicts(tag := first_tag(run), run, release):
             _warn(f"{name}: its lines are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
-    provenance = {
-        "kit_version": __version__,
-        "release": release.identity,
-        "tie_rule": TIE_RULE,
-        "runs": sources,
-    }
+    provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}
     return Scores(means, provenance)
 
 
@@ -291,5 +275,5 @@ def _source(name: str, ranking: RankedRun, pairs: pl.DataFrame, coverage: Covera
 def _names(runs: Sequence[Path]) -> list[str]:
     if len(set(runs)) < len(runs):
         raise UserError(f"{next(run for run in runs if list(runs).count(run) > 1)}: is given twice")
-    short = [run_name(run) for run in runs]
+    short = list(map(run_name, runs))
     return [name if short.count(name) == 1 else str(run) for name, run in zip(short, runs, strict=True)]

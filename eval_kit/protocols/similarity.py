@@ -94,9 +94,7 @@ class Similarities(Result):
         """The similarities; with runs, also the correlations."""
         words = ("shift", "cluster", "queries")
         columns = [Column(name, "text" if name in words else "number") for name in self.clusters.columns]
-        lines = []
-        for row in self.clusters.iter_rows():
-            lines.append([_text(value) for value in row])
+        lines = [list(map(_text, row)) for row in self.clusters.iter_rows()]
         similarities = Table(columns, [lines])
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
@@ -129,12 +127,7 @@ def similarities(
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
     query_vectors = None
     if vectors is not None:
-        queries = pl.concat(
-            release.table(shift, split).select("query_id", "text")
-            for shift in shifts
-            for split in cluster_splits(release, shift)
-        )
-        query_vectors = vector_sources.get(vectors, queries.unique("query_id", maintain_order=True))
+        query_vectors = vector_sources.get(vectors, _queries(release, shifts))
     clusters = whole_clusters(release, shifts, query_vectors)
     if not runs:
         return Similarities(clusters, None, {"kit_version": __version__, "release": release.identity})
@@ -231,22 +224,20 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
                 raise UserError(f"no vectors of the model trained without {name}; given: {source}")
             r = to_training(release, shift, cluster, of_model)
             frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
-    if not frames:
-        raise UserError(f"these runs need no vectors: none is of a shift with clusters ({', '.join(CLUSTERED)})")
     return pl.concat(frames)
 
 
 def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of all queries that :func:`nearness` needs vectors of, each once."""
-    frames = [
-        release.table(shift, split).select("query_id", "text")
-        for shift in grid.results
-        if SHIFTS[shift].clustered
-        for split in ("test", "train")
-    ]
-    if not frames:
+    shifts = [shift for shift in grid.results if SHIFTS[shift].clustered]
+    if not shifts:
         raise UserError(f"these runs need no vectors: none is of a shift with clusters ({', '.join(CLUSTERED)})")
-    return pl.concat(frames).unique("query_id", keep="first", maintain_order=True)
+    return _queries(release, shifts)
+
+
+def _queries(release: Release, shifts: Sequence[str]) -> pl.DataFrame:
+    every = (release.table(shift, split) for shift in shifts for split in cluster_splits(release, shift))
+    return pl.concat(table.select("query_id", "text") for table in every).unique("query_id", maintain_order=True)
 
 
 def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:

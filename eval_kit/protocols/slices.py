@@ -76,12 +76,7 @@ class Slices(Result):
         return {"slices": self.means.to_dicts(), "provenance": self.provenance}
 
 
-def slices(
-    runs: Sequence[Path],
-    release: Release,
-    by: Sequence[str],
-    allow_missing: bool = False,
-) -> Slices:
+def slices(runs: Sequence[Path], release: Release, by: Sequence[str], allow_missing: bool = False) -> Slices:
     """Score runs and average the values by what is known of the queries.
 
     Args:

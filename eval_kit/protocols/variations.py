@@ -160,10 +160,7 @@ def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
 
 
 def scored(
-    worded_runs: Sequence[WordedRun],
-    release: Release,
-    test_set: str | None = None,
-    allow_missing: bool = False,
+    worded_runs: Sequence[WordedRun], release: Release, test_set: str | None = None, allow_missing: bool = False
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Score each run on the queries that it searched, and the originals on the same test sets.
 
@@ -307,9 +304,19 @@ def _scopes(varied: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterat
 
 def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
     """A row for each system and measure, of the queries that all of them have."""
-    pairs: Pairs = {}
-    for (system, measure), group in varied.group_by("system", "measure", maintain_order=True):
+    keys = ["system", "measure"]
+    groups = {}
+    for names, group in varied.group_by(keys, maintain_order=True):
         by_query = group.pivot("replica", index=["query_id", "clean"], values="value").drop_nulls().sort("query_id")
+        groups[names] = by_query
+    common = set.intersection(*(set(by_query["query_id"]) for by_query in groups.values()))
+    if not common:
+        raise UserError(
+            f"{varied['method'][0]} of {varied['test_set'][0]}: no query is in every replica of all systems"
+        )
+    pairs: Pairs = {}
+    for (system, measure), of_all in groups.items():
+        by_query = of_all.filter(pl.col("query_id").is_in(common))
         after = by_query.drop("query_id", "clean").to_numpy().T
         pairs[str(system), str(measure)] = (np.broadcast_to(by_query["clean"].to_numpy(), after.shape), after)
     for (system, measure), losses in relative_losses(pairs, seed=seed).items():

@@ -167,11 +167,7 @@ class Release:
                     f"the manifest says {entry.queries}"
                 )
             sets[entry.name] = TestSet(
-                name=entry.name,
-                shift=entry.shift,
-                measures=tuple(entry.measures),
-                queries=queries,
-                qrels=entry.qrels,
+                name=entry.name, shift=entry.shift, measures=tuple(entry.measures), queries=queries, qrels=entry.qrels
             )
         return sets
 

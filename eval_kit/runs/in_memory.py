@@ -181,7 +181,7 @@ def _columns(name: str, run: Any) -> tuple[Any, Any, Any, Any]:
     present = list(map(str, getattr(run, "columns", ())))
     names = next((columns for columns in COLUMNS if set(columns) <= set(present)), None)
     if names is None:
-        layouts = ", or ".join(", ".join(columns) for columns in COLUMNS)
+        layouts = ", or ".join(map(", ".join, COLUMNS))
         what = f"its columns are {', '.join(present)}" if present else f"it is a {type(run).__name__}"
         raise UserError(f"{name}: {EXPECTED} of {layouts}; {what}")
     our_columns = [*names, *(["rank"] if "rank" in present else [])]
@@ -201,7 +201,7 @@ def _of_scores(name: str, run: Mapping[Any, Any]) -> tuple[list[Any], list[Any],
         queries += [query] * len(of_query)
         passages += of_query.keys()
         scores += of_query.values()
-    if len({str(query) for query in run}) < len(run):
+    if len(set(map(str, run))) < len(run):
         raise UserError(f"{name}: a query is there twice, as a text and as a number")
     return queries, passages, scores, None
 

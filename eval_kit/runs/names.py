@@ -31,6 +31,11 @@ class Cell:
         seed = f".seed{self.seed}" if self.seed else ""
         return f"{self.system}.{self.shift}.{self.held_out}{seed}.trec"
 
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """All but the system."""
+        return self.shift, self.held_out, self.seed
+
 
 def run_name(run: Path) -> str:
     """The file name without the endings of runs and compressed files: ``bm25.dl19`` for ``bm25.dl19.trec.gz``."""
@@ -83,10 +88,7 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
 
 
 def named(
-    runs: Sequence[Path],
-    systems: Sequence[str] = (),
-    shifts: Sequence[str] = (),
-    held_outs: Sequence[str] = (),
+    runs: Sequence[Path], systems: Sequence[str] = (), shifts: Sequence[str] = (), held_outs: Sequence[str] = ()
 ) -> dict[Path, Cell]:
     """The cell of each run: from the three lists if given, else from its file name.
 
@@ -198,7 +200,7 @@ def _meaning(run: Path, release: Release) -> Variation | tuple[str, str, int] | 
     if worded_run := _varied_run(run, release):
         return worded_run.variation
     cell = cell_of(run)
-    return (cell.shift, cell.held_out, cell.seed) if cell else None
+    return cell.place if cell else None
 
 
 def _varied_run(run: Path, release: Release) -> WordedRun | None:

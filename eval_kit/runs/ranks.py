@@ -5,9 +5,10 @@ is needed for it: a passage's rank is one more than the number of passages befor
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -76,30 +77,19 @@ def rank_judged(
     refuse_forked()
     columns = pairs.select({"query_id", "passage_id"}.intersection(pairs.columns))
     ranker = _Ranker(path, columns, sorted(set(cutoffs)), own_kept)
-    digest = _Sha256()
-    pieces = read_pieces(path, digest=digest)
+
+    def rank(in_queries: Callable[[Iterator[pl.DataFrame]], Iterator[pl.DataFrame]]) -> RankedRun:
+        digest = hashlib.sha256()
+        with ThreadPoolExecutor(1) as beside:  # computes the digest during the reading
+            queries, hits, lines = ranker.rank(
+                in_queries(read_pieces(path, feed=lambda data: beside.submit(digest.update, data)))
+            )
+        return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits, ranker.own_left_out)
+
     try:
-        queries, hits, lines = ranker.rank(_whole_queries(path, pieces))
+        return rank(partial(_whole_queries, path))
     except _ScatteredError:
-        pieces.close()
-        digest = _Sha256()
-        queries, hits, lines = ranker.rank(_groups(pl.concat(read_pieces(path, digest=digest))))
-    return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits, ranker.own_left_out)
-
-
-class _Sha256:
-    """A sha256 that is computed in a separate thread during the reading."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-        self._thread = ThreadPoolExecutor(1)
-
-    def update(self, data: bytes, /) -> None:
-        self._thread.submit(self._digest.update, data)
-
-    def hexdigest(self) -> str:
-        self._thread.shutdown()
-        return self._digest.hexdigest()
+        return rank(lambda pieces: _groups(pl.concat(pieces)))
 
 
 class _ScatteredError(Exception):

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import polars as pl
 import zstandard
@@ -54,6 +54,9 @@ _WHOLE_NUMBER = re.compile(rb"[+-]?[0-9]+")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
+type Feed = Callable[[bytes], object]
+
+
 class Form(NamedTuple):
     """What the first line of a run says of all its lines: the columns, and whether they end as on Windows."""
 
@@ -61,20 +64,13 @@ class Form(NamedTuple):
     crlf: bool
 
 
-class Digest(Protocol):
-    """The part of hashlib's objects that the reader uses."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take in more bytes."""
-
-
-def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | None = None) -> Generator[pl.DataFrame]:
+def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, feed: Feed | None = None) -> Generator[pl.DataFrame]:
     """Read a run, piece by piece, in file order.
 
     Args:
         path: the file.
         piece_bytes: about how much text to parse at once.
-        digest: to feed with the file's bytes as they are, compressed or not.
+        feed: takes the file's bytes as they are, compressed or not.
 
     Yields:
         ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank) and
@@ -88,7 +84,7 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, digest: Digest | Non
     form = Form(0, crlf=False)
     line = 1
     try:
-        pieces = _pieces(_blocks(path, piece_bytes, digest))
+        pieces = _pieces(_blocks(path, piece_bytes, feed))
         first = next(pieces, b"")
         if first:
             form = _form(first, faults)
@@ -262,7 +258,7 @@ def _quoted(field: bytes) -> str:
     return repr(field.decode("utf-8", "replace")[:40])
 
 
-def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
+def _blocks(path: Path, size: int, feed: Feed | None) -> Iterator[bytes]:
     """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd.
 
     Raises:
@@ -271,7 +267,7 @@ def _blocks(path: Path, size: int, digest: Digest | None) -> Iterator[bytes]:
     with open_file(path) as file:
         magic = file.read(4)
         file.seek(0)
-        raw = _Raw(file, digest)
+        raw = _Raw(file, feed)
         if magic[:2] == b"\x1f\x8b":
             yield from _unpacked(path, _packed_blocks(raw, size, partial(zlib.decompressobj, wbits=31), b"\0"))
         elif magic == b"\x28\xb5\x2f\xfd":
@@ -293,14 +289,14 @@ def _unpacked(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
 class _Raw:
     """A file's bytes as they are, fed to a digest on their way."""
 
-    def __init__(self, file: IO[bytes], digest: Digest | None) -> None:
+    def __init__(self, file: IO[bytes], feed: Feed | None) -> None:
         self._file = file
-        self._digest = digest
+        self._feed = feed
 
     def read(self, size: int) -> bytes:
         block = self._file.read(size)
-        if self._digest is not None:
-            self._digest.update(block)
+        if self._feed is not None:
+            self._feed(block)
         return block
 
     def to_line_end(self, size: int) -> int:

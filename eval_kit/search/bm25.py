@@ -1,6 +1,7 @@
 """BM25 by Lucene, as Anserini calls it."""
 
 import json
+import math
 import os
 import shutil
 import warnings
@@ -79,7 +80,7 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
     count = 0
     for batch in batched(chain(first, documents), INDEX_BATCH):
-        indexer.addRawDocuments([json.dumps(document) for document in batch])
+        indexer.addRawDocuments(list(map(json.dumps, batch)))
         count += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
     if (stored_count := lucene.documents(folder)) < count:
@@ -95,6 +96,12 @@ def _language(texts: Iterable[str]) -> str:
     elif likely != ENGLISH:
         warnings.warn(f"BM25 uses Lucene's analyser for the passages' likely language, {likely}", stacklevel=2)
     return likely or ENGLISH
+
+
+def check(k1: float, b: float) -> None:
+    """Refuse parameters that Lucene refuses once all passages are indexed."""
+    if not 0 <= k1 < math.inf or not 0 <= b <= 1:
+        raise UserError(f"BM25's k1 must be 0 or more and its b 0 to 1, not {k1} and {b}")
 
 
 def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str = "", language: str = "") -> None:

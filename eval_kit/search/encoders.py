@@ -152,19 +152,37 @@ def pooled(model: str, pooling: str, revision: str | None = None, device: str | 
     pin = checkpoint.pinned(model, revision)
     with checkpoint.loading(model):
         transformer = Transformer(model, model_kwargs=dict(pin), processor_kwargs=dict(pin), config_kwargs=dict(pin))
-    checkpoint.check_tokenizer(model, transformer.tokenizer)
-    modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
-    return SentenceTransformer(modules=modules, similarity_fn_name="dot", device=device)
+        checkpoint.check_tokenizer(model, transformer.tokenizer)
+        modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
+        return SentenceTransformer(modules=modules, similarity_fn_name="dot", device=device)
 
 
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
-    """Set the tokens after which texts are cut, by role (``query``, ``document``); None keeps the model's length."""
+    """Set the tokens after which texts are cut, by role (``query``, ``document``); None keeps the model's length.
+
+    Raises:
+        UserError: a model without such a length, or with fewer positions.
+    """
     transformer = model[0]
     for role, length in lengths.items():
         if length is None:
             continue
-        expansion = transformer.query_expansion if role == "query" else None
+        if not hasattr(transformer, f"{role}_length"):
+            raise UserError(f"{role.replace('document', 'passage')}_length: this model reads whole texts; leave it out")
+        check_length(transformer, length)
+        expansion = getattr(transformer, "query_expansion", None) if role == "query" else None
         if expansion is not None:
             transformer.query_expansion = {**expansion, "length": length}
         else:
             setattr(transformer, f"{role}_length", length)
+
+
+def check_length(model: Any, length: int) -> None:
+    """Refuse more tokens than a model has absolute positions for; relative and rotary ones have no such end."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and hasattr(module, "num_embeddings"):
+            first = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa's positions begin there
+            if length > module.num_embeddings - first:
+                raise UserError(
+                    f"{length:,} tokens are more than the model's {module.num_embeddings - first:,} positions"
+                )

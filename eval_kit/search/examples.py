@@ -192,6 +192,8 @@ def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, 
 
     def negatives(query: str, relevant: Sequence[str], negatives_of_query: Sequence[str]) -> Sequence[str]:
         rng, drawn = generator(seed[0], query, seed[1]), list(negatives_of_query)
+        if len(ids) <= len({*relevant, *negatives_of_query}) and len(drawn) < width:
+            raise UserError(f"query {query} cannot have {width} negatives: the collection has {len(ids):,} passages")
         while len(drawn) < width:
             passages = [ids[number] for number in rng.integers(len(ids), size=width - len(drawn)).tolist()]
             drawn += [passage for passage in passages if passage not in relevant and passage not in negatives_of_query]

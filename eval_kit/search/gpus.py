@@ -28,7 +28,7 @@ def gpus() -> list[str]:
         return []
     listing = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
     lines = [line for line in listing.splitlines() if line.startswith("GPU ")]
-    return [str(number) for number in range(len(lines))]
+    return list(map(str, range(len(lines))))
 
 
 def refuse_unusable_gpus() -> None:

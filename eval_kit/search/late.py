@@ -139,7 +139,7 @@ def plaid(queries: Tokens, index: Any, shards: Shards, depth: int) -> Ranking:
 
     size = GROUP if device_of(None).type == "cpu" else max(1, len(queries))
     for first in range(0, len(queries), size):
-        group = [torch.from_numpy(query) for query in queries[first : first + size]]
+        group = list(map(torch.from_numpy, queries[first : first + size]))
         results = index.search(group, top_k=depth, n_full_scores=max(4096, 4 * depth), show_progress=False)
         for hits in results:
             yield best_first((shards.ids[row].decode(), float(score)) for row, score in hits)

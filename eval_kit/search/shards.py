@@ -37,7 +37,7 @@ from eval_kit.search.processes import map_here
 from eval_kit.search.topk import rank_of
 
 LOG = logging.getLogger(__name__)
-MADE_OF_SHARDS = ("plaid", "lucene")
+MADE_OF_SHARDS = ("plaid",)
 """Indexes that lie beside the vectors that they were made from, and are searched in their stead."""
 
 SHARD = 2_048
@@ -328,12 +328,7 @@ def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
 
 def is_built(folder: Path, name: str, state: Any) -> bool:
     """Whether the index of that name is complete, and was made of ``state``."""
-    return bool(state_of(folder, name) == state)
-
-
-def state_of(folder: Path, name: str) -> Any:
-    """What the index of that name was made of; empty if there is none, or an incomplete one."""
-    return _read(folder / f"{name}.json")
+    return bool(_read(folder / f"{name}.json") == state)
 
 
 def _check_space(folder: Path, passages: int, total: int, index_share: float) -> None:

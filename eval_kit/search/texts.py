@@ -108,5 +108,5 @@ class PassageTexts:
 
 def _bytes(texts: list[str]) -> shards.Arrays:
     data = [text.encode() for text in texts]
-    lengths = np.array([len(text) for text in data], np.int32)
+    lengths = np.array(list(map(len, data)), np.int32)
     return {"text": np.frombuffer(b"".join(data), np.uint8), "lengths": lengths}

@@ -134,8 +134,8 @@ def _errors(cells: pl.DataFrame, inside: float, out: float, to_in: float, to_out
     terms = cells.with_columns(
         of_cluster=weight * off, of_training=pl.when(number > 1).then(weight * off_side).otherwise(0)
     )
-    clusters = terms.group_by("part").agg(pl.col("of_cluster").sum())["of_cluster"]
-    models = terms.group_by("model").agg(pl.col("of_training").sum())["of_training"]
+    clusters = terms.group_by("part", maintain_order=True).agg(pl.col("of_cluster").sum())["of_cluster"]
+    models = terms.group_by("model", maintain_order=True).agg(pl.col("of_training").sum())["of_training"]
     of_clusters = float((clusters**2).sum()) * len(clusters) / max(len(clusters) - 1, 1)
     of_models = max(float((models**2).sum()) - float((terms["of_training"] ** 2).sum()), 0.0)
     return _Errors(of_clusters**0.5, of_models**0.5, max(len(clusters), 2), max(len(models), 2))
@@ -144,11 +144,13 @@ def _errors(cells: pl.DataFrame, inside: float, out: float, to_in: float, to_out
 def _by_part(values: pl.DataFrame, cells: pl.DataFrame) -> tuple[pl.DataFrame, list[float]]:
     """The loss of each cluster as it is: only its queries and the trainings are random; and the losses' errors."""
     training = cells.filter("is_out").select(pl.col("value").var().over("part").mean()).item() or 0.0
-    queries = values.group_by("part", "query_id").agg(
+    queries = values.group_by("part", "query_id", maintain_order=True).agg(
         avg_in=pl.col("value").filter(~pl.col("is_out")).mean(), out=pl.col("value").filter("is_out").mean()
     )
-    models = cells.group_by("part").agg(of_out=pl.col("is_out").sum(), of_in=pl.col("is_out").not_().sum())
-    parts = queries.group_by("part").agg(
+    models = cells.group_by("part", maintain_order=True).agg(
+        of_out=pl.col("is_out").sum(), of_in=pl.col("is_out").not_().sum()
+    )
+    parts = queries.group_by("part", maintain_order=True).agg(
         pl.col("avg_in", "out").mean(),
         pl.col("avg_in", "out").var().name.suffix("_variance"),
         pl.cov("avg_in", "out").alias("covariance"),

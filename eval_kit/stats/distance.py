@@ -107,7 +107,7 @@ def to_training(queries: pl.DataFrame, training: pl.DataFrame, vectors: str | No
 
 def _nearest_vectors(queries: Floats, training: Floats, texts: pl.Series) -> pl.DataFrame:
     """What :meth:`Trigrams.nearest` gives, of dense vectors; a vector of zeros has a cosine of 0 with all."""
-    test, training_vectors = (_unit(values) for values in (queries, training))
+    test, training_vectors = map(_unit, (queries, training))
     mean = training_vectors.mean(axis=0)
     rows, cosines = [], []
     for start in range(0, len(test), _CHUNK):

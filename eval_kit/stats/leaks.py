@@ -27,7 +27,7 @@ def normalised(text: str) -> str:
     All other punctuation (Unicode's categories P) separates words, as blanks do; symbols such as + are kept.
     """
     normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    words = "".join(_without_punctuation(char) for char in normal).split()
+    words = "".join(map(_without_punctuation, normal)).split()
     return unicodedata.normalize("NFKC", " ".join(words))
 
 

@@ -165,11 +165,7 @@ def relative_loss(
 
 
 def relative_losses[Key: Hashable](
-    pairs: Mapping[Key, tuple[ArrayLike, ArrayLike]],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level: float = LEVEL,
+    pairs: Mapping[Key, tuple[ArrayLike, ArrayLike]], *, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL
 ) -> dict[Key, Loss]:
     """In, Out and Rel Loss with paired bootstrap intervals, for many systems and measures on one test set.
 

@@ -98,10 +98,7 @@ def mean_cosine(source: Matrix, target: Matrix) -> float:
 
 
 def by_cluster(
-    release: Release,
-    shift: str,
-    vectors: Vectors | None = None,
-    splits: Sequence[str] = ("test",),
+    release: Release, shift: str, vectors: Vectors | None = None, splits: Sequence[str] = ("test",)
 ) -> pl.DataFrame:
     """Similarity of each cluster of a shift to all its other clusters together.
 

@@ -28,12 +28,16 @@ _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 
 
 def to_latex(table: Table) -> str:
-    """A tabular environment that needs no package, without the table's title, its notes in comments above it."""
+    """A tabular environment that needs no package, the table's heading and notes in comments above it."""
     header = [escape(column.header) for column in table.columns]
     rows = [list(map(_text, row, table.columns)) for row in table.rows()]
     head, *body = (" & ".join(line) + r" \\" for line in (header, *rows))
     columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
-    top = [*(f"% {printable(note)}" for note in table.notes), rf"\begin{{tabular}}{{{columns}}}", r"\hline"]
+    top = [
+        *(f"% {printable(line)}" for line in filter(None, (table.heading, *table.notes))),
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\hline",
+    ]
     return "\n".join([*top, head, r"\hline", *body, r"\hline", r"\end{tabular}", ""])
 
 

@@ -7,14 +7,15 @@ _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]|~$#!"} | {"<": 
 
 
 def to_markdown(table: Table) -> str:
-    """The table, without its title, and its notes below it."""
+    """The table under its heading, and its notes below it."""
     lines = [
         [escape(column.header) for column in table.columns],
         ["--:" if column.kind == "number" else ":--" for column in table.columns],
         *(list(map(_text, row, table.columns)) for row in table.rows()),
     ]
+    heading = f"{escape(table.heading)}\n\n" if table.heading else ""
     notes = [f"\n{escape(note)}\n" for note in table.notes]
-    return "".join([*(f"| {' | '.join(line)} |\n" for line in lines), *notes])
+    return "".join([heading, *(f"| {' | '.join(line)} |\n" for line in lines), *notes])
 
 
 def escape(text: str) -> str:

@@ -112,7 +112,7 @@ class Table:
     def rows(self) -> Iterator[list[Cell]]:
         """Every row, with an empty cell where the one above it continues."""
         for row in chain.from_iterable(self.groups):
-            yield [as_cell(cell) for cell in row]
+            yield list(map(as_cell, row))
 
 
 def as_cell(cell: Cell | str | None) -> Cell:
@@ -127,7 +127,7 @@ def loss(value: float | None) -> str:
 
 def significance(row: Mapping[str, Any]) -> str:
     """``°`` unless the corrected test shows a difference (p < 0.05), ``≈`` if the corrected one shows equivalence."""
-    different, equivalent = (row.get(name) for name in ("p_holm", "p_equivalent_holm"))
+    different, equivalent = map(row.get, ("p_holm", "p_equivalent_holm"))
     return "°" * (different is None or different >= 0.05) + "≈" * (equivalent is not None and equivalent < 0.05)
 
 

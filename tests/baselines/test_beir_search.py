@@ -55,10 +55,7 @@ def test_a_suite_is_searched_once_and_scored_beside_the_paper(beir: Path, comman
     (beir / "nfcorpus" / "corpus.jsonl").unlink()  # nothing would search it again
     again = search(["bm25", "tas-b"], [beir / "nfcorpus"], runs, 1000)
     assert again["bm25"] == [runs / "bm25.nfcorpus.trec"] and again["bm25"][0].stat().st_mtime_ns == before
-    with pytest.raises(
-        UserError,
-        match=r"deepct is neither bm25 nor .*there is no run .*deepct.nfcorpus.trec",
-    ):
+    with pytest.raises(UserError, match=r"deepct is neither bm25 nor .*there is no run .*deepct.nfcorpus.trec"):
         search(["deepct"], [beir / "nfcorpus"], runs, 1000)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
-from eval_kit.models.runs import make_run
+from eval_kit.models.runs import make_runs
 from eval_kit.models.runs import test_queries as queries_of
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
@@ -24,7 +24,7 @@ B, K1 = 0.4, 0.9
 @pytest.mark.slow
 def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
     run = tmp_path / "bm25.trec"
-    make_run(Bm25(), passages(mini_release), queries_of(mini_release), run, tmp_path / "index")
+    make_runs(Bm25(), passages(mini_release), {run: queries_of(mini_release)}, tmp_path / "index")
     figures = score([run], mini_release).means
     assert {one.test_set for one in figures} == set(mini_release.test_sets)
     values = {

@@ -54,9 +54,7 @@ def test_out_and_in_are_compared_with_themselves(release: Release):
     assert row["difference"] == pytest.approx((1.4 - 0.3) / 4)
     assert 0 < row["p"] == row["p_holm"] < 0.05
     shown = [[cell.text + cell.mark for cell in line] for line in layout(results).rows()]
-    assert shown == [
-        ["resttest", "splade", "typo", "RR@10", "0.8500", "8.8%", "0.4500", "77.8%", "+0.2750", "4"],
-    ]
+    assert shown == [["resttest", "splade", "typo", "RR@10", "0.8500", "8.8%", "0.4500", "77.8%", "+0.2750", "4"]]
 
 
 def test_without_queries_of_a_shift_there_is_nothing_to_cross(release: Release):

@@ -206,10 +206,7 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
         (["bm25-multifield"], "bm25-multifield searches titles and texts: name a folder with --beir"),
         (["tas-b"], "msmarco-distilbert-base-tas-b: cannot be loaded: there is no such folder, and the Hub cannot be"),
         (["msmarco-v0"], "msmarco-v0: there is no such folder, and no such inverted index among"),
-        (
-            ["msmarco-v1-passage.unicoil"],
-            "is an index of impacts; name the query encoder with --option query_encoder=",
-        ),
+        (["msmarco-v1-passage.unicoil"], "is an index of impacts; name the query encoder with --option query_encoder="),
         (["bm25", "--test-set", "dl19"], "--test-set needs a release's queries, but --queries names a file"),
     ):
         given = [str(one) for one in ("search", *arguments, *files, "--out", tmp_path)]

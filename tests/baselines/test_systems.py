@@ -94,8 +94,6 @@ OPTIONS = [
     ("biencoder", {"random_weights": True}),
     ("biencoder", {"mine_every": 2, "mine_depth": 10}),
     ("biencoder", {"negatives_from": "random", "negatives": 4}),
-    ("biencoder", {"embedding_learning_rate": 1e-2}),
-    ("biencoder", {"gradient_accumulation": 2}),
     ("biencoder", {"steps": None, "epochs": 0.1}),
     ("biencoder", {"negatives": 0}),
     ("splade", {"passage_flops": 1.0}),

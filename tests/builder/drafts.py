@@ -14,11 +14,7 @@ QUERIES = {
     "text": ["what is  a cat", "how do cats  say, or \"mew\", 'mew' 24", "naïve café ☕ prices", "d\\ne"],
     "cluster": ["short", "long", "short", "short"],
 }
-QRELS = {
-    "query-id": ["1", "1", "2", "10", "30"],
-    "corpus-id": ["7", "70", "7", "8", "9"],
-    "score": [1, 0, 3, 1, 2],
-}
+QRELS = {"query-id": ["1", "1", "2", "10", "30"], "corpus-id": ["7", "70", "7", "8", "9"], "score": [1, 0, 3, 1, 2]}
 PASSAGES = {"passage_id": ["7", "8", "9", "70"], "text": ["seven", "eight  ☕", 'ni"ne', "seventy"]}
 
 

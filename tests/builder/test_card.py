@@ -191,10 +191,7 @@ def test_version_history(tmp_path: Path, command: Run) -> None:
     check_card(third, open_release(third).manifest)
 
     before = (third / reports.HISTORY).read_bytes()
-    for previous, words in (
-        (third, "does not come before 1.1.0"),
-        (tmp_path / "nowhere", "there is no such folder"),
-    ):
+    for previous, words in ((third, "does not come before 1.1.0"), (tmp_path / "nowhere", "there is no such folder")):
         done = command("builder", "card", third, "--previous", previous)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr
     assert (third / reports.HISTORY).read_bytes() == before

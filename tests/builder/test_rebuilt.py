@@ -353,10 +353,7 @@ def nfcorpus(shared: Path, command: Run, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.slow
 def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     assert not [one for one in verify(nfcorpus.folder) if one.fault]
-    assert set(nfcorpus.configs) == {
-        *("topic", "length", "resttest", "restrain"),
-        *("validation", "qrels", "passages"),
-    }
+    assert set(nfcorpus.configs) == {*("topic", "length", "resttest", "restrain"), *("validation", "qrels", "passages")}
     assert nfcorpus.configs["restrain"] == ["interpolate_1k", "extrapolate_1k"]
     assert sum(len(nfcorpus.test_sets[name].queries) for name in ("length.short", "length.long")) == 324
     assert nfcorpus.test_sets["dev"].measures[0] == nfcorpus.test_sets["test"].measures[0] == "nDCG@10"
@@ -458,10 +455,7 @@ def test_options_and_runs_that_are_refused_leave_nothing(
         (["rebuilt", "--shift", "chameleons", "--run", tmp_path / "short.trec"], "short.trec: lacks"),
         (["rebuilt", *two_runs], "chameleons need at least three rankers, not 2"),
         (["rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
-        (
-            ["rebuilt", "--collection", folder, "--set", "topic.size=25000"],
-            "topics of about 25,000 queries cannot be",
-        ),
+        (["rebuilt", "--collection", folder, "--set", "topic.size=25000"], "topics of about 25,000 queries cannot be"),
         (
             ["rebuilt", "--collection", folder, "--shift", "wh", "--shift", "chameleons"],
             "chameleons cannot be built: no runs over dev are given",

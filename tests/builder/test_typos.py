@@ -56,10 +56,7 @@ def test_one_edit_of_one_word(kind: str, words: list[str], seed: int):
     [
         ("delete", {"at", "ct", "ca"}),
         ("swap_adjacent", {"act", "cta"}),
-        (
-            "swap_key",
-            {f"{key}at" for key in "xvdf"} | {f"c{key}t" for key in "qwsz"} | {f"ca{key}" for key in "ryfg"},
-        ),
+        ("swap_key", {f"{key}at" for key in "xvdf"} | {f"c{key}t" for key in "qwsz"} | {f"ca{key}" for key in "ryfg"}),
     ],
 )
 def test_every_edit_is_drawn_and_no_other(kind: str, possible: set[str]):

@@ -230,8 +230,7 @@ def test_long_rewritings_hurt_dense_rankers(shared: Path, ranker: str, name: str
 
 
 @pytest.mark.parametrize(
-    ("left_out", "expected", "p"),
-    [((), 0.523, 0.1210), (("bm25",), 0.695, 0.0379), (("bm25", "dpr"), 0.563, 0.1463)],
+    ("left_out", "expected", "p"), [((), 0.523, 0.1210), (("bm25",), 0.695, 0.0379), (("bm25", "dpr"), 0.563, 0.1463)]
 )
 def test_in_domain_figures_order_systems_only_roughly(left_out: tuple[str, ...], expected: float, p: float):
     cells: dict[str, dict[str, float]] = {}

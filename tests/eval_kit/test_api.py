@@ -141,10 +141,7 @@ def test_runs_that_are_hardly_meant_are_noticed(run, published_release, tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda frame: frame.with_columns(score=pl.lit(float("nan"))),
-            "mine:1: the score nan is not a finite number",
-        ),
+        (lambda frame: frame.with_columns(score=pl.lit(float("nan"))), "mine:1: the score nan is not a finite number"),
         (
             lambda frame: frame.with_columns(query_id=pl.lit("no body")),
             "runs: mine: the query id 'no body' holds a blank",

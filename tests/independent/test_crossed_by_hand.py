@@ -20,6 +20,7 @@ from builder.sources import mini
 from builder.verify import verify
 from eval_kit import score
 from eval_kit.errors import UserError
+from eval_kit.protocols import crossed as protocol
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats import crossed
@@ -194,3 +195,18 @@ def test_a_run_is_scored_on_what_its_model_did_not_train_on(release: Release) ->
     figures = score({"mine": run}, release, allow_missing=True).to_polars()
     assert {name for name in figures["test_set"] if name.startswith("crossed")} == {"crossed.m3"}
     assert SHIFTS["crossed"].parts(release) == MODELS
+
+
+def test_a_system_that_finds_nothing_has_no_losses_and_no_correlation(release: Release) -> None:
+    table = release.table("crossed", "train")
+    roles = table.unpivot(SHIFTS["crossed"].parts(release), index=["query_id", "cluster"], variable_name="held_out")
+    roles = roles.filter(pl.col("value") != "train").select(
+        "query_id", "held_out", part="cluster", is_out=pl.col("value") == "out"
+    )
+    nothing = roles.with_columns(system=pl.lit("z"), measure=pl.lit("RR@10"), seed=0, value=0.0)
+    whole, by_cluster = protocol.losses(nothing)
+    assert whole["rel_loss"].to_list() == [None]
+    by_cluster = by_cluster.with_columns(jaccard=0.5)
+    assert [table.title for table in protocol.tables(whole, by_cluster)]
+    again = protocol.losses(nothing.sample(fraction=1, shuffle=True, seed=1))
+    assert again[0].equals(whole)

@@ -1,4 +1,4 @@
-"""Sparse search: exact is brute force over the passages that share a term, and Lucene's impacts are those weights."""
+"""Sparse search: exact is brute force over the passages that share a term."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tiny_checkpoints import passages, texts, tiny
 
 from eval_kit.errors import UserError
 from eval_kit.models.sparse import Sparse
-from eval_kit.search import impact, resident, shards, sparse
+from eval_kit.search import resident, shards, sparse
 from eval_kit.search.shards import Shards
 
 QUERIES = pl.DataFrame({"query_id": [f"q{n}" for n in range(7)], "text": texts(7, 1, 6)})
@@ -60,26 +60,6 @@ def test_exact_is_brute_force_at_every_tie(device: str | None, data: st.DataObje
             assert found == brute_force(queries, weights, ids, depth)
 
 
-def test_lucene_ranks_by_the_rounded_weights(tmp_path: Path):
-    random = np.random.default_rng(0)
-    weights = np.where(random.random((200, 50)) < 0.2, random.random((200, 50)) * 3, 0).astype(np.float32)
-    queries = np.where(random.random((9, 50)) < 0.1, random.random((9, 50)), 0).astype(np.float32)
-    queries[4] = 0
-    ids = [f"p{number}" for number in range(200)]
-    stored = encoded(tmp_path, weights, ids)
-    with pytest.raises(UserError, match="holds no Lucene impact index of these passages"):
-        impact.load(stored, tmp_path)
-    impact.build(stored, tmp_path)
-    assert not list(tmp_path.glob("lucene.*.part")) and not (tmp_path / "lucene.documents").exists()
-    rounded, asked = np.round(weights * 100) / 100, np.round(queries * 100) / 100
-    expected = brute_force(asked, rounded, ids, 200)
-    found = list(impact.search(csr_matrix(queries), impact.load(stored, tmp_path), 200))
-    assert found[4] == []
-    for hits, truth in zip(found, expected, strict=True):
-        assert [score for _, score in hits] == pytest.approx([score for _, score in truth], abs=1e-3)
-        assert dict(hits) == pytest.approx(dict(truth), abs=1e-3)
-
-
 def test_a_checkpoint_is_searched_as_the_library_would(tmp_path: Path):
     from sentence_transformers import SparseEncoder
 
@@ -102,5 +82,3 @@ def test_a_masked_language_model_is_taken_as_splade_and_others_are_refused():
     for name, what in (("dense", "is a dense encoder"), ("bert", "is a bare transformer"), ("cross", "is a cross-enc")):
         with pytest.raises(UserError, match=f"{what}.*, not a sparse encoder"):
             Sparse(str(tiny(name)))
-    with pytest.raises(UserError, match="there is no sparse engine 'cs'; there are csr, lucene"):
-        Sparse(str(tiny("sparse")), engine="cs")

@@ -54,11 +54,7 @@ class Intents:
 
 
 def draw_intents(
-    rng: np.random.Generator,
-    count: int,
-    lexicon: Lexicon,
-    entities: Entities,
-    strengths: dict[str, dict[str, float]],
+    rng: np.random.Generator, count: int, lexicon: Lexicon, entities: Entities, strengths: dict[str, dict[str, float]]
 ) -> Intents:
     """Draw what the queries ask for."""
     population = _populations(rng, count)

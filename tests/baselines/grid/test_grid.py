@@ -225,7 +225,7 @@ def test_two_configs_of_one_cell_are_refused(command: Run, release: Release, tmp
     done = command("baselines", "grid", "run", "--config", "paper", "--config", "mini", *arguments)
     assert (done.returncode, done.stderr) == (
         2,
-        "baselines: --config: paper and mini train the same cells; choose the --shift of each\n",
+        "baselines: --config: paper and mini train the same cells; run each with an --out of its own\n",
     )
 
 

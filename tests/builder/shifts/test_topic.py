@@ -162,8 +162,7 @@ def test_vectors_that_are_all_alike() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("encoder", "rand", "information"),
-    [("lsa", (0.02, 0.07), (0.05, 0.11)), ("minilm", (0.20, 0.29), (0.25, 0.34))],
+    ("encoder", "rand", "information"), [("lsa", (0.02, 0.07), (0.05, 0.11)), ("minilm", (0.20, 0.29), (0.25, 0.34))]
 )
 def test_published_topics_as_far_as_another_encoder_finds_them(
     published_release: Release, encoder: str, rand: tuple[float, float], information: tuple[float, float]

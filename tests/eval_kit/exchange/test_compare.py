@@ -22,10 +22,10 @@ from eval_kit.exchange.compare import ROWS, compare
 from eval_kit.exchange.sources import Source, load
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.scoring import score
+from eval_kit.protocols.slices import Slices
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import draws
-from eval_kit.tables.frames import to_csv
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.table import Column, Table
 
@@ -378,7 +378,7 @@ def test_latex_is_balanced_and_escaped(nasty):
 def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
     names = ["=1+1", "+1", "-1", "@x", "\tx", "a=1", "\x1b[31m", "-", '"', "a,b"]
     frame = pl.DataFrame({"system": names, "value": [-1.5] * len(names)})
-    rows = list(csv.reader(io.StringIO(to_csv(frame), newline="")))
+    rows = list(csv.reader(io.StringIO(Slices(frame, [], {}).to_csv(), newline="")))
     shown = ["'=1+1", "'+1", "'-1", "'@x", r"'\tx", "a=1", r"\x1b[31m", "'-", '"', "a,b"]
     assert rows == [["system", "value"], *([name, "-1.5"] for name in shown)]
 

@@ -200,3 +200,21 @@ def test_hostile_yaml_in_a_model_repository_is_one_sentence(
         refused = command("eval_kit", "publish-result", results, *names, **variables)
         assert refused.returncode == 2 and words in refused.stderr, (refused.stdout, refused.stderr)
         assert refused.stderr.count("\n") == 1 and model.head == head
+
+
+def test_in_and_out_of_submissions_are_no_figure_of_a_test_set(tmp_path: Path) -> None:
+    rows = [
+        {
+            "system": "a",
+            "test_set": name,
+            "figure": figure,
+            "measure": "RR@10",
+            "queries": 4,
+            "value": value,
+            "trained_on": "no",
+        }
+        for name, figure, value in (("topic.c0", "Out", 0.7), ("topic.c1", "In", 0.8), ("dev", "", 0.5))
+    ]
+    document = {"comparison": rows, "provenance": {"release": {"version": "1.0.0", "digest": "0" * 64}}}
+    results = hub_results.read(written(tmp_path / "compare.json", document))
+    assert [(one.task, one.value) for one in results.values] == [("dev", 0.5)]

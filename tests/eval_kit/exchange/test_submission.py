@@ -69,12 +69,7 @@ def test_a_good_submission_has_no_fault(whole, mini_release):
     submission = open_submission(whole, mini_release)
     assert submission.system == "s"
     cells = {run.name: cell and cell.held_out for run, cell in submission.runs.items()}
-    assert cells == {
-        "s.wh.wha.trec": "wha",
-        "s.wh.how.trec": "how",
-        "s.wh.who.trec": "who",
-        "plain.trec.gz": None,
-    }
+    assert cells == {"s.wh.wha.trec": "wha", "s.wh.how.trec": "how", "s.wh.who.trec": "who", "plain.trec.gz": None}
     assert all(run.is_file() for run in submission.runs)
 
 
@@ -103,14 +98,7 @@ def test_several_faults_are_reported_at_once(whole, mini_release):
         {"file": "runs/s.length.short.trec"},
         {"file": "named.topic.c0.trec", "shift": "wh", "held_out": "who"},
     ]
-    changed(
-        whole,
-        runs=runs,
-        team="",
-        links=["ftp://x"],
-        extra=1,
-        release={"version": "9.9.9", "digest": "0" * 64},
-    )
+    changed(whole, runs=runs, team="", links=["ftp://x"], extra=1, release={"version": "9.9.9", "digest": "0" * 64})
     faults = validate(whole, mini_release)
     expected = [
         "submission.json: $: Additional properties are not allowed ('extra' was unexpected)",
@@ -124,10 +112,10 @@ def test_several_faults_are_reported_at_once(whole, mini_release):
         "with seed 0",
         f"submission.json: $.release.version: the runs were made for 9.9.9, this release has {mini_release.version}",
         f"submission.json: $.release.digest: the runs were made for {'0' * 64}, this release has {mini_release.digest}",
+        "the grid on length lacks a run: expected s.length.long.trec",
         "README.md: is not listed in submission.json",
         "plain.trec.gz: is not listed in submission.json",
         "runs/s.wh.who.trec: is not listed in submission.json",
-        "the grid on length lacks a run: expected s.length.long.trec",
         "runs/s.wh.wha.trec:1: the score 'nan' is not a finite number",
     ]
     assert faults[: len(expected)] == expected

@@ -889,20 +889,6 @@ def test_published_figures_are_those_of_the_tables():
     }  # fmt: skip
 
 
-def test_bad_entries_are_one_sentence(tmp_path):
-    one = Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "out", 0.5, release_digest="a" * 64)
-    with pytest.raises(UserError, match="appears twice"):
-        write_leaderboard([one, one], tmp_path / "x.html")
-    with pytest.raises(UserError, match="at least one"):
-        write_leaderboard([], tmp_path / "x.html")
-    with pytest.raises(UserError, match="unknown figure 'p'"):
-        Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "p", 0.5, release_digest="a" * 64)
-    with pytest.raises(UserError, match="not a finite number"):
-        Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "out", float("nan"), release_digest="a" * 64)
-    with pytest.raises(UserError, match="does not say which release"):
-        Entry("s", "t", "dense", "topic", "topic.c0", "RR@10", "out", 0.5)
-
-
 def test_intervals_of_the_figures_hold_every_query(grid):
     near = nearness(grid.found, grid.release, grid.vectors)
     for shift in ("topic", "wh", "length"):

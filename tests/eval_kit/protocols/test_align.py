@@ -228,7 +228,7 @@ def test_the_kits_own_results_are_read(tmp_path):
     ]
     for paths, sentence in (
         ([resttest, reports[0]], "lack b on nq: run b.nq.trec"),
-        ([resttest, resttest], "give one file of eval_kit protocol --json and at least one of beir --json"),
+        ([resttest, resttest], "give one file of eval_kit protocol --json and at least one of score --dataset --json"),
         ([resttest, reports[0], reports[0]], "scores a on nq, as an earlier file does"),
         ([resttest, write("other.json", {"rows": [{}]})], "other.json: is not in the format of eval_kit"),
         ([resttest, write("list.json", [])], "list.json: expected results"),

@@ -273,7 +273,7 @@ HEADER = b"query-id\tcorpus-id\tscore\n"
         ("queries.jsonl", QUERY + b"\n", 'queries.jsonl:2: expected a JSON object with "_id"'),
         ("queries.jsonl", b'{"_id": 1, "text": "a"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
         ("queries.jsonl", b'["1", "a"]\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
-        ("queries.jsonl", b'{"_id": "1"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
+        ("queries.jsonl", b'{"_id": "1"}\n', 'queries.jsonl:1: "text" must be strings'),
         ("queries.jsonl", QUERY + QUERY, "queries.jsonl:2: query 1 appears twice"),
         ("queries.jsonl", QUERY + b"\xff\n", "queries.jsonl:2: is not UTF-8"),
         ("queries.jsonl", b"\xef\xbb\xbf" + QUERY, "queries.jsonl:1: holds a byte-order mark; save the file"),
@@ -463,7 +463,7 @@ def test_the_suite_is_that_of_table_1():
     nfcorpus = named("nfcorpus")
     assert (nfcorpus.md5, nfcorpus.passages, nfcorpus.queries) == ("a89dba18a62ef92f7d323ec890a0d38d", 3_633, 323)
     assert {one.name for one in datasets().values() if one.url is None} == {
-        *("bioasq", "robust04", "signal1m", "trec-news"),
+        *("bioasq", "robust04", "signal1m", "trec-news")
     }
     assert {one.name for one in datasets().values() if one.url and not one.md5} == {ANNOTATED}
     with pytest.raises(UserError, match="BEIR has no dataset 'nf'; it has arguana"):

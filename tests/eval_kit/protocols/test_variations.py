@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval_kit.errors import UserError
 from eval_kit.protocols.variations import against_pivot, changes, robustness
 from eval_kit.release import Variation
 
@@ -104,11 +105,7 @@ def test_nothing_to_lose_gives_null():
 
 def test_holms_family_is_the_test_set_and_measure():
     frame = pl.concat(
-        [
-            values("s", None, CLEAN),
-            values("s", "dl19.typo.1", TYPO_1),
-            values("s", "dl19.wording.t5", TYPO_2),
-        ]
+        [values("s", None, CLEAN), values("s", "dl19.typo.1", TYPO_1), values("s", "dl19.wording.t5", TYPO_2)]
     )
     results = changes(frame, [variation(replica=1), variation("wording", method="t5")])
     lowest = min(results["p"])
@@ -134,3 +131,19 @@ def test_a_system_that_ignores_the_wording_loses_nothing(pairs):
     frame = pl.concat([values("s", None, by_query), values("s", "dl19.typo.1", by_query)])
     row = only(changes(frame, [variation(replica=1)]))
     assert (row["change"], row["rel_loss"] or 0, row["hurt"], row["p"]) == (0, 0, 0, None)
+
+
+def test_systems_are_compared_on_the_queries_that_all_have_in_every_replica():
+    frame = pl.concat(
+        [values(system, None, CLEAN) for system in ("s", "t")]
+        + [values("s", "dl19.typo.1", TYPO_1), values("s", "dl19.typo.2", TYPO_2)]
+        + [values("t", "dl19.typo.1", {"q1": 0.0, "q2": 0.5})]
+    )
+    results = changes(frame, [variation(replica=1), variation(replica=2)])
+    assert results["queries"].to_list() == [2, 2] and results["replicas"].to_list() == [2, 1]
+    assert only(results, system="t")["rel_loss"] == pytest.approx(2 / 3)
+    apart = pl.concat(
+        [values("s", None, CLEAN), values("s", "dl19.typo.1", {"q1": 1.0}), values("s", "dl19.typo.2", {"q2": 1.0})]
+    )
+    with pytest.raises(UserError, match="no query is in every replica"):
+        changes(apart, [variation(replica=1), variation(replica=2)])

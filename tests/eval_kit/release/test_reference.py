@@ -220,11 +220,7 @@ def test_values_have_the_decimals_they_say_and_lie_in_range(id: str) -> None:
             {"training": "extrapolation", "test_set": "beir.touche-2020", "measure": "spearman(nDCG@10)"},
             "-0.410",
         ),
-        (
-            "cikm2022-table6",
-            {"system": "colbert", "training": "14k", "measure": "R@100", "figure": "delta"},
-            "0.07",
-        ),
+        ("cikm2022-table6", {"system": "colbert", "training": "14k", "measure": "R@100", "figure": "delta"}, "0.07"),
         ("cikm2022-table7", {"system": "reranker", "measure": "RR@10", "figure": "extra"}, "0.346"),
         (
             "cikm2022-table8",
@@ -234,11 +230,7 @@ def test_values_have_the_decimals_they_say_and_lie_in_range(id: str) -> None:
         ("cikm2022-table9", {"training": "rand", "test_set": "dev", "figure": "extra"}, "0.606"),
         ("cikm2021-table1", {"system": "repbert", "measure": "RR@10", "figure": "median"}, "0.1250"),
         ("cikm2021-table2", {"system": "ance", "test_set": "dev.worst.40"}, "0.0280"),
-        (
-            "cikm2021-table4",
-            {"system": "ance", "test_set": "chameleons.pygmy.50", "measure": "RR@10"},
-            "0.0354",
-        ),
+        ("cikm2021-table4", {"system": "ance", "test_set": "chameleons.pygmy.50", "measure": "RR@10"}, "0.0354"),
         ("cikm2021-table5", {"test_set": "chameleons.pygmy.30"}, "1.082"),
         ("cikm2021-table6", {"test_set": "dev"}, "5.92"),
         ("cikm2021-table7", {"system": "deepct+wordnet"}, "0.0569"),
@@ -320,10 +312,7 @@ def test_printed_averages_follow_or_are_known_slips() -> None:
         ]
         assert len(column) == 6
         if not meet(mean(column), interval(printed)):
-            slips[(table, "average", *key(printed)[2:4])] = (
-                str(exact(printed)),
-                rounded(middle(mean(column))),
-            )
+            slips[(table, "average", *key(printed)[2:4])] = (str(exact(printed)), rounded(middle(mean(column))))
     table = "beir2021-table2"
     zero_shot: dict[str, list[Interval]] = {}
     for cell in cells(table):

@@ -22,10 +22,7 @@ SCORES = [-1e300, -2.5, -0.0, 0.0, 5e-324, 1.0, 1.0000000000000002, 1e300]
 CUTOFFS = (1, 2, 3, 10)
 
 pairs = st.dictionaries(
-    st.tuples(st.sampled_from(QUERIES), st.sampled_from(PASSAGES)),
-    st.sampled_from(SCORES),
-    min_size=1,
-    max_size=40,
+    st.tuples(st.sampled_from(QUERIES), st.sampled_from(PASSAGES)), st.sampled_from(SCORES), min_size=1, max_size=40
 )
 orders = st.sampled_from(["as drawn", "by query", "by query and score", "scattered"])
 piece_sizes = st.sampled_from([1, 60, 1 << 20])

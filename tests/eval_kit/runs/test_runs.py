@@ -75,10 +75,7 @@ BAD_LINES = {
     "3 columns among 6": (lambda line: b"q p 1", "3 columns, expected 6"),
     "5 columns": (lambda line: line.rsplit(b" ", 1)[0], "5 columns, expected 6"),
     "7 columns": (lambda line: line + b" more", "7 columns, expected 6"),
-    "commas": (
-        lambda line: line.replace(b" ", b","),
-        "1 column, expected 6 (query Q0 passage rank score tag); col",
-    ),
+    "commas": (lambda line: line.replace(b" ", b","), "1 column, expected 6 (query Q0 passage rank score tag); col"),
     "blank line": (lambda line: b"", "the line is empty"),
     "only blanks": (lambda line: b" \t ", "the line is empty"),
     "carriage return": (lambda line: line + b"\r", "holds a carriage return"),
@@ -87,10 +84,7 @@ BAD_LINES = {
     "not UTF-8": (column(2, b"caf\xe9"), "is not UTF-8 text"),
     "byte-order mark": (lambda line: UTF8_MARK + line, "holds a byte-order mark"),
     "unknown query": (column(0, b"nobody"), "query nobody is in no test set of this release"),
-    "duplicate": (
-        lambda line: b" ".join([line.split()[0], b"Q0 p2 3 6.5 tag"]),
-        "passage p2 appears twice for query",
-    ),
+    "duplicate": (lambda line: b" ".join([line.split()[0], b"Q0 p2 3 6.5 tag"]), "passage p2 appears twice for query"),
 }
 
 
@@ -168,16 +162,8 @@ BAD_FILES = {
     "3 columns with a negative score": (lambda text: b"q p -3\n", 1, "10,000,000; it looks like a score"),
     "qrels": (lambda text: b"q 0 p 1\nq 0 r 0\n", 1, "this looks like a qrels file, not a run"),
     "qrels with tabs": (lambda text: b"q\t0\tp\t1\n", 1, "this looks like a qrels file, not a run"),
-    "qrels of BEIR": (
-        lambda text: b"query-id\tcorpus-id\tscore\nq\tp\t1\n",
-        1,
-        "the rank 'score' is not a whole",
-    ),
-    "a header": (
-        lambda text: b"qid Q0 docid rank score tag\n" + text,
-        1,
-        "the rank 'rank' is not a whole number",
-    ),
+    "qrels of BEIR": (lambda text: b"query-id\tcorpus-id\tscore\nq\tp\t1\n", 1, "the rank 'score' is not a whole"),
+    "a header": (lambda text: b"qid Q0 docid rank score tag\n" + text, 1, "the rank 'rank' is not a whole number"),
     "JSON of one query and passage": (lambda text: b'{"q": {"p": 0.5}}', 1, "this looks like JSON"),
     "JSON of two passages": (lambda text: b'{"q": {"p": 0.5, "r": 0.25, "s": 0.1}}\n', 1, "this looks like JSON"),
     "JSON in lines": (lambda text: b'{\n "q": {\n  "p": 0.5\n }\n}\n', 1, "this looks like JSON"),
@@ -197,16 +183,8 @@ BAD_FILES = {
     ),
     "truncated gzip": (lambda text: gzip.compress(text)[:-20], 1, "truncated or damaged"),
     "gzip without its end": (lambda text: gzip.compress(text)[:-8], 130, "truncated or damaged"),
-    "gzip with a wrong checksum": (
-        lambda text: gzip.compress(text)[:-8] + bytes(8),
-        130,
-        "truncated or damaged",
-    ),
-    "gzip with a wrong length": (
-        lambda text: gzip.compress(text)[:-4] + bytes(4),
-        130,
-        "truncated or damaged",
-    ),
+    "gzip with a wrong checksum": (lambda text: gzip.compress(text)[:-8] + bytes(8), 130, "truncated or damaged"),
+    "gzip with a wrong length": (lambda text: gzip.compress(text)[:-4] + bytes(4), 130, "truncated or damaged"),
     "damaged gzip": (lambda text: gzip.compress(text)[:30] + b"\xff" * 40, 1, "truncated or damaged"),
     "gzip and then text": (lambda text: gzip.compress(text) + text, 130, "truncated or damaged"),
     "truncated zstd": (lambda text: zstandard.compress(text)[:-20], 1, "truncated or damaged"),

@@ -15,11 +15,7 @@ from eval_kit.stats.similarity import by_cluster, mean_cosine, mean_dot, to_trai
 from eval_kit.stats.vectors import Vectors
 
 CLUSTERS = {"topic": ["c0", "c1", "c2", "c3", "c4"], "wh": ["wha", "how", "who"], "length": ["short", "long"]}
-GOLDEN = {
-    "topic": [0.2984, 0.2449, 0.3388, 0.3005, 0.4268],
-    "wh": [0.2793, 0.2261, 0.2762],
-    "length": [0.3225, 0.3225],
-}
+GOLDEN = {"topic": [0.2984, 0.2449, 0.3388, 0.3005, 0.4268], "wh": [0.2793, 0.2261, 0.2762], "length": [0.3225, 0.3225]}
 
 words = st.sampled_from(["a", "B", "b", "the", "The", "été", "ÉTÉ", "x-ray", "1", "?", "\x1c", "\x1f\u2003", "\u200b"])
 blanks = st.sampled_from([" ", "  ", "\t", "\u00a0", " \r\n"])
