@@ -208,24 +208,15 @@ def generalise(
         UserError: no pivot, no such test set, a query without a part, or a run that cannot be used.
     """
     opened_release = open_release(release)
-    training_queries = None
+    known = None
     if isinstance(trained_on, str | PathLike):
-        training_queries = training.read(Path(trained_on)).queries
+        known = training.read(Path(trained_on)).queries
     elif trained_on is not None:
         ids = [f"training query {number}" for number in range(1, len(trained_on) + 1)]
-        training_queries = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
+        known = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
     with as_files(runs) as files, as_files(pivots, "pivots") as pivot_files:
         return generalisation.generalise(
-            list(files),
-            opened_release,
-            list(pivot_files),
-            test_set,
-            training_queries,
-            parts,
-            far,
-            seed,
-            allow_missing,
-            vectors=vectors,
+            list(files), opened_release, list(pivot_files), test_set, known, parts, far, seed, allow_missing, vectors
         )
 
 

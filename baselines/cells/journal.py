@@ -84,33 +84,26 @@ class Journal:
         """Time a stage and record its reports; it counts as finished once :attr:`facts` has an entry for it."""
         before, start = self.seconds.get(name, 0.0), time.monotonic()
         last = start
-        self._write(name)
+        self.write(name)
 
         def report(progress: dict[str, Any]) -> None:
             nonlocal last
             if (now := time.monotonic()) - last >= SECONDS_BETWEEN_REPORTS:
                 last = now
                 self.seconds[name] = before + now - start
-                self._write(name, progress)
+                self.write(name, progress)
 
         yield report
         self.seconds[name] = before + time.monotonic() - start
-        self._write(name)
+        self.write(name)
 
-    def finished(self) -> None:
-        """Record that nothing is left to do."""
-        self._write("finished")
-
-    def failed(self, reason: str) -> None:
-        """Record that the attempt failed; ``reason`` is one sentence."""
-        self._write("failed", reason=reason)
-
-    def _write(
+    def write(
         self,
         state: Literal["finished", "failed"] | Stage,
         progress: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> None:
+        """Record a stage, that nothing is left to do, or that the attempt failed, for a reason in one sentence."""
         stage = msgspec.convert(progress or {}, Progress)
         document = msgspec.to_builtins(State(state, self.attempts, self.seconds, self.facts, stage, reason))
         atomic.write_text(self._path, json.dumps(document, indent=1) + "\n")

@@ -65,7 +65,7 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
             except Exception as error:
                 reason = in_one_sentence(error)
                 with contextlib.suppress(OSError, UserError):  # the disk may be full
-                    journal.failed(reason)
+                    journal.write("failed", reason=reason)
                     trace.write_text(traceback.format_exc(), encoding="utf-8")
                 return Outcome(cell.name, "failed", reason)
     return Outcome(cell.name, "done")
@@ -149,7 +149,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
         write_card(cell, finished_cell)
     publish(cell)
     shutil.rmtree(cell.own_index, ignore_errors=True)
-    journal.finished()
+    journal.write("finished")
     conclude(cell, finished_cell)
 
 

@@ -122,7 +122,7 @@ def _outcome(worker: _Worker) -> Outcome:
         reason = f"its process {how}; see {worker.cell.folder / 'log.txt'}"
         with lock(worker.cell.folder) as free:
             if free:
-                Journal(worker.cell.folder).failed(reason)
+                Journal(worker.cell.folder).write("failed", reason=reason)
         return Outcome(worker.cell.name, "failed", reason)
 
 

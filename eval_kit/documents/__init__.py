@@ -22,30 +22,6 @@ from eval_kit.documents.release import (
 from eval_kit.documents.scores import Provenance, ScoresDocument
 from eval_kit.documents.submission import ReleaseName, Submission, Training
 
-__all__ = [
-    "MS_MARCO",
-    "NAME",
-    "Column",
-    "ColumnType",
-    "Count",
-    "Document",
-    "FinishedCell",
-    "Input",
-    "Lack",
-    "Manifest",
-    "Provenance",
-    "ReleaseName",
-    "Rule",
-    "ScoresDocument",
-    "Submission",
-    "TableEntry",
-    "TestSetEntry",
-    "Text",
-    "Training",
-    "Variation",
-    "schema_of",
-]
-
 DOCUMENTS: dict[str, type[Document]] = {
     "cell": FinishedCell,
     "release": Manifest,

@@ -72,11 +72,11 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
     single = [run for run, cell in submission.runs.items() if cell is None]
 
     def declared(run: Path) -> list[str]:
-        return submission.training_data
+        return submission.document.training_data
 
     entry = partial(
         Entry,
-        system=submission.system,
+        system=submission.document.system,
         team=submission.document.team,
         architecture=submission.document.architecture,
         release_digest=release.digest,

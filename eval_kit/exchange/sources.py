@@ -118,7 +118,7 @@ def of_submission(path: Path, release: Release, allow_missing: bool = False, mea
     """
     opened_submission = submission.open_submission(path, release)
     test_sets = with_measures(release.test_sets, measures)
-    training_data = opened_submission.training_data
+    training_data = opened_submission.document.training_data
     scores = score(list(opened_submission.runs), release, allow_missing, test_sets, lambda run: training_data)
     names = dict.fromkeys(source["run"] for source in scores.provenance["runs"])
     cells = dict(zip(names, opened_submission.runs.values(), strict=True))
@@ -129,8 +129,8 @@ def of_submission(path: Path, release: Release, allow_missing: bool = False, mea
         twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
         raise UserError(f"{path}: two of its runs cover {twice}; it is not clear which one represents the system")
     whole = pl.concat([plain.select(*_KEYS, "value", "missing", "trained_on"), _in_and_out(values, cells, release)])
-    whole = whole.with_columns(system=pl.lit(opened_submission.system)).select(list(_VALUES))
-    return Source(str(path), [opened_submission.system], whole, _provenance(scores))
+    whole = whole.with_columns(system=pl.lit(opened_submission.document.system)).select(list(_VALUES))
+    return Source(str(path), [opened_submission.document.system], whole, _provenance(scores))
 
 
 def of_document(path: Path) -> Source:

@@ -52,16 +52,6 @@ class Submission:
     document: documents.Submission
     runs: dict[Path, Cell | None]
 
-    @property
-    def system(self) -> str:
-        """The system's name: text from a stranger, to be escaped wherever it is shown."""
-        return self.document.system
-
-    @property
-    def training_data(self) -> list[str]:
-        """Every source that the system was trained on, as its authors declare it."""
-        return self.document.training_data
-
 
 def validate(folder: Path, release: Release, allow_missing: bool = False) -> list[str]:
     """All faults of a submission, one sentence each; an empty list if there are none.

@@ -90,16 +90,6 @@ class Measure:
     cutoff: int | None
 
     @property
-    def lower_is_better(self) -> bool:
-        """Whether a negative relative loss is harm."""
-        return self.kind.lower_is_better
-
-    @property
-    def ranks_from_value(self) -> bool:
-        """Whether 1 / value is the rank of the first relevant passage."""
-        return self.kind.ranks_from_value
-
-    @property
     def value_of_empty_result(self) -> float:
         """The value of a query without any passage."""
         return float(self.cutoff or 0) if self.kind.bounded_by_cutoff else 0.0

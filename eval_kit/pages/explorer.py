@@ -56,7 +56,7 @@ def of_variations(changes: Variations, systems: Sequence[str], release: Release)
         names = release.test_sets[test_set].measures
         of_test_set = pairs.filter(pl.col("test_set") == test_set)
         main = of_test_set.filter(pl.col("measure") == names[0])
-        reciprocal = next((name for name in names if parse(name).ranks_from_value), None)
+        reciprocal = next((name for name in names if parse(name).kind.ranks_from_value), None)
         ranks = of_test_set.filter(pl.col("measure") == reciprocal).select(
             *keys, in_rank=1 / pl.col("clean"), out_rank=1 / pl.col("value")
         )

@@ -66,7 +66,7 @@ def figures(
 
 def _measures(results: pl.DataFrame) -> list[str]:
     """The main measure of a shift, and its first one of which lower is better."""
-    lower = filter(lambda name: parse(name).lower_is_better, results["measure"].unique(maintain_order=True))
+    lower = filter(lambda name: parse(name).kind.lower_is_better, results["measure"].unique(maintain_order=True))
     return [main_measure(results), *islice(lower, 1)]
 
 

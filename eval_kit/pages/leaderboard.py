@@ -203,7 +203,7 @@ def _rank(rows: Sequence[_Row]) -> None:
             about = row.about
             views[about.release_digest, about.shift, row.test_set, about.measure].append(row)
     for (*_, measure), in_view in views.items():
-        sign = -1.0 if parse(measure).lower_is_better else 1.0
+        sign = -1.0 if parse(measure).kind.lower_is_better else 1.0
         test_sets = in_view[0].values
         arrays = [sign * np.stack([row.values[name].to_numpy() for row in in_view], axis=1) for name in test_sets]
         for row, rank in zip(in_view, ranking(arrays), strict=True):

@@ -28,7 +28,7 @@ def number(value: float, measure: str) -> str:
 
 def lower_is_better(measure: str) -> bool:
     """Whether a negative relative loss of this measure is harm."""
-    return parse(measure).lower_is_better
+    return parse(measure).kind.lower_is_better
 
 
 def percent(value: float | None) -> str:

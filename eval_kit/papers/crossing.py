@@ -64,7 +64,7 @@ def layout(results: pl.DataFrame) -> Table:
     columns += number_columns("Out drops more by", "n")
     lines = []
     for (shift, *_), of_shift in results.group_by("shift", maintain_order=True):
-        measure = next(name for name in of_shift["measure"] if not parse(name).lower_is_better)
+        measure = next(name for name in of_shift["measure"] if not parse(name).kind.lower_is_better)
         for row in of_shift.filter(measure=measure).iter_rows(named=True):
             figures: list[Cell | str] = []
             for side in ("in", "out"):

@@ -175,7 +175,7 @@ def contrasts(
     if not any(division.far for division in divisions):
         raise UserError("it is not known which parts are far; give --trained-on, or --parts and --far")
     scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing)
-    measures = [name for name in of_test_set.measures if not parse(name).lower_is_better][:1]
+    measures = [name for name in of_test_set.measures if not parse(name).kind.lower_is_better][:1]
     names = {run: run_name(run) for run in [*runs, *pivots]}
     values = scores.per_query().filter(pl.col("measure").is_in(measures))
     pivot_names = [names[run] for run in pivots]

@@ -104,7 +104,7 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
         where nothing was found, null for other measures).
     """
     comparison = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
-    reciprocal = [name for name in comparison["measure"].unique() if parse(name).ranks_from_value]
+    reciprocal = [name for name in comparison["measure"].unique() if parse(name).kind.ranks_from_value]
     rank = pl.when(pl.col("measure").is_in(reciprocal)).then(1 / pl.col("value"))
     keys = ["system", "measure", "part", "seed", "query_id"]
     return (
@@ -129,7 +129,7 @@ def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
 def main_measure(results: pl.DataFrame) -> str:
     """The measure that sums up a shift: its first for which higher is better."""
     measures = results["measure"].unique(maintain_order=True).to_list()
-    return next((str(measure) for measure in measures if not parse(measure).lower_is_better), str(measures[0]))
+    return next((str(measure) for measure in measures if not parse(measure).kind.lower_is_better), str(measures[0]))
 
 
 def _by_part(values: pl.DataFrame, shift: Shift, release: Release) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:

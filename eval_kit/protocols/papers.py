@@ -40,7 +40,7 @@ def ms_shift(
     """
     rows = losses.filter(pl.col("measure") == measure)
     measure_shown = parse(measure)
-    best = _best(rows, measure_shown.lower_is_better) if best_in_bold else {}
+    best = _best(rows, measure_shown.kind.lower_is_better) if best_in_bold else {}
     groups: list[list[Row]] = []
     for system, values in untrained.items():
         groups.append([[system, "", *(measure_shown.show_as_ecir_2023(values[cluster]) for cluster in clusters)]])
@@ -129,7 +129,7 @@ def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
 
 def with_direction(table: Table, measure: str) -> Table:
     """The table; its title says so where lower is better."""
-    if parse(measure).lower_is_better:
+    if parse(measure).kind.lower_is_better:
         return replace(table, title=f"{table.title} (lower is better: a negative loss is harm)")
     return table
 
@@ -150,7 +150,7 @@ def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str,
         mark=_mark(row),
         bold=value is not None and best.get((row["cluster"], "rel_loss")) == value,
         tooltip=interval(low, high, row["queries"]),
-        bar=LossBar(value, low, high, harm=-1 if measure.lower_is_better else 1),
+        bar=LossBar(value, low, high, harm=-1 if measure.kind.lower_is_better else 1),
     )
 
 

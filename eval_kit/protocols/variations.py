@@ -321,7 +321,7 @@ def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[s
         pairs[str(system), str(measure)] = (np.broadcast_to(by_query["clean"].to_numpy(), after.shape), after)
     for (system, measure), losses in relative_losses(pairs, seed=seed).items():
         before, after = pairs[system, measure]
-        lower_is_better = parse(measure).lower_is_better
+        lower_is_better = parse(measure).kind.lower_is_better
         of_replicas = after.mean(axis=1)
         test = paired_t_test(before, after)
         clean, after_mean = float(before.mean()), float(after.mean())

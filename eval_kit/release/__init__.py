@@ -19,23 +19,3 @@ from eval_kit.release.release import (
     has_default,
     open_release,
 )
-
-__all__ = [
-    "COLUMN_TYPES",
-    "DEFAULT",
-    "ENVIRONMENT_VARIABLE",
-    "MANIFEST",
-    "MS_MARCO",
-    "NAME",
-    "PartialRelease",
-    "Release",
-    "ReleaseError",
-    "TestSet",
-    "Variation",
-    "has_default",
-    "open_release",
-    "read_manifest",
-    "read_table",
-    "title",
-    "verified_manifest",
-]

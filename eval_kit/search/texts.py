@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -76,26 +75,16 @@ class PassageTexts:
         Raises:
             UserError: an id that is not among the passages'.
         """
-        rows = self.rows(ids)
-        text, offsets = memoryview(self._shards.array("text")), self._shards.offsets
-        ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
-        return [str(text[first:last], "utf-8") for first, last in ends]
-
-    def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The rows of the passages: their positions in the order in which they were written.
-
-        Raises:
-            UserError: an id that is not among the passages'.
-        """
         wanted_ids = np.array([passage_id.encode() for passage_id in ids], np.bytes_)
         all_ids = self._shards.array("sorted")
-        positions = np.searchsorted(all_ids, wanted_ids.astype(all_ids.dtype))
-        positions = np.minimum(positions, len(self) - 1)
+        positions = np.minimum(np.searchsorted(all_ids, wanted_ids.astype(all_ids.dtype)), len(self) - 1)
         absent = all_ids[positions] != wanted_ids
         if absent.any():
             raise UserError(f"{self.folder}: holds no passage {ids[int(absent.argmax())]}")
-        rows: NDArray[np.int64] = self._shards.array("order")[positions]
-        return rows
+        rows = self._shards.array("order")[positions]
+        text, offsets = memoryview(self._shards.array("text")), self._shards.offsets
+        ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
+        return [str(text[first:last], "utf-8") for first, last in ends]
 
     def __reduce__(self) -> tuple[type["PassageTexts"], tuple[Path]]:
         """Another process opens the files again, instead of receiving their content."""

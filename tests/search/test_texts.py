@@ -28,7 +28,6 @@ def test_every_text_is_found_by_its_id(data: st.DataObject, tmp_path_factory):
         stored = texts.write(written.items(), tmp_path_factory.mktemp("texts"))
         assert list(stored) == list(written.items()) and len(stored) == len(ids)
     assert stored.of(wanted) == [written[passage_id] for passage_id in wanted]
-    assert stored.rows(wanted).tolist() == [ids.index(passage_id) for passage_id in wanted]
 
 
 def test_an_id_that_is_not_there_is_one_sentence(tmp_path: Path):

@@ -27,7 +27,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         journal.facts["training"] = STATE["facts"]["training"]
     written = (tmp_path / "state.json").read_text()
     assert json.loads(written).keys() == STATE.keys() and json.loads(written)["progress"] == {}
-    Journal(tmp_path).failed("no disk")
+    Journal(tmp_path).write("failed", reason="no disk")
     again = read(tmp_path)
     assert (again.state, again.attempts, again.reason) == ("failed", 2, "no disk")
     assert again.seconds == journal.seconds and again.facts["training"]["losses"] == {"1": 0.5}

@@ -85,7 +85,7 @@ def test_it_may_lie_beside_a_submission_of_our_own_which_then_counts(submission,
     }  # fmt: skip
     (submission / "submission.json").write_text(json.dumps(document))
     assert validate(submission, mini_release) == []
-    assert open_submission(submission, mini_release).system == "own"
+    assert open_submission(submission, mini_release).document.system == "own"
 
 
 @pytest.mark.parametrize(

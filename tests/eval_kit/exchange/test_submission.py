@@ -60,14 +60,14 @@ def changed(folder: Path, **changes) -> None:
 def test_a_system_without_training_says_so_in_either_way(whole, mini_release, nothing):
     changed(whole, training_data=nothing)
     assert validate(whole, mini_release) == []
-    assert open_submission(whole, mini_release).training_data == nothing
+    assert open_submission(whole, mini_release).document.training_data == nothing
 
 
 def test_a_good_submission_has_no_fault(whole, mini_release):
     declare(whole / "runs" / "s.wh.wha.trec", ["beside each run, as the grid writes it"])
     assert validate(whole, mini_release) == []
     submission = open_submission(whole, mini_release)
-    assert submission.system == "s"
+    assert submission.document.system == "s"
     cells = {run.name: cell and cell.held_out for run, cell in submission.runs.items()}
     assert cells == {"s.wh.wha.trec": "wha", "s.wh.how.trec": "how", "s.wh.who.trec": "who", "plain.trec.gz": None}
     assert all(run.is_file() for run in submission.runs)
