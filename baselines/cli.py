@@ -146,7 +146,7 @@ def beir(
         list[str] | None, option("Only this folder of --folder. Repeatable. Default: BEIR's.", "NAME", "--dataset")
     ] = None,
     folder: Annotated[Path, option("Folder of datasets in BEIR's format.")] = Path("beir"),
-    depth: Annotated[int, option("Number of passages per query.", min=101)] = 1000,
+    depth: Annotated[int, option("Number of passages per query.", min=101)] = 1000,  # 100, and the query itself
     out: Annotated[Path, option("Folder for the runs; existing runs are not searched again.")] = Path("beir-runs"),
     runner: search_cli.RunnerOption = Runner.local,
     latency: Annotated[

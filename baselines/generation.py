@@ -156,6 +156,7 @@ def _write_training(pairs: Iterable[tuple[Document, list[str]]], folder: Path, s
             files[f"qrels/{split}.tsv"].write(f"{HEADER}\n")
         for number, ((passage, title, text), queries) in enumerate(pairs):
             files["corpus.jsonl"].write(_line(_id=passage, title=title, text=text))
+            # the first is in dev, which may not be empty
             split = "dev" if number == 0 or held_out.random() < HELD_OUT else "train"
             for query in queries:
                 count += 1

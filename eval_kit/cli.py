@@ -360,7 +360,7 @@ def main() -> None:
         with reported("eval_kit"):
             app()
     finally:
-        gc.freeze()
+        gc.freeze()  # the collection at exit has nothing to walk
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def reported(program: str) -> Iterator[None]:
         with _signals_raised():
             _check_arguments(sys.argv[1:])
             threads = os.environ.get("POLARS_MAX_THREADS", "1")
-            if not (threads.isdecimal() and 1 <= int(threads[:5]) <= MOST_THREADS):
+            if not (threads.isdecimal() and 1 <= int(threads[:5]) <= MOST_THREADS):  # polars would abort
                 raise UserError(
                     f"POLARS_MAX_THREADS is {threads[:40]!r}; unset it, or set it to a number "
                     f"from 1 to {MOST_THREADS:,}"

@@ -160,7 +160,7 @@ def percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tup
 
 def ticks(low: float, high: float, wider: bool = False) -> list[float]:
     """About five round numbers in a range, or just around it."""
-    rough = (high - low) / 5 or 1.0
+    rough = (high - low) / 5 or 1.0  # 0.999 and 1e-9 below: steps and ends that floats miss by a bit
     unit = 10 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
     first = math.floor(low / step + 1e-9) if wider else math.ceil(low / step - 1e-9)

@@ -93,6 +93,7 @@ class Cell:
         return self._commit("teacher")
 
     def _commit(self, role: str) -> str | None:
+        # without such a model, the path is ".", which is a folder
         return None if Path(self.named_models.get(role, "")).is_dir() else self.weights.get(role)
 
     @property

@@ -51,6 +51,8 @@ class Standing:
         entry = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
         rest = {name: value for name, value in vars(self).items() if name != "name"}
         rest["progress"] = msgspec.to_builtins(self.progress)
+        for name in ("first_loss", "last_loss"):
+            rest[name] = None if rest[name] != rest[name] else rest[name]  # NaN is no JSON
         return entry | {"seed": self.name.seed, "run": self.name.file} | rest
 
 

@@ -87,7 +87,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
                 scale=options.scale,
                 similarity_fct=scores if in_batch else own_passages_only(scores),
                 gather_across_devices=in_batch and processes() > 1,
-                score_mini_batch_size=options.batch_size,
+                score_mini_batch_size=options.batch_size,  # in one piece, which the diagonal is laid over
             )
         return session.parts(model, loss, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments)
 

@@ -116,7 +116,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                     ) from error
                 LOG.warning("%s: out of memory; continuing in mini-batches of %d", cell.name.file, smaller)
                 atomic.write_text(path, json.dumps(smaller) + "\n")
-                if processes() > 1:
+                if processes() > 1:  # torchrun starts all of them again, with the size that was written
                     raise
             except torch.OutOfMemoryError as error:
                 raise UserError(

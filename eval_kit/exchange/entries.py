@@ -19,7 +19,7 @@ from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import significance
 
-AT_ONCE = 2
+AT_ONCE = 2  # each holds a run in memory, and polars has threads of its own
 """Submissions that are scored at once."""
 
 

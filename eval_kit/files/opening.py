@@ -13,7 +13,7 @@ SMALL_BYTES = 10 << 20
 """Up to this size unpacked, no growth is suspicious."""
 
 
-_process: list[int] = []
+_process: list[int] = []  # a list, as it is filled without "global"
 
 
 def refuse_forked() -> None:

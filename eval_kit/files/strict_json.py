@@ -45,7 +45,7 @@ def decode(text: str) -> Any:
         value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from None
-    if text.count("[") + text.count("{") > MOST_DEPTH:
+    if text.count("[") + text.count("{") > MOST_DEPTH:  # a bound of the depth, which spares most texts the walk
         _check_depth(value)
     if "\\u" in text:
         try:
@@ -75,6 +75,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
+    # int() is quadratic, and has another error from 4,300 digits on
     value = int(text) if len(text) <= len(str(-_LARGEST_NUMBER)) else _LARGEST_NUMBER
     if not -_LARGEST_NUMBER <= value < _LARGEST_NUMBER:
         _refuse(text)

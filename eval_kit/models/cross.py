@@ -93,6 +93,7 @@ class Cross(Pretrained):
     def _workers(self) -> devices.Workers:
         """The processes that score pairs; they end with this object."""
         stack = ExitStack()
+        # workers that held this object would keep it alive for ever
         crew = stack.enter_context(devices.workers(devices.unloaded(self)))
         finalize(self, stack.close)
         return crew if crew.retriever is None else devices.Workers(self, crew.spread)

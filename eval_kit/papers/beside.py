@@ -186,6 +186,7 @@ class Published(Result):
         for cell in reference["cells"]:
             comparison = self.comparisons.get(printed_table.key(cell))
             if comparison is not None and comparison.ours is not None:
+                # 0.0 - x turns the sign without making -0.0
                 value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
                 figure = round(value, cell["decimals"]) + 0.0  # no -0 %
                 our_values[printed_table.key(cell)] = f"ours {printed({**cell, 'value': figure})}"

@@ -33,7 +33,7 @@ from eval_kit.tables.table import Cell, Column, Table, number_columns
 
 DEGRADES, DOES_NOT, CANNOT_TELL = "degrades", "does not", "cannot tell"
 DISTANCE = "distance"
-QUERIES_A_PART, MOST_PARTS = 3, 60
+QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
 ALPHA = 0.05
 """Family-wise error rate of the verdicts."""
 

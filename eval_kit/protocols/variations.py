@@ -31,7 +31,7 @@ type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64
 
 ALL, VALID = "all", "valid"
 """The queries that a row is about: all, or those whose other wording people judged to ask the same."""
-_EQUAL = 1e-9
+_EQUAL = 1e-9  # the same ranks may give values that differ in the last bit
 _NOTES = (
     "° not significant: paired t-test over queries, p ≥ 0.05 after Holm's correction",
     "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its 95 % interval; "

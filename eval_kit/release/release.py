@@ -119,6 +119,7 @@ class Release:
     @property
     def cautions(self) -> list[str]:
         """Why figures on this release are not to be trusted; every table of them repeats it."""
+        # the remarks of builder.pool.cautions
         return [remark for remark in self.manifest.remarks if remark.startswith("pool of ")]
 
     @property
@@ -208,6 +209,7 @@ class Release:
     def known_queries(self) -> pl.Series:
         """Ids of every query of the release that may appear in a run, judged or not, in the order of its tables."""
         in_use = {entry.table for entry in self.manifest.test_sets}
+        # runs over all topics, or made while training, hold these two
         in_use |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
         in_use |= {("validation", split) for split in self.configs.get("validation", [])}
         if self.in_beir_format:

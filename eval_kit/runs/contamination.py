@@ -173,6 +173,7 @@ def _without(name: str, words: str) -> str:
     A name of six letters may also begin a word: ``msmarcotriplets``.
     """
     letters = re.sub(r"[\W_]", "", name.casefold())
+    # shorter names, such as nq, fiqa and quora, begin ordinary words
     end = "" if len(letters) >= 6 else r"(v\d+)?(?![^\W_])"
     pattern = rf"(?<![^\W_]){r'[\W_]*'.join(letters)}{end}"
     return re.sub(pattern, " ", words) if letters else words

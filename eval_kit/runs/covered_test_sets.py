@@ -163,7 +163,7 @@ def _missing_at_an_end(queries: pl.Series, ids: set[str], known_queries: pl.Seri
     for order in _orders(queries, known_queries):
         for from_an_end in (order, order[::-1]):
             together = next(index for index, query in enumerate(from_an_end) if query in ids)
-            if together >= min(TOGETHER, max(missing, 2)):
+            if together >= min(TOGETHER, max(missing, 2)):  # a single missing query is at some end by chance
                 return together
     return 0
 

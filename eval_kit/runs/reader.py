@@ -30,7 +30,7 @@ UNPACKED_TOGETHER = 4 << 10
 LONGEST_FIELD = 8 << 10
 """Bytes; the longest ids, web addresses, have two thousand."""
 LONGEST_LINE = 64 << 10
-THREADS = 2
+THREADS = 2  # polars parses each piece with threads; more would only hold more pieces
 HIGHEST_RANK = 10_000_000
 
 TREC = "query Q0 passage rank score tag"

@@ -76,6 +76,7 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
     language = language or _language(document["contents"] for document in first)
     if language != ENGLISH:
         options = [*options, "-language", language]
+    # Anserini demands an input, though documents come by addRawDocuments
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
     count = 0

@@ -275,7 +275,7 @@ def correlations(
 
 def draws(n: int, resamples: int, seed: int) -> Iterator[Draws]:
     """The resamples of n things: (some, n) row numbers at a time, a few MiB each; equal for equal arguments."""
-    rng = np.random.default_rng([seed, 0])
+    rng = np.random.default_rng([seed, 0])  # [seed, 1] draws trainings: two streams from one seed
     at_once = max(1, _DRAWS_AT_ONCE // n)
     for start in range(0, resamples, at_once):
         yield rng.integers(n, size=(min(at_once, resamples - start), n), dtype=np.int32)
