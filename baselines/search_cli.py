@@ -1,12 +1,7 @@
 """``python -m baselines search``: one system over a release, files or a folder in BEIR's format."""
 
 import dataclasses
-import functools
-import inspect
-import itertools
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,30 +16,7 @@ ReleaseOption = Annotated[str | None, option("Release folder or Hub id. Default:
 RunnerOption = Annotated[Runner, option("Encode passages on this machine's GPUs, or on a Ray cluster's.")]
 
 
-def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take dataclasses whose fields become its arguments and options."""
-
-    def flattened(command: Callable[..., None]) -> Callable[..., None]:
-        signatures = [inspect.signature(group).parameters for group in groups]
-
-        @functools.wraps(command)
-        def flat(**values: Any) -> None:
-            filled = []
-            for group, parameters in zip(groups, signatures, strict=True):
-                filled.append(group(**{name: values[name] for name in parameters}))
-            command(*filled)
-
-        fields = itertools.chain.from_iterable(parameters.values() for parameters in signatures)
-        flat.__signature__ = inspect.Signature(list(fields))  # type: ignore[attr-defined]
-        return flat
-
-    return flattened
-
-
-@dataclass
-class Model:
-    """The searcher: BM25, a model, or a published checkpoint."""
-
+def search(
     system: Annotated[
         str | None,
         argument(
@@ -52,61 +24,46 @@ class Model:
             "bm25-multifield with --beir.",
             "MODEL",
         ),
-    ] = None
+    ] = None,
     options: Annotated[
         list[str] | None,
         option("Option of the model, such as pooling=cls or engine=exact. Repeatable.", "KEY=VALUE", "--option"),
-    ] = None
-    show_list: Annotated[bool, option("List the published checkpoints and exit.", None, "--list")] = False
-
-
-@dataclass
-class Texts:
-    """The passages and queries: of a release, or from files."""
-
-    release: ReleaseOption = None
+    ] = None,
+    show_list: Annotated[bool, option("List the published checkpoints and exit.", None, "--list")] = False,
+    release: ReleaseOption = None,
     test_set: Annotated[list[str] | None, option("Search only the queries of this test set. Repeatable.", "NAME")] = (
         None
-    )
+    ),
     variation: Annotated[
         list[str] | None, option("Also search this wording of them: dl19.typo.3, dl19.typo, all. Repeatable.", "NAME")
-    ] = None
-    passages: Annotated[Path | None, option("Search these passages (id, tab, text) instead.", "TSV")] = None
-    queries: Annotated[Path | None, option("Search these queries (id, tab, text) instead.", "TSV")] = None
+    ] = None,
+    passages: Annotated[Path | None, option("Search these passages (id, tab, text) instead.", "TSV")] = None,
+    queries: Annotated[Path | None, option("Search these queries (id, tab, text) instead.", "TSV")] = None,
     beir: Annotated[
         Path | None, option("Search the passages and queries of a folder in BEIR's format instead.", "FOLDER")
-    ] = None
-    split: Annotated[str, option("Split of --beir whose judged queries are searched.")] = "test"
-
-
-@dataclass
-class Output:
-    """The run."""
-
-    depth: Annotated[int, option("Number of passages per query.", min=1, max=1_000_000)] = 1000
-    name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None
-    out: Annotated[Path, option("Folder for the run and its index.")] = Path("runs")
-    runner: RunnerOption = Runner.local
+    ] = None,
+    split: Annotated[str, option("Split of --beir whose judged queries are searched.")] = "test",
+    depth: Annotated[int, option("Number of passages per query.", min=1, max=1_000_000)] = 1000,
+    name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
+    out: Annotated[Path, option("Folder for the run and its index.")] = Path("runs"),
+    runner: RunnerOption = Runner.local,
     json_file: Annotated[
         Path | None, option("Write what was measured as JSON to this file; '-' prints it.", "FILE", "--json")
-    ] = None
-
-
-@takes(Model, Texts, Output)
-def search(model: Model, texts: Texts, output: Output) -> None:
+    ] = None,
+) -> None:
     """Search with BM25, a model, a checkpoint or a prebuilt index. Writes one run, or one per wording."""
-    if model.show_list:
-        _show_checkpoints(output.json_file)
+    if show_list:
+        _show_checkpoints(json_file)
         return
-    if model.system is None:
+    if system is None:
         raise UserError("name a MODEL, such as bm25; --list shows the published checkpoints")
-    if texts.beir and (texts.release or texts.test_set or texts.variation or texts.passages or texts.queries):
+    if beir and (release or test_set or variation or passages or queries):
         raise UserError("--beir has its own passages and queries: leave out the release's options and the files")
-    if model.system == "bm25-multifield" and texts.beir is None:
+    if system == "bm25-multifield" and beir is None:
         raise UserError("bm25-multifield searches titles and texts: name a folder with --beir")
-    if texts.test_set and texts.queries is not None:
+    if test_set and queries is not None:
         raise UserError("--test-set needs a release's queries, but --queries names a file")
-    if texts.variation and texts.queries is not None:
+    if variation and queries is not None:
         raise UserError("--variation needs a release's queries, but --queries names a file")
 
     from baselines.beir import LEXICAL
@@ -118,31 +75,31 @@ def search(model: Model, texts: Texts, output: Output) -> None:
     from eval_kit.release.beir_suite import dataset_name
     from eval_kit.runs import contamination
 
-    if output.runner is Runner.ray:
+    if runner is Runner.ray:
         ray.connect()
-    retriever, training_data = _open_system(model.system, parsed(model.options or []), texts.beir)
-    name = output.name or Path(model.system.replace(":", ".")).resolve().name + (
-        f".{dataset_name(texts.beir)}" if texts.beir else ""
-    )
-    collection, queries, wordings = _read(texts)
-    run = output.out / f"{name}.trec"
-    runs = {run: queries} | {output.out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
-    check_outputs({"inputs": [texts.passages, texts.queries], "out": [*runs, output.json_file]})
-    is_lexical = model.system in LEXICAL
-    index = output.out / f"{name}.{'lucene' if is_lexical else 'index'}"
+    retriever, training_data = _open_system(system, parsed(options or []), beir)
+    of_dataset = f".{dataset_name(beir)}" if beir else ""
+    name = name or Path(system.replace(":", ".")).resolve().name + of_dataset
+    texts = (release, test_set or [], variation or [], passages, queries, beir, split)
+    collection, query_texts, wordings = _read(*texts)
+    runs = {out / f"{name}.trec": query_texts}
+    runs |= {out / f"{name}.{wording}.trec": frame for wording, frame in wordings.items()}
+    check_outputs({"inputs": [passages, queries], "out": [*runs, json_file]})
+    is_lexical = system in LEXICAL
+    index = out / f"{name}.{'lucene' if is_lexical else 'index'}"
     if is_lexical:
         shutil.rmtree(index, ignore_errors=True)
-    if output.runner is Runner.ray:
-        ray.encode(retriever, _read(texts)[0], index)
-    with disk_errors(output.out):
-        output.out.mkdir(parents=True, exist_ok=True)
+    if runner is Runner.ray:
+        ray.encode(retriever, _read(*texts)[0], index)
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
     for file in runs:
         contamination.declare(file, training_data)
-    efficiency, *of_wordings = make_runs(retriever, collection, runs, index, output.depth)
-    if output.json_file is not None:
-        efficiency["latency_ms"] = latency_ms(retriever, queries, index, output.depth)
+    efficiency, *of_wordings = make_runs(retriever, collection, runs, index, depth)
+    if json_file is not None:
+        efficiency["latency_ms"] = latency_ms(retriever, query_texts, index, depth)
     document = {"name": name, **efficiency} | ({"variations": of_wordings} if of_wordings else {})
-    if not write_json(document, output.json_file):
+    if not write_json(document, json_file):
         typer.echo("\n".join(map(str, runs)))
 
 
@@ -159,23 +116,32 @@ def _open_system(system: str, options: dict[str, Any], beir_folder: Path | None)
     return (over_fields(retriever, beir_folder) if beir_folder else retriever), training_data
 
 
-def _read(texts: Texts) -> Any:
+def _read(
+    release: str | None,
+    test_sets: list[str],
+    variations: list[str],
+    passages: Path | None,
+    queries: Path | None,
+    beir: Path | None,
+    split: str,
+) -> Any:
     """Passages, queries, and the queries of each variation."""
     from baselines.beir import passages as of_beir
     from eval_kit.files.beir import judged_queries
     from eval_kit.files.formats import read_queries
     from eval_kit.models.runs import only, varied
     from eval_kit.release import open_release
-    from eval_kit.search.passages import of_file, passages
+    from eval_kit.search.passages import of_file
+    from eval_kit.search.passages import passages as of_release
 
-    if texts.beir is not None:
-        return of_beir(texts.beir), judged_queries(texts.beir, texts.split), {}
-    if texts.passages is not None and texts.queries is not None:
-        return of_file(texts.passages), read_queries(texts.queries), {}
-    release = open_release(texts.release)
-    queries = only(release, texts.test_set or []) if texts.queries is None else read_queries(texts.queries)
-    wordings = varied(release, texts.variation or [], texts.test_set or [])
-    return passages(release) if texts.passages is None else of_file(texts.passages), queries, wordings
+    if beir is not None:
+        return of_beir(beir), judged_queries(beir, split), {}
+    if passages is not None and queries is not None:
+        return of_file(passages), read_queries(queries), {}
+    opened_release = open_release(release)
+    texts = only(opened_release, test_sets) if queries is None else read_queries(queries)
+    wordings = varied(opened_release, variations, test_sets)
+    return of_release(opened_release) if passages is None else of_file(passages), texts, wordings
 
 
 def _show_checkpoints(json_file: Path | None) -> None:

@@ -1,14 +1,14 @@
 """The state of a grid's cells, from their folders alone: during the run, after it, and on another machine."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from baselines.cells.journal import STAGES, Progress, in_use, read
+from baselines.cells.journal import STAGES, State, in_use, read
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs import names
@@ -28,32 +28,28 @@ class Standing:
         digest: of the cell; its folder is named after it.
         state: ``waiting``, ``training``, ``indexing``, ``searching``, ``scoring``, ``interrupted``, ``finished`` or
             ``failed``.
-        attempts: how often it was begun.
-        seconds: spent in each stage so far.
-        progress: of the running stage.
-        first_loss: of training.
-        last_loss: of training.
-        reason: why it failed.
+        journal: what its attempts have left.
     """
 
     name: names.Cell
     digest: str
     state: str
-    attempts: int
-    seconds: Mapping[str, float]
-    progress: Progress
-    first_loss: float | None
-    last_loss: float | None
-    reason: str | None
+    journal: State
+
+    def loss(self, which: str) -> float | None:
+        """The ``first`` or ``last`` loss of training."""
+        return self.journal.facts.get("training", {}).get(f"{which}_loss")
 
     def as_json(self) -> dict[str, Any]:
         """One flat entry, which includes the parts of the name and the run's file name."""
-        entry = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
-        rest = {name: value for name, value in vars(self).items() if name != "name"}
-        rest["progress"] = msgspec.to_builtins(self.progress)
-        for name in ("first_loss", "last_loss"):
-            rest[name] = None if rest[name] != rest[name] else rest[name]  # NaN is no JSON
-        return entry | {"seed": self.name.seed, "run": self.name.file} | rest
+        entry: dict[str, Any] = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
+        entry |= {"seed": self.name.seed, "run": self.name.file, "digest": self.digest, "state": self.state}
+        for name in ("attempts", "seconds", "progress", "reason"):
+            entry[name] = msgspec.to_builtins(getattr(self.journal, name))
+        for which in ("first", "last"):
+            loss = self.loss(which)
+            entry[f"{which}_loss"] = None if loss != loss else loss  # NaN is no JSON
+        return entry
 
 
 def of_cell(folder: Path) -> Standing:
@@ -71,18 +67,7 @@ def of_cell(folder: Path) -> Standing:
         state = "interrupted"
     if state == "finished" and not (folder / name.file).is_file():
         state = "waiting"
-    training = journal.facts.get("training", {})
-    return Standing(
-        name=name,
-        digest=digest,
-        state=state,
-        attempts=journal.attempts,
-        seconds=journal.seconds,
-        progress=journal.progress,
-        first_loss=training.get("first_loss"),
-        last_loss=training.get("last_loss"),
-        reason=journal.reason,
-    )
+    return Standing(name, digest, state, journal)
 
 
 def of_grid(root: Path) -> list[Standing]:
@@ -106,9 +91,10 @@ def layout(standings: Iterable[Standing]) -> Table:
     for standing in standings:
         cell = standing.name
         state = Cell(standing.state, style=STYLES.get(standing.state, "bold"))
-        seconds = f"{sum(standing.seconds.values()):,.1f}" if standing.seconds else ""
+        journal = standing.journal
+        seconds = f"{sum(journal.seconds.values()):,.1f}" if journal.seconds else ""
         names = [cell.shift, cell.held_out, cell.system, str(cell.seed)]
-        lines.append([*names, state, seconds, _losses(standing), standing.reason or _progress(standing)])
+        lines.append([*names, state, seconds, _losses(standing), journal.reason or _progress(journal)])
     return Table(columns, [lines])
 
 
@@ -119,14 +105,15 @@ def summary(standings: Iterable[Standing]) -> str:
 
 
 def _losses(standing: Standing) -> str:
-    if standing.first_loss is not None and standing.last_loss is not None:
-        return f"{standing.first_loss:.3f} → {standing.last_loss:.3f}"
-    now = standing.progress.loss
+    first, last = standing.loss("first"), standing.loss("last")
+    if first is not None and last is not None:
+        return f"{first:.3f} → {last:.3f}"
+    now = standing.journal.progress.loss
     return f"{now:.3f}" if isinstance(now, float) else ""
 
 
-def _progress(standing: Standing) -> str:
-    progress = standing.progress
+def _progress(journal: State) -> str:
+    progress = journal.progress
     return f"{progress.step:,} of {progress.steps:,}" if progress.steps else ""
 
 

@@ -320,7 +320,7 @@ def test_a_cell_that_fails_leaves_the_others_alone(command: Run, release: Releas
     (broken.folder / "parts").write_text("a file where a folder should be")
     ended = {one.name: one for one in run(grid, lambda some: map(run_cell, some))}
     assert [ended[cell.name].state for cell in grid] == ["done", "failed", "done"]
-    assert of_cell(broken.folder).reason == ended[broken.name].reason
+    assert of_cell(broken.folder).journal.reason == ended[broken.name].reason
     assert "parts" in (ended[broken.name].reason or "")
     assert "Traceback" in (broken.folder / "traceback.txt").read_text()
     assert set(runs_of(root)) == {"bm25.wh.wha.trec", "bm25.wh.who.trec"}

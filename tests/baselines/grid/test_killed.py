@@ -98,6 +98,6 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(
         done = do(cell)
         assert done.stdout == "done\n", done.stderr
     assert killed.published.read_bytes() == whole.published.read_bytes()
-    assert of_cell(killed.folder).attempts == attempts
+    assert of_cell(killed.folder).journal.attempts == attempts
     assert 5 <= len(parts) < 50
     assert f"{system}.length.short" in (killed.model / "README.md").read_text()
