@@ -46,9 +46,7 @@ def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
     return ((passage_id, title, text) for passage_id, (title, text) in read_fields(path, TITLE_AND_TEXT))
 
 
-def read_fields(
-    path: Path, fields: Sequence[str], what: str = "passage", missing: Any = ""
-) -> Iterator[tuple[str, list[str]]]:
+def read_fields(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """``(passage id, values of the fields)`` of a ``corpus.jsonl``, line by line; a field that is missing is empty.
 
     Passages without any text are kept, as some of BEIR's own datasets have them. Only the ids stay in memory.
@@ -61,15 +59,15 @@ def read_fields(
     ids: set[str] = set()
     for number, line in read_lines(path, HINT):
         entry, why = _object(line)
-        passage_id, *values = (entry.get(key, missing) for key in ("_id", *fields))
+        passage_id, *values = (entry.get(key, "") for key in ("_id", *fields))
         if not isinstance(passage_id, str) or not passage_id:
             faults.add(number, f'expected a JSON object with "_id", a string{why}')
         elif not all(isinstance(value, str) for value in values):
             faults.add(number, f"{' and '.join(map(json.dumps, fields))} must be strings")
         elif not _ID.fullmatch(passage_id):
-            faults.add(number, f"{what} id {passage_id[:40]!r} {_BLANK}")
+            faults.add(number, f"passage id {passage_id[:40]!r} {_BLANK}")
         elif passage_id in ids:
-            faults.add(number, f"{what} {passage_id} appears twice")
+            faults.add(number, f"passage {passage_id} appears twice")
         else:
             ids.add(passage_id)
             if not faults.count:
@@ -85,8 +83,23 @@ def read_queries(path: Path) -> pl.DataFrame:
     Raises:
         UserError: what is wrong with the file, with the lines.
     """
-    rows = [(query_id, text) for query_id, (text,) in read_fields(path, ["text"], "query", missing=None)]
-    return pl.DataFrame(rows, _QUERIES, orient="row")
+    faults = Faults(path)
+    texts: dict[str, str] = {}
+    for number, line in read_lines(path, HINT):
+        entry, why = _object(line)
+        name, text = entry.get("_id"), entry.get("text")
+        if not isinstance(name, str) or not isinstance(text, str) or not name:
+            faults.add(number, f'expected a JSON object with "_id" and "text", both strings{why}')
+        elif not _ID.fullmatch(name):
+            faults.add(number, f"query id {name[:40]!r} {_BLANK}")
+        elif name in texts:
+            faults.add(number, f"query {name} appears twice")
+        else:
+            texts[name] = text
+    if not texts and not faults.count:
+        faults.add(1, "the file is empty")
+    faults.raise_any()
+    return pl.DataFrame({"query_id": list(texts), "text": list(texts.values())}, _QUERIES)
 
 
 def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:

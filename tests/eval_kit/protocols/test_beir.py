@@ -273,7 +273,7 @@ HEADER = b"query-id\tcorpus-id\tscore\n"
         ("queries.jsonl", QUERY + b"\n", 'queries.jsonl:2: expected a JSON object with "_id"'),
         ("queries.jsonl", b'{"_id": 1, "text": "a"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
         ("queries.jsonl", b'["1", "a"]\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
-        ("queries.jsonl", b'{"_id": "1"}\n', 'queries.jsonl:1: "text" must be strings'),
+        ("queries.jsonl", b'{"_id": "1"}\n', 'queries.jsonl:1: expected a JSON object with "_id"'),
         ("queries.jsonl", QUERY + QUERY, "queries.jsonl:2: query 1 appears twice"),
         ("queries.jsonl", QUERY + b"\xff\n", "queries.jsonl:2: is not UTF-8"),
         ("queries.jsonl", b"\xef\xbb\xbf" + QUERY, "queries.jsonl:1: holds a byte-order mark; save the file"),
