@@ -44,7 +44,7 @@ def make(folder: Path, sizes: Sizes, negatives: bool = False) -> None:
         training_queries = pl.concat([parts["train"], parts["validation"]])
         tables.append(_negatives(training_queries.select("query_id", "passage_id"), passages["passage_id"]))
     remarks = ["made up, to measure speed"]
-    write(Draft("mini", "0.0.0", None, collection.SEED, tables, test_sets(tables), remarks=remarks), folder)
+    write(Draft("mini", None, collection.SEED, tables, test_sets(tables), "0.0.0", remarks=remarks), folder)
 
 
 def _cluster_table(split: str, queries: pl.DataFrame) -> Table:
