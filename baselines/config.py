@@ -85,12 +85,12 @@ def schema() -> dict[str, Any]:
 
 def _beside(common: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     """A trained system's part of the schema, without what it shares with the others."""
-    properties = {"$ref": "#/$defs/Trained", **part, "unevaluatedProperties": False}
-    del properties["additionalProperties"]
+    document = {"$ref": "#/$defs/Trained", **part, "unevaluatedProperties": False}
+    del document["additionalProperties"]
     options = part["properties"].items()
-    properties["properties"] = {name: option for name, option in options if option != common["properties"].get(name)}
-    properties["required"] = [name for name in part["required"] if name not in common["required"]]
-    return properties
+    document["properties"] = {name: option for name, option in options if option != common["properties"].get(name)}
+    document["required"] = [name for name in part["required"] if name not in common["required"]]
+    return document
 
 
 def names() -> list[str]:

@@ -96,12 +96,12 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
         if shift.label and splits:
             table = pl.concat(_worded(release, name, split, shift.label) for split in splits)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
-    lengths = _all(release)
-    lines = [] if other is None else _comparison(release, lengths, other, seed)
+    queries = _all(release)
+    lines = [] if other is None else _comparison(release, queries, other, seed)
     remarks = [f"remark: {remark}" for remark in release.manifest.remarks]
     parts = pl.DataFrame(rows, PARTS, orient="row")
     provenance = {"kit_version": __version__, "release": release.identity}
-    return Description(parts, [_near_duplicates(lengths), *lines, *remarks], provenance)
+    return Description(parts, [_near_duplicates(queries), *lines, *remarks], provenance)
 
 
 def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
@@ -169,18 +169,18 @@ def _near_duplicates(queries: pl.DataFrame) -> str:
     return f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"
 
 
-def _comparison(release: Release, lengths: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
-    near = weighted_jaccard(lengths["text"], other["text"])
+def _comparison(release: Release, queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
+    near = weighted_jaccard(queries["text"], other["text"])
     yield f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}"
-    if min(lengths.height // 2, other.height) < FEWEST:
+    if min(queries.height // 2, other.height) < FEWEST:
         yield f"too few queries to tell two logs apart: that needs {FEWEST} of the other, twice as many of these"
         return
-    accuracy, p = two_sample(lengths["text"], other["text"], seed)
+    accuracy, p = two_sample(queries["text"], other["text"], seed)
     rng = np.random.Generator(np.random.PCG64(seed))
     alarms = 0
     for number in range(HALVES):
-        order = rng.permutation(lengths.height)
-        first, second = map(lengths["text"].gather, np.array_split(order, 2))
+        order = rng.permutation(queries.height)
+        first, second = map(queries["text"].gather, np.array_split(order, 2))
         alarms += two_sample(first, second, number)[1] < LEVEL
     chance = f"= {p:.2g}" if p else "< 1e-300"
     verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"

@@ -81,12 +81,12 @@ def add(
     if any(replace(table, sha256=entry.sha256) == entry for table in now.manifest.tables):
         return now
 
-    def add(staging: Path) -> list[TableEntry]:
+    def copy_table(staging: Path) -> list[TableEntry]:
         (staging / entry.path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, staging / entry.path)
         return [replace(entry, sha256=file_sha256(file))]
 
-    return Release(folder, extend(folder, add))
+    return Release(folder, extend(folder, copy_table))
 
 
 def training_queries(release: Release) -> pl.DataFrame:

@@ -44,9 +44,7 @@ class Session:
         self.judged = training(cell)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
         self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options, cell.teacher_commit))
-        self.dataset, self._sha256 = dataset(
-            cell, self.judged, lookup, self.steps * cell.options_as(Trained).batch_size
-        )
+        self.dataset, self._sha256 = dataset(cell, self.judged, lookup, self.steps * options.batch_size)
         self._contents: PassageTexts | PassageTokens = self._lookup.texts
         self._callbacks = []
         if options.mine_every is not None:
