@@ -1,7 +1,6 @@
 """The figures of ECIR 2023 about a grid: what goes into each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
 
@@ -16,52 +15,37 @@ from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.intervals import edges, interval_of, loss_by_interval
-from eval_kit.tables.table import Table
-
-
-@dataclass(frozen=True)
-class Figures:
-    """The figures as SVG. Those about R have panels, by their titles, and are empty without vectors.
-
-    ``compared`` names the splits whose similarity Figure 3 shows.
-    """
-
-    measure: str
-    compared: str
-    by_overlap: Markup
-    correlations: Table
-    distributions: dict[str, Markup] = field(default_factory=dict)
-    by_nearness: dict[str, Markup] = field(default_factory=dict)
-    spreads: dict[str, dict[str, Markup]] = field(default_factory=dict)
 
 
 def figures(
     grid: Protocols, pairs: Mapping[str, pl.DataFrame], systems: Sequence[str], release: Release, r: pl.DataFrame | None
-) -> Figures | None:
-    """The figures of topic, wh and length shifts, None without any; ``r`` is the nearness of each query."""
+) -> dict[str, Any] | None:
+    """The figures of topic, wh and length shifts, as figures.html.j2 reads them; None without any.
+
+    Those about R, the nearness ``r`` of each query, are missing without it.
+    """
     shifts = [shift for shift in CLUSTERED if shift in grid.results]
     overlap = figure_3(grid, release)
     if overlap is None:
         return None
-    first = Figures(
-        measure=overlap.measure,
-        compared=" or ".join(overlap.points["queries"].unique(maintain_order=True)),
-        by_overlap=plots.loss_against_jaccard(overlap.points, systems, overlap.measure),
-        correlations=overlap.table(),
-    )
+    pictures = {
+        "measure": overlap.measure,
+        "queries": " or ".join(overlap.points["queries"].unique(maintain_order=True)),
+        "by_overlap": plots.loss_against_jaccard(overlap.points, systems, overlap.measure),
+        "correlations": overlap.table(),
+    }
     if r is None:
-        return first
+        return pictures
     near = {
         shift: pairs[shift].join(r.filter(pl.col("shift") == shift), on=["part", "query_id"], maintain_order="left")
         for shift in shifts
     }
     measures = {shift: _measures(grid.results[shift]) for shift in shifts}
-    return replace(
-        first,
-        distributions=_figure_4(grid, shifts, r),
-        by_nearness=_figure_5(measures, near, systems, grid.provenance["seed"]),
-        spreads=_figure_6(measures, near, systems),
-    )
+    return pictures | {
+        "distributions": _figure_4(grid, shifts, r),
+        "by_nearness": _figure_5(measures, near, systems, grid.provenance["seed"]),
+        "spreads": _figure_6(measures, near, systems),
+    }
 
 
 def _measures(results: pl.DataFrame) -> list[str]:

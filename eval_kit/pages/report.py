@@ -29,22 +29,6 @@ from eval_kit.svg import span
 from eval_kit.tables.table import Column, Table
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How much one system loses on one shift (of ReSTrain: with one size of training set)."""
-
-    shift: str
-    part: str
-    system: str
-    measure: str
-    inside: float
-    out: float
-    loss: float | None
-    low: float | None
-    high: float | None
-    queries: int
-
-
 @dataclass(frozen=True, repr=False)
 class Report(Result):
     """A grid, query variations, or both; their page has a summary, figures and every query besides the tables.
@@ -179,13 +163,13 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     r = nearness(grid, release, vectors) if vectors else None
     systems = pl.concat(results["system"] for results in grid.results.values()).unique(maintain_order=True).to_list()
     by_shift = {shift: standings(grid, shift) for shift in grid.results}
-    every = [standing for of_shift in by_shift.values() for standing in of_shift]
+    losses = pl.concat(by_shift.values(), how="diagonal_relaxed").select("rel_loss", "rel_loss_low", "rel_loss_high")
     return {
         "systems": systems,
         "shifts": [SHIFTS[shift] for shift in grid.results],
         "subjects": [SHIFTS[shift].title for shift in grid.results],
         "summaries": {shift: _summaries(grid.results[shift], of_shift) for shift, of_shift in by_shift.items()},
-        "scale": span(end for standing in every for end in (standing.loss, standing.low, standing.high)),
+        "scale": span(losses.unpivot()["value"]),
         "grid": grid,
         "chameleons": chameleons.of_grid(grid.values, release, grid.provenance),
         "about": {shift: replace(table, title="") for shift, table in about(release).items()},
@@ -195,27 +179,18 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     }
 
 
-def standings(grid: Protocols, shift: str) -> list[Standing]:
+def standings(grid: Protocols, shift: str) -> pl.DataFrame:
     """One loss for each system (and ReSTrain size) of a shift, of its main measure, over all of its clusters."""
     results = grid.overall.get(shift, grid.results[shift])
-    measure = main_measure(results)
-    return [
-        Standing(
-            shift, str(row.get("size", "")), row["system"], measure, row["avg_in"], row["out"], row["rel_loss"],
-            row["rel_loss_low"], row["rel_loss_high"], row["queries"],
-        )
-        for row in results.filter(pl.col("measure") == measure).iter_rows(named=True)
-    ]  # fmt: skip
+    return results.filter(measure=main_measure(results))
 
 
-def _summaries(results: pl.DataFrame, of_shift: list[Standing]) -> list[tuple[Standing, list[dict[str, Any]]]]:
+def _summaries(results: pl.DataFrame, of_shift: pl.DataFrame) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """The greatest loss first, each with its results by cluster, the least loss first."""
     summaries = []
-    for standing in sorted(of_shift, key=lambda standing: (standing.part, -(standing.loss or 0))):
-        rows = results.filter(
-            pl.col("system") == standing.system, pl.col("measure") == standing.measure, pl.col("rel_loss").is_not_null()
-        )
-        summaries.append((standing, rows.sort("rel_loss").to_dicts() if "cluster" in results.columns else []))
+    for row in sorted(of_shift.to_dicts(), key=lambda row: (row.get("size", ""), -(row["rel_loss"] or 0))):
+        clusters = results.filter(pl.col("rel_loss").is_not_null(), system=row["system"], measure=row["measure"])
+        summaries.append((row, clusters.sort("rel_loss").to_dicts() if "cluster" in results.columns else []))
     return summaries
 
 
