@@ -88,9 +88,9 @@ class Results(Result):
         for cell in published(id):
             if (figure := values.get(printed_table.key(cell))) is not None:
                 paper = float(cell["value"])
-                comparisons[printed_table.key(cell)] = Comparison(
-                    *figure, paper=0.0 - paper if cell["figure"] == "delta" else paper, source=cell["source"]
-                )
+                paper = 0.0 - paper if cell["figure"] == "delta" else paper
+                comparison = Comparison(**dataclasses.asdict(figure), paper=paper, source=cell["source"])
+                comparisons[printed_table.key(cell)] = comparison
         return comparisons
 
     @property

@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -43,7 +43,8 @@ FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
 
 
-class OwnFigure(NamedTuple):
+@dataclass(frozen=True)
+class OwnFigure:
     """One of our figures, under our names.
 
     Attributes:
@@ -53,7 +54,7 @@ class OwnFigure(NamedTuple):
         measure: of the release's test sets.
         figure: ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with the opposite
             sign); ``value`` for one model, or for BM25, on topic, wh and length.
-        value: None where it is undefined.
+        ours: its value; None where it is undefined.
         low: lower end of the 95 % interval.
         high: upper end.
     """
@@ -63,23 +64,15 @@ class OwnFigure(NamedTuple):
     system: str
     measure: str
     figure: str
-    value: float | None
+    ours: float | None
     low: float | None = None
     high: float | None = None
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One of our figures (see :class:`OwnFigure`) and the paper's, as printed, with its paper and table."""
+@dataclass(frozen=True, kw_only=True)
+class Comparison(OwnFigure):
+    """One of our figures and the paper's, as printed, with its paper and table."""
 
-    shift: str
-    part: str
-    system: str
-    measure: str
-    figure: str
-    ours: float | None
-    low: float | None
-    high: float | None
     paper: float
     source: str
 

@@ -120,7 +120,7 @@ def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():
 
 
 def test_delta_is_the_loss_with_its_sign_turned():
-    one = Comparison("resttest", "", "splade", "RR@10", "loss", 0.1, 0.05, 0.2, 0.13, "")
+    one = Comparison("resttest", "", "splade", "RR@10", "loss", 0.1, 0.05, 0.2, paper=0.13, source="")
     assert (one.inside, one.difference) == (True, pytest.approx(-0.03))
 
 
