@@ -11,9 +11,10 @@ sees a cluster are its complement, ``…/topic/not-c0``. Ids of a release that b
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -48,13 +49,14 @@ CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
     "Narabzad/Chameleons": ["Arabzadeh2021Chameleons"],
     "Guzpenha/query_variation_generators": ["Penha2022Variations"],
 }
+type Queries = Callable[[], pl.DataFrame]
 GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly relevant"}
 
 
 class ShiftQueries(BaseQueries):  # type: ignore[misc]
     """Queries of a release as ir_datasets wants them."""
 
-    def __init__(self, release: Release, read: Callable[[], pl.DataFrame]) -> None:
+    def __init__(self, release: Release, read: Queries) -> None:
         self._release = release
         self._read = read
 
@@ -111,21 +113,6 @@ class ShiftQrels(BaseQrels):  # type: ignore[misc]
         return GRADES
 
 
-class Documentation:
-    """What ir_datasets shows about a dataset."""
-
-    def __init__(self, description: str, measures: Iterable[str], citations: Iterable[str]) -> None:
-        self._content = {
-            "desc": description,
-            "official_measures": known_elsewhere(measures),
-            "bibtex_ids": list(citations),
-        }
-
-    def documentation(self) -> dict[str, Any]:
-        """Description, official measures and citations."""
-        return dict(self._content)
-
-
 def register(source: str | os.PathLike[str] | Release | None = None, revision: str | None = None) -> list[str]:
     """Register the datasets of a release; ids that are already registered stay as they are.
 
@@ -150,10 +137,14 @@ def datasets_of(release: Release) -> dict[str, Dataset]:
     docs, datasets = _docs(release), {}
     rules = {table.key: f"{table.rule.text} ({table.rule.source})" for table in release.manifest.tables}
 
-    def add(name: str, read: Callable[[], pl.DataFrame], qrels: str | None, *documentation: Any) -> None:
+    def add(
+        name: str, read: Queries, qrels: str | None, text: str, measures: Sequence[str], citations: Sequence[str]
+    ) -> None:
         queries = ShiftQueries(release, read)
         of_queries = ShiftQrels(release, qrels, queries) if qrels else None
-        datasets[name.replace(".", "/")] = Dataset(docs, queries, of_queries, Documentation(*documentation))
+        content = {"desc": text, "official_measures": known_elsewhere(measures), "bibtex_ids": list(citations)}
+        documentation = SimpleNamespace(documentation=content.copy)
+        datasets[name.replace(".", "/")] = Dataset(docs, queries, of_queries, documentation)
 
     for entry in release.manifest.test_sets:
         description = f"Test set {entry.name}, {entry.queries} queries: {rules[entry.table]}."
