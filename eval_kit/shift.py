@@ -75,11 +75,12 @@ class Shift(ABC):
         Raises:
             UserError: the release does not hold the shift.
         """
-        if labels := self._labels(release):
-            return labels
+        if parts := self._parts(release):
+            return parts
         raise UserError(f"{release.folder}: holds no {self.name} shift")
 
-    def _labels(self, release: Release) -> list[str]:
+    def _parts(self, release: Release) -> list[str]:
+        """The parts, none where the release does not hold the shift."""
         for table in release.manifest.tables:
             for column in table.columns if table.config == self.name else ():
                 if column.name == self.label and column.labels:
@@ -100,9 +101,9 @@ class Shift(ABC):
         """The parts that a grid must have to be compared, if it has these."""
         return self.parts(release)
 
-    @abstractmethod
     def test_sets(self, release: Release) -> list[str]:
         """The test sets that In and Out are compared on."""
+        return [f"{self.name}.{part}" for part in self.parts(release)]
 
     @abstractmethod
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
@@ -137,7 +138,7 @@ class Shift(ABC):
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
         """Config and split of the training queries, for each part that the release has training queries for."""
         has_training = "train" in release.configs.get(self.name, [])
-        return dict.fromkeys(self._labels(release), (self.name, "train")) if has_training else {}
+        return dict.fromkeys(self._parts(release), (self.name, "train")) if has_training else {}
 
     def training_name(self, held_out: str) -> str:
         """The name, in ir_datasets ids, of the training queries of the model without ``held_out``."""

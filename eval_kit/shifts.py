@@ -27,10 +27,6 @@ class Clusters(Shift):
     label = group = "cluster"
 
     @override
-    def test_sets(self, release: Release) -> list[str]:
-        return [f"{self.name}.{cluster}" for cluster in self.parts(release)]
-
-    @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
         return [(self.name, "test")] if "test" in release.configs.get(self.name, []) else []
 
@@ -96,11 +92,9 @@ class Regimes(Shift):
     measures = ("nDCG@10", "R(rel=2)@100")
     all_test_sets_needed = False  # one TREC DL year is enough
 
-    def parts(self, release: Release) -> list[str]:
+    def _parts(self, release: Release) -> list[str]:
         """The training sets, ``<regime>_<size>``."""
-        if self.name not in release.configs:
-            raise UserError(f"{release.folder}: holds no {self.name} shift")
-        return release.configs[self.name]
+        return release.configs.get(self.name, [])
 
     def complete(self, parts: Iterable[str], release: Release) -> list[str]:
         """Both regimes of every size that is there; sizes are compared one by one."""
@@ -124,7 +118,7 @@ class Regimes(Shift):
 
     @override
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
-        return {part: (self.name, part) for part in release.configs.get(self.name, [])}
+        return {part: (self.name, part) for part in self._parts(release)}
 
     @override
     def training_name(self, held_out: str) -> str:
@@ -153,18 +147,11 @@ class Crossed(Shift):
     label = "cluster"
     all_test_sets_needed = False  # a model has its own test set, of the queries that it did not train on
 
-    def parts(self, release: Release) -> list[str]:
+    def _parts(self, release: Release) -> list[str]:
         """The models."""
         tables = [table for table in release.manifest.tables if table.config == self.name]
         columns = [column for table in tables for column in table.columns]
-        models = [column.name for column in columns if column.labels == list(ROLES)]
-        if models:
-            return models
-        raise UserError(f"{release.folder}: holds no {self.name} shift")
-
-    @override
-    def test_sets(self, release: Release) -> list[str]:
-        return [f"{self.name}.{model}" for model in self.parts(release)]
+        return [column.name for column in columns if column.labels == list(ROLES)]
 
     @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
@@ -173,10 +160,6 @@ class Crossed(Shift):
     @override
     def _own_test_queries(self, release: Release, held_out: str) -> pl.DataFrame:
         return release.table(self.name, "train").filter(pl.col(held_out) != "train").select("query_id", "text")
-
-    @override
-    def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
-        return dict.fromkeys(self.parts(release), (self.name, "train")) if self.name in release.configs else {}
 
     def training_title(self, held_out: str) -> str:
         """Their name in descriptions."""
