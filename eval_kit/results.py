@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 import polars as pl
 from markupsafe import Markup
 from rich.console import Console
-from rich.text import Text
 
 from eval_kit.errors import UserError, printable
 from eval_kit.markup import element
@@ -123,7 +122,7 @@ class Result(ABC):
                 section = table.section
                 console.rule(printable(section))
             terminal.show(table, console)
-        _print_notes(self.notes(), console)
+        terminal.show_notes(self.notes(), console)
 
     def __repr__(self) -> str:
         """What the command prints, cut to :data:`REPR_LINES` lines."""
@@ -153,8 +152,3 @@ def origin(provenance: Mapping[str, Any]) -> str:
         origin = f"{release['kind']} release {release['version']} ({release['digest'][:16]}), {origin}"
         origin += "".join(f"; {caution}" for caution in release.get("cautions", ()))
     return f"{origin}; ties: {provenance['tie_rule']}" if "tie_rule" in provenance else origin
-
-
-def _print_notes(notes: Sequence[str], console: Console) -> None:
-    for note in notes:
-        console.print(Text(printable(note), style="dim"), soft_wrap=True)

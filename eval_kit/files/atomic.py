@@ -128,10 +128,10 @@ def clear_abandoned(folder: Path, name: str = "*") -> None:
 
 def restore(path: Path) -> None:
     """Bring back the folder ``path`` if a kill in :func:`folder` has left only its old state, elsewhere."""
-    pattern = f"{_pattern(path)}.*.part/{_OLD}/{glob.escape(path.name)}"
-    if not is_folder(path) and any(path.parent.glob(f".{pattern}")):
+    name = glob.escape(_short(path))
+    if not is_folder(path) and any(path.parent.glob(f".{name}.*.part/{_OLD}/{glob.escape(path.name)}")):
         with lock(path):
-            clear_abandoned(path.parent, _pattern(path))
+            clear_abandoned(path.parent, name)
 
 
 def lock(path: Path) -> "BaseFileLock":
@@ -176,16 +176,12 @@ def _short(path: Path) -> str:
     return path.name[:50]  # a file system takes 255 bytes, 4 for a character
 
 
-def _pattern(path: Path) -> str:
-    return glob.escape(_short(path))
-
-
 @contextmanager
 def _work(path: Path) -> Iterator[Path]:
     """A new folder beside ``path`` to write in, marked and locked until the block ends."""
     from filelock import FileLock, Timeout
 
-    clear_abandoned(path.parent, _pattern(path))
+    clear_abandoned(path.parent, glob.escape(_short(path)))
     work = path.with_name(f".{_short(path)}.{uuid.uuid4().hex}.part")
     lock = FileLock(work / MARK)
     try:

@@ -19,7 +19,12 @@ def show(table: Table, console: Console) -> None:
     """Print the table, in as many parts as the screen's width needs, and its notes."""
     for number, part in enumerate(drawn(table, console.width)):
         console.print(*[""] * (number > 0), part, sep="\n")
-    for note in table.notes:
+    show_notes(table.notes, console)
+
+
+def show_notes(notes: Sequence[str], console: Console) -> None:
+    """Print notes, each on one line however long."""
+    for note in notes:
         console.print(Text(printable(note), style="dim"), soft_wrap=True)
 
 
