@@ -1,7 +1,8 @@
 """``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
 if TYPE_CHECKING:
+    from eval_kit.release import Release
     from eval_kit.results import Result
 
 app = commands("Score runs on ms-marco-shift releases.")
@@ -33,14 +35,32 @@ def _options(
     pass
 
 
+def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
+    """A command that computes a result, with the options that say where it goes."""
+    return app.command()(emitting(compute))
+
+
+def _opened(source: str | None, revision: str | None = None) -> "Release":
+    """The release of these options, once a command needs it: opening one imports much."""
+    from eval_kit.release import open_release
+
+    return open_release(source, revision)
+
+
+def _reading() -> AbstractContextManager[None]:
+    """Show on a terminal that runs are being read."""
+    from eval_kit.console import status
+
+    return status("reading runs")
+
+
 def _refuse(options: Mapping[str, Any], why: str) -> None:
     """Refuse options that another one makes useless."""
     if misfit := next((name for name, value in options.items() if value), None):
         raise UserError(f"{misfit}: {why}; leave it out")
 
 
-@app.command()
-@emitting
+@_computing
 def score(
     runs: options.AnyRuns,
     release: options.Release = None,
@@ -54,26 +74,24 @@ def score(
     bm25: options.Bm25Runs = None,
 ) -> "Result":
     """Score runs on every test set they cover, or on BEIR's datasets."""
-    from eval_kit.console import status
     from eval_kit.files import atomic
     from eval_kit.protocols.beir import suite, systems
     from eval_kit.protocols.clean import twins, with_effects
     from eval_kit.protocols.scoring import score as score_runs
     from eval_kit.protocols.scoring import with_measures
-    from eval_kit.release import open_release
     from eval_kit.runs import folders
 
     if dataset or bm25:
         others = {"--release": release, "--measure": measure, "--test-set": test_set, "--clean": clean}
         why = "datasets of BEIR are scored by its own measures and split"
         _refuse(others | {"--per-query": per_query}, why)
-        with status("reading runs"):
+        with _reading():
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
     runs = folders.opened(runs)
-    opened_release = open_release(release, revision)
+    opened_release = _opened(release, revision)
     all_test_sets = opened_release.test_sets if clean is None else twins(clean, opened_release)
     test_sets = with_measures(all_test_sets, measure or [])
-    with status("reading runs"):
+    with _reading():
         scores = score_runs(runs, opened_release, allow_missing, test_sets, only=test_set or ())
     if clean is not None:
         scores = with_effects(scores, opened_release, test_sets, allow_missing)
@@ -82,8 +100,7 @@ def score(
     return scores
 
 
-@app.command()
-@emitting
+@_computing
 def run(
     model: options.Model,
     release: options.Release = None,
@@ -101,9 +118,8 @@ def run(
     """Search a release with a model and score it beside BM25. Its kind is read from its own files."""
     from eval_kit.models.opening import parsed
     from eval_kit.models.run import run as run_model
-    from eval_kit.release import open_release
 
-    opened_release = open_release(release, revision)
+    opened_release = _opened(release, revision)
     outputs = [context.params["json_file"], context.params["page"]]
     of_model = parsed(option or [])
     return run_model(
@@ -111,8 +127,7 @@ def run(
     )
 
 
-@app.command()
-@emitting
+@_computing
 def protocol(
     runs: options.GridRuns = None,
     paper: options.Paper = None,
@@ -130,9 +145,7 @@ def protocol(
 
     --page writes a report: tables, figures, a per-query explorer and provenance.
     """
-    from eval_kit.console import status
     from eval_kit.pages.report import report
-    from eval_kit.release import open_release
     from eval_kit.runs.names import cell_of, named
 
     if paper is not None:
@@ -140,20 +153,19 @@ def protocol(
 
         others = {"--untrained": untrained, "--vectors": vectors, "--system": system, "--shift": shift}
         _refuse(others | {"--held-out": held_out}, "a published table is set beside a grid whose names say all")
-        opened_release = open_release(release, revision) if runs else None
-        with status("reading runs"):
+        opened_release = _opened(release, revision) if runs else None
+        with _reading():
             return of_paper(paper, runs or [], opened_release, seed, allow_missing)
     if not runs:
         raise UserError("give the RUNs of a grid, or with --paper the ID of a published table")
     cells_from_options = system or shift or held_out or not any(map(cell_of, runs))
     cells = named(runs, system or [], shift or [], held_out or []) if cells_from_options else runs
-    opened_release = open_release(release, revision)
-    with status("reading runs"):
+    opened_release = _opened(release, revision)
+    with _reading():
         return report(cells, opened_release, untrained or [], seed, allow_missing, vectors)
 
 
-@app.command()
-@emitting
+@_computing
 def similarity(
     runs: options.SimilarityRuns = None,
     release: options.Release = None,
@@ -164,16 +176,14 @@ def similarity(
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
     from eval_kit.protocols.overlap import overlap
     from eval_kit.protocols.similarity import similarities
-    from eval_kit.release import open_release
 
     if collection:
         _refuse({"--vectors": vectors, "RUN": runs, "--release": release}, "passages are compared by their words alone")
         return overlap(collection)
-    return similarities(open_release(release), vectors, runs or [], allow_missing)
+    return similarities(_opened(release), vectors, runs or [], allow_missing)
 
 
-@app.command()
-@emitting
+@_computing
 def generalise(
     runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
     pivot: options.Pivots,
@@ -187,23 +197,20 @@ def generalise(
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
-    from eval_kit.console import status
     from eval_kit.files.formats import read_queries
     from eval_kit.protocols.generalise import generalise as compare_gains
-    from eval_kit.release import open_release
     from eval_kit.runs.training import read as read_training
 
     training = None if trained_on is None else read_training(trained_on).queries
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
-    opened_release = open_release(release)
-    with status("reading runs"):
+    opened_release = _opened(release)
+    with _reading():
         return compare_gains(
             runs, opened_release, pivot, test_set, training, parts_of, far or [], seed, allow_missing, vectors
         )
 
 
-@app.command()
-@emitting
+@_computing
 def clean(
     train: options.Train,
     release: options.Release = None,
@@ -213,16 +220,14 @@ def clean(
 ) -> "Result":
     """Find the test queries that training gives away; score --clean takes the JSON and scores them apart."""
     from eval_kit.protocols.clean import clean as find_leaks
-    from eval_kit.release import open_release
     from eval_kit.runs import training
     from eval_kit.stats.leaks import NEAR
 
-    opened_release, trained_on = open_release(release), training.read(train)
+    opened_release, trained_on = _opened(release), training.read(train)
     return find_leaks(opened_release, trained_on, test_set or [], NEAR if near is None else near, passages)
 
 
-@app.command()
-@emitting
+@_computing
 def slices(
     runs: Annotated[list[Path], argument("Runs of dev-small, or of DL-HARD.", "RUN")],
     by: options.By = None,
@@ -230,19 +235,16 @@ def slices(
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Slice dev-small and DL-HARD by query property. Several --by give a cross-table."""
-    from eval_kit.console import status
     from eval_kit.protocols import chameleons
     from eval_kit.protocols.slices import slices as slices_of
-    from eval_kit.release import open_release
 
-    with status("reading runs"):
+    with _reading():
         if by == ["chameleons"]:
-            return chameleons.results(runs, open_release(release), allow_missing)
-        return slices_of(runs, open_release(release), by or ["length"], allow_missing)
+            return chameleons.results(runs, _opened(release), allow_missing)
+        return slices_of(runs, _opened(release), by or ["length"], allow_missing)
 
 
-@app.command()
-@emitting
+@_computing
 def variations(
     runs: options.WordedRuns,
     test_set: options.TestSetPart = None,
@@ -254,13 +256,11 @@ def variations(
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Measure what other wordings of the queries cost. Each query is paired with its original wording."""
-    from eval_kit.console import status
     from eval_kit.pages.report import Report
     from eval_kit.protocols.variations import variations as variations_of
-    from eval_kit.release import open_release
 
-    opened_release = open_release(release, revision)
-    with status("reading runs"):
+    opened_release = _opened(release, revision)
+    with _reading():
         pairs = (pair.partition("=") for pair in ranker or [])
         rankers = {system: published_name for system, _, published_name in pairs}
         return Report(
@@ -268,8 +268,7 @@ def variations(
         )
 
 
-@app.command()
-@emitting
+@_computing
 def compare(
     systems: options.ComparedSystems,
     baseline: options.Baseline = None,
@@ -280,17 +279,15 @@ def compare(
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Compare systems on the same test sets, with paired tests. Scores on different releases are refused."""
-    from eval_kit.console import status
     from eval_kit.exchange.compare import compare as compare_systems
     from eval_kit.exchange.sources import load
     from eval_kit.exchange.submission import check as check_submissions
-    from eval_kit.release import open_release
 
     if check:
         _refuse({"--baseline": baseline, "--measure": measure}, "submissions are checked whole")
-        return check_submissions(systems, open_release(release), allow_missing)
-    with status("reading runs"):
-        sources = load(systems, lambda: open_release(release), allow_missing, measure or [])
+        return check_submissions(systems, _opened(release), allow_missing)
+    with _reading():
+        sources = load(systems, lambda: _opened(release), allow_missing, measure or [])
         return compare_systems(sources, baseline=baseline, seed=seed)
 
 
@@ -305,10 +302,9 @@ def leaderboard(
     from eval_kit.console import status
     from eval_kit.exchange.entries import entries
     from eval_kit.pages.leaderboard import published_entries, write_leaderboard
-    from eval_kit.release import open_release
 
     with status("scoring submissions"):
-        opened_release = open_release(release)
+        opened_release = _opened(release)
         all_entries = entries(submissions, opened_release, allow_missing)
     write_leaderboard(
         [*all_entries, *(published_entries() if opened_release.manifest.kind == "published" else [])], page
@@ -339,8 +335,7 @@ def publish_result(
         typer.echo(f"{repo_id}: published {what} at commit {publication.commit}")
 
 
-@app.command()
-@emitting
+@_computing
 def align(scores: options.ModelScores = None, seed: options.Seed = 0) -> "Result":
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
     from eval_kit.protocols.align import align_files
