@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -90,22 +89,20 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
             outs, group = _outs(results.values, shift, release), SHIFTS[shift].group
             for row in of_shift.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
                 part = row[group] if group else ""
-                of_row = partial(
-                    entry,
+                test_set, measure = f"{shift}.{part}" if part else shift, row["measure"]
+                figures = {}
+                for figure in ("avg_in", "out", "rel_loss"):
+                    figures[figure] = (row[figure], row[f"{figure}_low"], row[f"{figure}_high"])
+                yield entry(
                     shift=shift,
-                    test_set=f"{shift}.{part}" if part else shift,
-                    measure=row["measure"],
+                    test_set=test_set,
+                    measure=measure,
+                    figures=figures,
                     trained_on=row["trained_on"],
+                    significance=significance(row),
                     seeds=row["seeds"],
+                    per_query={test_set: outs[part, measure]},
                 )
-                more: dict[str, dict[str, Any]] = {
-                    "avg_in": {},
-                    "out": {"per_query": outs[part, row["measure"]]},
-                    "rel_loss": {"significance": significance(row)},
-                }
-                for figure in more:
-                    low, high = row[f"{figure}_low"], row[f"{figure}_high"]
-                    yield of_row(figure=figure, value=row[figure], low=low, high=high, **more[figure])
     if single:
         runs: dict[tuple[str, str], str] = {}
         for mean in score(single, release, allow_missing, declared=declared).means:
@@ -116,10 +113,9 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
                 shift=release.test_sets[mean.test_set].shift,
                 test_set=mean.test_set,
                 measure=mean.measure,
-                figure="value",
-                value=mean.value,
+                figures={"value": (mean.value, None, None)},
                 trained_on=mean.trained_on,
-                per_query=mean.per_query,
+                per_query={mean.test_set: mean.per_query},
             )
 
 

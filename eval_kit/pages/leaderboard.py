@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from string import ascii_lowercase
@@ -37,31 +37,34 @@ _ARCHITECTURES = {
 }
 
 
-@dataclass(frozen=True)
+type Interval = tuple[float, float | None, float | None]
+"""A figure, and the lower and upper end of its 95 % interval, if known."""
+
+
+@dataclass
 class Entry:
-    """One figure of one system on one test set.
+    """Figures of one system on one test set.
 
     Attributes:
         system: its name.
         team: who submitted it, or the authors of the paper.
         architecture: as in submission.schema.json.
         shift: such as ``topic``.
-        test_set: such as ``topic.c0``.
+        test_set: such as ``topic.c0``, or :data:`ALL`.
         measure: such as ``RR@10``.
-        figure: ``avg_in``, ``out`` or ``rel_loss`` of a grid; ``value`` of a system that nothing was held out from.
-        value: a fraction where the measure is one; of ``rel_loss`` (In − Out) / In.
-        low: lower end of its 95 % interval, if known.
-        high: upper end.
+        figures: ``avg_in``, ``out`` and ``rel_loss`` = (In − Out) / In of a grid; ``value`` where nothing was held out;
+            fractions where the measure is one.
         release_digest: of the release that was scored on; empty for published figures.
         release_version: of the same.
         published: taken from a paper, not scored here.
         source: the paper and table, or where the submission is.
         trained_on: whether the model was trained on queries of the test set (:mod:`eval_kit.runs.contamination`); the
             papers' own models were not.
-        significance: of a ``rel_loss``: ``°``, ``≈`` or both (:func:`eval_kit.tables.table.significance`).
-        seeds: training seeds that the value is the mean of.
+        significance: of the ``rel_loss``: ``°``, ``≈`` or both (:func:`eval_kit.tables.table.significance`).
+        seeds: training seeds that the figures are means of.
         document: what the submission says of the system, as in submission.schema.json.
-        per_query: of ``out`` and ``value``, by which systems are ranked: ``query_id`` and ``value``; None if unknown.
+        per_query: ``query_id`` and ``value`` of ``out``, else of ``value``, by which systems are ranked; by test set.
+        rank: among the submitted systems; None if there is none.
     """
 
     system: str
@@ -70,10 +73,7 @@ class Entry:
     shift: str
     test_set: str
     measure: str
-    figure: str
-    value: float
-    low: float | None = None
-    high: float | None = None
+    figures: dict[str, Interval]
     release_digest: str = ""
     published: bool = False
     source: str = ""
@@ -82,7 +82,8 @@ class Entry:
     significance: str = ""
     seeds: int = 1
     document: Mapping[str, Any] = field(default_factory=dict)
-    per_query: pl.DataFrame | None = None
+    per_query: dict[str, pl.DataFrame] = field(default_factory=dict)
+    rank: Rank | None = None
 
 
 def published_entries() -> list[Entry]:
@@ -95,26 +96,14 @@ def published_entries() -> list[Entry]:
             if cell["figure"] in _FIGURE_OF:
                 system, test_set = cell["system"], cell["test_set"]
                 architecture, shift = _ARCHITECTURES.get(system, "other"), test_set.split(".")[0]
-                about = (system, team, architecture, shift, test_set, cell["measure"], _FIGURE_OF[cell["figure"]])
-                entries.append(Entry(*about, cell["value"], published=True, source=cell["source"]))
+                figures: dict[str, Interval] = {_FIGURE_OF[cell["figure"]]: (cell["value"], None, None)}
+                about = (system, team, architecture, shift, test_set, cell["measure"])
+                entries.append(Entry(*about, figures, published=True, source=cell["source"]))
     return entries
 
 
 _identity = attrgetter("system", "team", "shift", "measure", "release_digest", "published", "source")
 """What all rows of one system, shift and measure share."""
-
-
-@dataclass
-class _Row:
-    """All figures of one system on one test set."""
-
-    about: Entry
-    test_set: str
-    trained_on: str
-    figures: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
-    significance: str = ""
-    values: dict[str, pl.Series] = field(default_factory=dict)
-    rank: Rank | None = None
 
 
 def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
@@ -132,13 +121,12 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     rows = _rows(entries)
     rows = [*_means(rows), *rows]
     _rank(rows)
-    abouts = [row.about for row in rows]
-    systems = {(about.system, about.team, about.published) for about in abouts}
+    systems = {(row.system, row.team, row.published) for row in rows}
     count = sum(is_published for *_, is_published in systems)
-    releases = Counter((about.release_version, about.release_digest) for about in abouts if about.release_digest)
+    releases = Counter((row.release_version, row.release_digest) for row in rows if row.release_digest)
     ends: defaultdict[str, list[float | None]] = defaultdict(list)
     for row in rows:
-        ends[row.about.measure].extend(row.figures.get("rel_loss", ()))
+        ends[row.measure].extend(row.figures.get("rel_loss", ()))
     page = render(
         "leaderboard.html.j2",
         ["tables.js", "leaderboard.js"],
@@ -150,62 +138,68 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
         letter=_letter,
         submitted=len(systems) - count,
         published=count,
-        shifts=list(dict.fromkeys(about.shift for about in sorted(abouts, key=attrgetter("published")))),
-        architectures=sorted({about.architecture for about in abouts}),
+        shifts=list(dict.fromkeys(row.shift for row in sorted(rows, key=attrgetter("published")))),
+        architectures=sorted({row.architecture for row in rows}),
         releases=[release for release, _ in releases.most_common()],
         with_values=any("value" in row.figures for row in rows),
     )
     atomic.write_text(out, page)
 
 
-def _rows(entries: Sequence[Entry]) -> list[_Row]:
-    rows: dict[tuple[str | bool, ...], _Row] = {}
+def _rows(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries, those of one system, test set and measure made one."""
+    rows: dict[tuple[str | bool, ...], Entry] = {}
     for entry in entries:
-        row = rows.setdefault((*_identity(entry), entry.test_set), _Row(entry, entry.test_set, entry.trained_on))
-        row.figures[entry.figure] = (entry.value, entry.low, entry.high)
+        key = (*_identity(entry), entry.test_set)
+        row = rows.setdefault(key, replace(entry, figures={}, significance="", per_query={}))
+        row.figures |= entry.figures
         row.significance += entry.significance
-        if entry.per_query is not None and (entry.figure == "out" or "out" not in row.figures):
-            row.values[entry.test_set] = entry.per_query.sort("query_id")["value"]
+        if entry.per_query and ("out" in entry.figures or "out" not in row.figures):
+            row.per_query = entry.per_query
     return list(rows.values())
 
 
-def _means(rows: Sequence[_Row]) -> list[_Row]:
+def _means(rows: Sequence[Entry]) -> list[Entry]:
     """One row for each system that has figures on all test sets of a shift, where there are several.
 
     The row is ranked if the system has the figure to rank by on all of them.
     """
     sets, groups = defaultdict(set), defaultdict(list)
     for row in rows:
-        sets[row.about.shift, row.about.measure].add(row.test_set)
-        groups[_identity(row.about)].append(row)
+        sets[row.shift, row.measure].add(row.test_set)
+        groups[_identity(row)].append(row)
     means = []
     for group in groups.values():
-        about = group[0].about
-        if about.shift in NESTED or len(group) < max(2, len(sets[about.shift, about.measure])):
+        first = group[0]
+        if first.shift in NESTED or len(group) < max(2, len(sets[first.shift, first.measure])):
             continue
-        mean = _Row(about, ALL, worst(row.trained_on for row in group))
-        if len({"out" in row.figures for row in group}) == 1:
-            mean.values = {test_set: values for row in group for test_set, values in row.values.items()}
+        figures: dict[str, Interval] = {}
         for figure in FIGURES:
             values = [row.figures[figure][0] for row in group if figure in row.figures]
             if len(values) == len(group):
-                mean.figures[figure] = (sum(values) / len(values), None, None)
-        if mean.figures:
+                figures[figure] = (sum(values) / len(values), None, None)
+        mean = replace(first, test_set=ALL, figures=figures, significance="", per_query={})
+        mean.trained_on = worst(row.trained_on for row in group)
+        if len({"out" in row.figures for row in group}) == 1:
+            for row in group:
+                mean.per_query |= row.per_query
+        if figures:
             means.append(mean)
     return means
 
 
-def _rank(rows: Sequence[_Row]) -> None:
+def _rank(rows: Sequence[Entry]) -> None:
     """Rank the systems of each view that have per-query values and were not trained on the queries."""
-    views: defaultdict[tuple[str, ...], list[_Row]] = defaultdict(list)
+    views: defaultdict[tuple[str, ...], list[Entry]] = defaultdict(list)
     for row in rows:
-        if row.values and row.trained_on != TrainedOn.YES:
-            about = row.about
-            views[about.release_digest, about.shift, row.test_set, about.measure].append(row)
+        if row.per_query and row.trained_on != TrainedOn.YES:
+            views[row.release_digest, row.shift, row.test_set, row.measure].append(row)
     for (*_, measure), in_view in views.items():
         sign = -1.0 if parse(measure).kind.lower_is_better else 1.0
-        test_sets = in_view[0].values
-        arrays = [sign * np.stack([row.values[name].to_numpy() for row in in_view], axis=1) for name in test_sets]
+        arrays = []
+        for name in in_view[0].per_query:
+            values = [row.per_query[name].sort("query_id")["value"].to_numpy() for row in in_view]
+            arrays.append(sign * np.stack(values, axis=1))
         for row, rank in zip(in_view, ranking(arrays), strict=True):
             row.rank = rank
 

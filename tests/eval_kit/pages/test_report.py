@@ -618,14 +618,11 @@ def test_nothing_is_fetched_even_if_it_were_asked_for(tab, tmp_path):
 def entries(system: str, architecture: str, out: dict[str, float], digest: str = "a" * 64) -> list[Entry]:
     made = []
     for test_set, value in out.items():
-        for figure, one in (("avg_in", 0.5), ("out", value), ("rel_loss", (0.5 - value) / 0.5)):
-            ends = (one - 0.01, one + 0.01) if figure == "rel_loss" else (None, None)
-            made.append(
-                Entry(
-                    system, f"Team {system}", architecture, "topic", test_set, "RR@10", figure, one, *ends, digest,
-                    release_version="1.0.0",
-                )
-            )  # fmt: skip
+        loss = (0.5 - value) / 0.5
+        ends = {"rel_loss": (loss, loss - 0.01, loss + 0.01)}
+        figures = {"avg_in": (0.5, None, None), "out": (value, None, None)} | ends
+        about = (system, f"Team {system}", architecture, "topic", test_set, "RR@10", figures, digest)
+        made.append(Entry(*about, release_version="1.0.0"))
     return made
 
 
@@ -732,7 +729,7 @@ def test_the_leaderboard_sorts_and_filters(tab, board):
 def test_the_leaderboard_opens_on_what_was_submitted_and_sorts_by_what_it_shows(tab, tmp_path):
     given = published_entries()
     for system, value in (("low", 0.4), ("high", 0.7), ("middle", 0.5)):
-        about = (system, "team", "dense", "dl", "dl19", "nDCG@10", "value", value)
+        about = (system, "team", "dense", "dl", "dl19", "nDCG@10", {"value": (value, None, None)})
         given.append(Entry(*about, release_digest="c" * 64, release_version="1.0.0"))
     write_leaderboard(given, tmp_path / "board.html")
     tab.open(tmp_path / "board.html")
@@ -753,18 +750,20 @@ def ranked(tmp_path_factory) -> Path:
         base = rng.random(60)
         for system, shift in (("a", 0.3), ("b", 0.3), ("c", 0.0), ("d", 0.5)):
             per_query = pl.DataFrame({"query_id": queries, "value": base + shift + rng.normal(0, 0.05, 60)})
-            about = (system, "team", "dense", "topic", test_set, "RR@10", "out", per_query["value"].mean())
+            about = (system, "team", "dense", "topic", test_set, "RR@10")
             given.append(
                 Entry(
                     *about,
+                    {"out": (per_query["value"].mean(), None, None)},
                     release_digest="c" * 64,
-                    per_query=per_query.sample(fraction=1, shuffle=True, seed=1),
+                    per_query={test_set: per_query.sample(fraction=1, shuffle=True, seed=1)},
                     seeds=1 + (system == "a"),
                     trained_on="yes" if system == "d" else "no",
                     document={"training_data": ["<i>x"], "notes": "n" * 900, "links": ["https://example.org/?a&b"]},
                 )
             )
-            given.append(Entry(*about[:6], "rel_loss", 0.01, release_digest="c" * 64, significance="°≈"))
+            losses = {"rel_loss": (0.01, None, None)}
+            given.append(Entry(*about, losses, release_digest="c" * 64, significance="°≈"))
     out = tmp_path_factory.mktemp("ranked") / "board.html"
     write_leaderboard([*given, *published_entries()], out)
     return out
@@ -792,8 +791,8 @@ def test_a_system_is_ranked_by_out_whatever_else_it_has(tab, tmp_path):
         for figure, level in (("out", out), ("value", value)):
             if level is not None:
                 per_query = pl.DataFrame({"query_id": queries, "value": np.linspace(level, 0.5, 40)})
-                about = (system, "team", "dense", "topic", "topic.c0", "RR@10", figure, level)
-                given.append(Entry(*about, release_digest="c" * 64, per_query=per_query))
+                about = (system, "team", "dense", "topic", "topic.c0", "RR@10", {figure: (level, None, None)})
+                given.append(Entry(*about, release_digest="c" * 64, per_query={"topic.c0": per_query}))
     write_leaderboard(given, tmp_path / "board.html")
     tab.open(tmp_path / "board.html")
     assert list(zip(systems(tab), tab.texts("tbody td:nth-child(2)"), strict=True)) == [("better", "1"), ("worse", "2")]
@@ -801,7 +800,8 @@ def test_a_system_is_ranked_by_out_whatever_else_it_has(tab, tmp_path):
 
 def test_test_sets_that_hold_one_another_have_no_mean(tmp_path):
     names = [f"chameleons.pygmy.{percent}" for percent in (10, 20)]
-    about = [("s", "team", "dense", "chameleons", name, "RR@10", "value", 0.1) for name in names]
+    value = {"value": (0.1, None, None)}
+    about = [("s", "team", "dense", "chameleons", name, "RR@10", value) for name in names]
     write_leaderboard([Entry(*each, release_digest="c" * 64) for each in about], tmp_path / "board.html")
     assert 'data-set="mean of all"' not in (tmp_path / "board.html").read_text()
 
@@ -809,7 +809,9 @@ def test_test_sets_that_hold_one_another_have_no_mean(tmp_path):
 def test_figures_are_sorted_from_the_best(tab, tmp_path):
     figures = (("low", 10.0, 0.2), ("middle", 20.0, 0.5), ("high", 30.0, 0.4))
     given = [
-        Entry(system, "team", "dense", "topic", "topic.c0", measure, "out", value, release_digest="c" * 64)
+        Entry(
+            system, "team", "dense", "topic", "topic.c0", measure, {"out": (value, None, None)}, release_digest="c" * 64
+        )
         for system, *values in figures
         for measure, value in zip(("ASL@100", "RR@10"), values, strict=True)
     ]
@@ -837,7 +839,9 @@ def test_grids_without_clusters_are_on_the_board(grid, tmp_path):
         "runs": [{"file": run.name} for run in runs],
     }
     (tmp_path / "oracle" / "submission.json").write_text(json.dumps(document))
-    board = {(entry.test_set, entry.measure, entry.figure): entry.value for entry in submitted(tmp_path, grid.release)}
+    board = {}
+    for entry in submitted(tmp_path, grid.release):
+        board |= {(entry.test_set, entry.measure, figure): value for figure, (value, *_) in entry.figures.items()}
     for shift, name in (("resttest", "resttest"), ("restrain", "restrain.small")):
         for row in grid.found.results[shift].filter(system="oracle").iter_rows(named=True):
             for figure in ("avg_in", "out", "rel_loss"):
@@ -880,9 +884,9 @@ def test_a_mean_needs_all_test_sets(board):
 
 
 def test_published_figures_are_those_of_the_tables():
-    found = {(one.system, one.test_set, one.figure): one for one in published_entries()}
-    assert found["biencoder", "topic.c1", "rel_loss"].value == pytest.approx(0.18)
-    assert found["bm25", "topic.c0", "value"].value == pytest.approx(0.192)
+    found = {(one.system, one.test_set, *one.figures): one for one in published_entries()}
+    assert found["biencoder", "topic.c1", "rel_loss"].figures["rel_loss"][0] == pytest.approx(0.18)
+    assert found["bm25", "topic.c0", "value"].figures["value"][0] == pytest.approx(0.192)
     assert found["splade", "wh.how", "out"].source == "ECIR 2023, Table 3"
     assert {one.architecture for one in found.values()} == {
         "lexical", "dense", "sparse", "late-interaction", "cross-encoder",
