@@ -45,6 +45,11 @@ def in_one_sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".removesuffix(": ")
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its kind if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 @contextmanager
 def disk_errors(path: Path, what: str = "cannot be written") -> Iterator[None]:
     """Turn the system's errors on an output into a :class:`UserError` that names ``path``."""

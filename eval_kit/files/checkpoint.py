@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, first_line
 from eval_kit.files import hub, strict_json
 from eval_kit.files.digests import file_sha256
 
@@ -171,8 +171,7 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # transformers, safetensors and tokenizers each have their own errors
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{model}: cannot be loaded: {why}") from error
+        raise UserError(f"{model}: cannot be loaded: {first_line(error)}") from error
     finally:
         library.setLevel(before)
         transformers_logging.remove_handler(missing)

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, first_line
 from eval_kit.search import bm25, lucene
 from eval_kit.search.retriever import Hits, Passages, best_first
 from eval_kit.search.topk import device_of
@@ -64,7 +64,7 @@ class Prebuilt:
         except UserError:
             raise
         except Exception as error:  # jnius raises Java's exceptions as its own
-            raise UserError(f"{self.model}: cannot be opened as a Lucene index: {_first_line(error)}") from error
+            raise UserError(f"{self.model}: cannot be opened as a Lucene index: {first_line(error)}") from error
         return searcher
 
     def _folder(self) -> str:
@@ -84,7 +84,7 @@ class Prebuilt:
             with contextlib.redirect_stdout(sys.stderr):
                 folder: str = download_prebuilt_index(self.model)
         except Exception as error:  # whatever urllib, tarfile and Pyserini raise
-            raise UserError(f"{self.model}: Pyserini cannot download it: {_first_line(error)}") from error
+            raise UserError(f"{self.model}: Pyserini cannot download it: {first_line(error)}") from error
         return folder
 
     def _unicoil(self) -> Any:
@@ -93,7 +93,7 @@ class Prebuilt:
         try:
             return UniCoilQueryEncoder(self._encoder, device=str(device_of(None)))
         except Exception as error:  # transformers, the Hub's client
-            raise UserError(f"query encoder {self._encoder}: cannot be loaded: {_first_line(error)}") from error
+            raise UserError(f"query encoder {self._encoder}: cannot be loaded: {first_line(error)}") from error
 
 
 class _Words:
@@ -101,7 +101,3 @@ class _Words:
 
     def encode(self, query: str) -> dict[str, int]:
         return dict.fromkeys(re.findall(r"\w+", query.lower()), 1)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.documents import MS_MARCO, NAME, ColumnType, Manifest, TableEntry
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, first_line
 from eval_kit.files import atomic, schemas
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder, refuse_forked
@@ -135,7 +135,7 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
             raise ReleaseError(f"{path}: has the columns {file_kinds}, the manifest says {kinds}")
         frame = lazy.collect()
     except _DAMAGE as error:
-        raise ReleaseError(f"{path}: not a readable parquet file: {_first_line(error)}") from error
+        raise ReleaseError(f"{path}: not a readable parquet file: {first_line(error)}") from error
     if _text_bytes(frame) > max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size):
         raise ReleaseError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no table does")
     try:
@@ -154,10 +154,6 @@ def _text_bytes(frame: pl.DataFrame) -> int:
     texts = [frame[name] for name, dtype in frame.schema.items() if dtype == pl.String]
     texts += [frame[name].list.explode() for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
     return sum(int(text.str.len_bytes().cast(pl.Int64).sum()) for text in texts)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _check_names(manifest: Manifest) -> None:
@@ -187,10 +183,8 @@ def _check_names(manifest: Manifest) -> None:
         if name in names:
             raise ReleaseError(f"test set {name} is listed twice")
         names.add(name)
-        columns_needed: dict[str, tuple[str, ...]] = dict(_QUERIES)
-        if test_set.column is not None:
-            columns_needed[test_set.column] = ("label", "string")
-        require(f"test set {name}", test_set.config, test_set.split, columns_needed)
+        label = {} if test_set.column is None else {test_set.column: ("label", "string")}
+        require(f"test set {name}", test_set.config, test_set.split, _QUERIES | label)
         require(f"test set {name}", "qrels", test_set.qrels, _QRELS)
         for measure in test_set.measures:
             definitions.parse(measure)
