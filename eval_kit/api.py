@@ -80,7 +80,9 @@ def score(
         scores = scoring.score(list(files), opened_release, allow_missing, test_sets=with_measures, only=test_sets)
         if clean is not None:
             scores = cleaning.with_effects(scores, opened_release, with_measures, allow_missing)
-        return _with_names_of_files(scores, files)
+        for source in scores.provenance["runs"]:
+            source["file"] = files[Path(source["file"])]  # as the caller names it
+        return scores
 
 
 def protocol(
@@ -299,10 +301,3 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
             part.write_bytes(gzip.compress(part.read_bytes(), mtime=0))
         elif path.suffix == ".zst":
             part.write_bytes(zstandard.compress(part.read_bytes()))
-
-
-def _with_names_of_files(scores: score_results.Scores, files: Mapping[Path, str]) -> score_results.Scores:
-    """The scores, with the run files named as the caller names them."""
-    for source in scores.provenance["runs"]:
-        source["file"] = files[Path(source["file"])]
-    return scores

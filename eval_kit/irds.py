@@ -186,17 +186,6 @@ def _docs(release: Release) -> Any:
     return TsvDocs(LocalDownload(path), namespace=release.collection, count_hint=rows)
 
 
-def _register_default() -> None:
-    if has_default():
-        register()
-    else:
-        warnings.warn(
-            f"no release at ./{DEFAULT} and ${ENVIRONMENT_VARIABLE} is not set: no dataset was registered; "
-            "call eval_kit.irds.register(folder or Hub id)",
-            stacklevel=3,
-        )
-
-
 if __name__ == "__main__":
     from eval_kit.errors import reported
 
@@ -207,5 +196,11 @@ if __name__ == "__main__":
         except KeyError as error:
             have = ", ".join(name for name in ir_datasets.registry if "/shift/" in name)
             raise UserError(f"there is no dataset {error}; this release has {have}") from None
+elif has_default():
+    register()
 else:
-    _register_default()
+    warnings.warn(
+        f"no release at ./{DEFAULT} and ${ENVIRONMENT_VARIABLE} is not set: no dataset was registered; "
+        "call eval_kit.irds.register(folder or Hub id)",
+        stacklevel=2,
+    )

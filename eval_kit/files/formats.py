@@ -107,11 +107,9 @@ def check_ids(ids: pl.Series) -> None:
 
 def by_id(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Sort rows by the given columns: ids that are numbers as numbers, others after them as text."""
-    keys = [key for column in columns for key in _sort_keys(frame, column)]
+    keys = []
+    for column in columns:
+        if frame.schema[column] == pl.String:
+            keys.append(pl.col(column).cast(pl.Int64, strict=False))
+        keys.append(pl.col(column))
     return frame.sort(keys, nulls_last=True, maintain_order=True)
-
-
-def _sort_keys(frame: pl.DataFrame, column: str) -> list[pl.Expr]:
-    if frame.schema[column] == pl.String:
-        return [pl.col(column).cast(pl.Int64, strict=False), pl.col(column)]
-    return [pl.col(column)]
