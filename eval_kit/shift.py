@@ -166,23 +166,21 @@ class Shift(ABC):
         """
         config, split = self.training_tables(release)[held_out]
         table = release.table(config, split)
+        validation = union(release, [("validation", "validation")])
         reasons = {
-            "held-out part": self.in_part(release, table, held_out),
-            "test sets": self.test_queries(release, held_out),
-            "validation": union(release, [("validation", "validation")]),
+            "held-out part": (self.in_part(release, table, held_out), "query_id"),
+            "test sets": (self.test_queries(release, held_out), "query_id"),
+            "validation": (validation, "query_id"),
         }
         if strict:
-            reasons["test sets of other shifts"] = union(release, tables_of_test_sets(release))
+            test_queries = union(release, tables_of_test_sets(release))
+            reasons["test sets of other shifts"] = (test_queries, "query_id")
+            reasons["same text"] = (pl.concat([test_queries, validation]), "text")
         queries = table.select("query_id", "text").unique("query_id", keep="first", maintain_order=True)
         counts = {}
-        for reason, exclusion in reasons.items():
-            rest = queries.join(exclusion, on="query_id", how="anti", maintain_order="left")
+        for reason, (exclusion, key) in reasons.items():
+            rest = queries.join(exclusion, on=key, how="anti", maintain_order="left")
             counts[reason] = queries.height - rest.height
-            queries = rest
-        if strict:
-            texts = union(release, [*tables_of_test_sets(release), ("validation", "validation")])
-            rest = queries.join(texts, on="text", how="anti", maintain_order="left")
-            counts["same text"] = queries.height - rest.height
             queries = rest
         return Training(queries, self.training_qrels(held_out), counts)
 

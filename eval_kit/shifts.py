@@ -246,9 +246,9 @@ def check_names(names: Iterable[str], origin: str = "--shift") -> None:
             raise UserError(f"{origin} {name}: there is no such shift; there are {', '.join(SHIFTS)}")
 
 
-def clustered_in(release: Release, split: str) -> list[Shift]:
-    """The shifts of clusters of which the release holds a split."""
-    return [shift for shift in _ALL if shift.clustered and split in release.configs.get(shift.name, [])]
+def clustered_in(release: Release) -> list[str]:
+    """The names of the shifts of clusters of which the release holds test queries."""
+    return [name for name in CLUSTERED if "test" in release.configs.get(name, [])]
 
 
 def nearness_splits(names: Iterable[str]) -> list[str]:

@@ -122,7 +122,7 @@ def similarities(
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.
     """
-    shifts = [shift.name for shift in clustered_in(release, "test")]
+    shifts = clustered_in(release)
     if not shifts:
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
     query_vectors = None
