@@ -71,14 +71,15 @@ def kind(model: str, revision: str | None = None) -> str:
         UserError: there is neither such a folder nor such a model on the Hub.
     """
     model_type = _json(model, "config_sentence_transformers.json", revision).get("model_type")
-    if model_type in _SAVED_AS:
-        return _SAVED_AS[model_type]
+    if saved_as := _SAVED_AS.get(str(model_type)):
+        return saved_as
     if _file(model, "modules.json", revision) is not None:
         return "dense"
     config = _json(model, "config.json", revision)
     if not config:
         raise _absent(model)
-    name = (config.get("architectures") or [""])[0]
+    architectures = config.get("architectures")
+    name = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
     if name == "HF_ColBERT":
         return "multivector"
     if name.endswith("ForSequenceClassification"):
