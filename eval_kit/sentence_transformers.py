@@ -200,5 +200,5 @@ def _best(run: Run, passages: pl.DataFrame) -> dict[str, list[str]]:
     if lines.is_empty():
         raise UserError("the run of candidates holds none of the release's passages; is it of another release?")
     by_score = lines.sort("score", "passage_id", descending=True)
-    best = by_score.group_by("query_id", maintain_order=True).head(CANDIDATES)
-    return dict(best.group_by("query_id", maintain_order=True).agg("passage_id").iter_rows())
+    best = by_score.group_by("query_id", maintain_order=True).agg(pl.col("passage_id").head(CANDIDATES))
+    return dict(best.iter_rows())

@@ -12,7 +12,6 @@ MOST_GROWTH = 100
 SMALL_BYTES = 10 << 20
 """Up to this size unpacked, no growth is suspicious."""
 
-
 _process: list[int] = []  # a list, as it is filled without "global"
 
 
@@ -54,15 +53,9 @@ def open_file(path: Path, hint: str = "") -> BufferedReader:
 
 def is_file(path: Path) -> bool:
     """Whether there is a regular file; unlike ``Path.is_file``, raises no error on any name."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
     """Whether there is a folder; raises no error on any name."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
+    return os.path.isdir(path)  # noqa: PTH112

@@ -1,6 +1,7 @@
 """Queries with two values each, such as In and Out, as data that the page's script sorts, searches and shows."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -118,7 +119,8 @@ def document(
         _position("system", systems),
         _position("part", parts),
         _position("query_id", ids).alias("query"),
-        pl.col("in", "out").map_elements(_rounded, pl.Float64),
+        # polars rounds 0.58125 down, although it is stored as slightly more
+        pl.col("in", "out").map_elements(partial(round, ndigits=4), pl.Float64),
         pl.col("in_rank", "out_rank").replace(float("inf"), 0).round(1),
         pl.col("^r$").round_sig_figs(5),
     )
@@ -138,8 +140,3 @@ def document(
 def _position(column: str, names: Sequence[str] | pl.Series) -> pl.Expr:
     """The position of each value of a column among the names."""
     return pl.col(column).cast(pl.Enum(names)).to_physical()
-
-
-def _rounded(value: float) -> float:
-    """Rounded to four decimals; polars rounds 0.58125 down, although it is stored as slightly more."""
-    return round(value, 4)

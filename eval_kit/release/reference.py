@@ -16,7 +16,7 @@ IN_PERCENT = ("loss", "delta", "share")
 
 def ids() -> list[str]:
     """The ids that :func:`load` takes, sorted."""
-    return sorted(table["id"] for table in _tables())
+    return sorted(_tables())
 
 
 def load(id: str) -> dict[str, Any]:
@@ -25,10 +25,9 @@ def load(id: str) -> dict[str, Any]:
     Raises:
         KeyError: there is no table of that id.
     """
-    tables = {table["id"]: table for table in _tables()}
-    if id not in tables:
-        raise KeyError(f"no reference table {id!r}; there are {', '.join(sorted(tables))}")
-    return deepcopy(tables[id])
+    if id not in _tables():
+        raise KeyError(f"no reference table {id!r}; there are {', '.join(ids())}")
+    return deepcopy(_tables()[id])
 
 
 def published(id: str) -> list[dict[str, Any]]:
@@ -46,7 +45,11 @@ def printed(cell: Mapping[str, Any]) -> str:
 
 
 @cache
-def _tables() -> tuple[dict[str, Any], ...]:
-    files = (Path(__file__).parent / "published").glob("*.json")
-    papers = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    return tuple({**table, "paper": paper["paper"]} for paper in papers for table in paper["tables"])
+def _tables() -> dict[str, dict[str, Any]]:
+    """The tables by id, each with its paper."""
+    tables = {}
+    for file in (Path(__file__).parent / "published").glob("*.json"):
+        paper = json.loads(file.read_text(encoding="utf-8"))
+        for table in paper["tables"]:
+            tables[table["id"]] = {**table, "paper": paper["paper"]}
+    return tables
