@@ -162,7 +162,7 @@ def datasets_of(release: Release) -> dict[str, Dataset]:
                 f"{shift.name}/{shift.training_name(part)}",
                 partial(_training_queries, release, shift, part),
                 qrels if qrels in release.configs.get("qrels", []) else None,
-                f"{shift.training_title(part)}: {rules[table]}.",
+                f"{shift.training_title.format(shift=shift.name, part=part)}: {rules[table]}.",
                 [],
                 CITATIONS[shift.name],
             )

@@ -36,7 +36,6 @@ from eval_kit.release.pool import Pool, pool
 SUBSET, SPLIT = "default", "test"
 """Where MTEB keeps the queries of a task that has no languages and one split."""
 
-
 SCRIPTS = {"en": "eng-Latn", "zxx": "zxx-Latn", None: "und-Zyyy"}
 """MTEB's names of the languages."""
 MS_MARCO: dict[str, Any] = {

@@ -53,6 +53,8 @@ class Shift(ABC):
     """Those that the paper reports; empty for those of the test sets."""
     bibtex: ClassVar[str] = "Lupart2023MsShift"
     """Key of the paper."""
+    training_title: ClassVar[str] = "Training queries of every {shift} cluster but {part}"
+    """Describes the training queries of the model without a part."""
     overlaps: ClassVar[bool] = False
     """Whether a query may be in several parts."""
     all_test_sets_needed: ClassVar[bool] = True
@@ -143,10 +145,6 @@ class Shift(ABC):
     def training_name(self, held_out: str) -> str:
         """The name, in ir_datasets ids, of the training queries of the model without ``held_out``."""
         return f"not-{held_out}"
-
-    def training_title(self, held_out: str) -> str:
-        """Their name in descriptions."""
-        return f"Training queries of every {self.name} cluster but {held_out}"
 
     def training_qrels(self, held_out: str) -> str:
         """The split of their judgements."""

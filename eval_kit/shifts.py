@@ -5,16 +5,17 @@ A *grid* trains a system once for each part of a shift and compares, query by qu
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import override
 
 import polars as pl
 
-from eval_kit import question_words
 from eval_kit.errors import UserError
+from eval_kit.question_words import ENGLISH, TERMS, contains, parse
 from eval_kit.release import Release
 from eval_kit.shift import MAIN_SPLITS, TREC_DL, Shift, benchmark_tables, benchmarks, main_split
 
-WH_TERMS = question_words.TERMS[question_words.ENGLISH]
+WH_TERMS = TERMS[ENGLISH]
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
 REGIMES = ("interpolate", "extrapolate")
 ROLES = ("train", "in", "out")
@@ -52,11 +53,9 @@ class WordClusters(Clusters):
         if not rule:
             return super().in_part(release, table, part)
         language, own_terms, kind = (rule.get(name) or "" for name in ("language", "terms", "rule"))
-        terms = (
-            question_words.parse(own_terms) if own_terms else question_words.TERMS[language or question_words.ENGLISH]
-        )
-        whole_words = bool(own_terms) or kind == "token" or language not in ("", question_words.ENGLISH)
-        matches = question_words.contains(pl.col("text"), terms[part], whole_words)
+        terms = parse(own_terms) if own_terms else TERMS[language or ENGLISH]
+        whole_words = bool(own_terms) or kind == "token" or language not in ("", ENGLISH)
+        matches = contains(pl.col("text"), terms[part], whole_words)
         return table.filter((pl.col("cluster") == part) | matches.fill_null(False))
 
 
@@ -90,6 +89,7 @@ class Regimes(Shift):
     group = "size"
     bibtex = "Zhan2022Interpolation"
     measures = ("nDCG@10", "R(rel=2)@100")
+    training_title = "Training queries {part}"
     all_test_sets_needed = False  # one TREC DL year is enough
 
     def _parts(self, release: Release) -> list[str]:
@@ -125,10 +125,6 @@ class Regimes(Shift):
         return held_out.replace("_", "-")
 
     @override
-    def training_title(self, held_out: str) -> str:
-        return f"Training queries {held_out}"
-
-    @override
     def training_qrels(self, held_out: str) -> str:
         return f"{self.name}_{held_out}"
 
@@ -145,6 +141,7 @@ class Crossed(Shift):
     """
 
     label = "cluster"
+    training_title = "Training queries of the crossed model {part}"
     all_test_sets_needed = False  # a model has its own test set, of the queries that it did not train on
 
     def _parts(self, release: Release) -> list[str]:
@@ -160,10 +157,6 @@ class Crossed(Shift):
     @override
     def _own_test_queries(self, release: Release, held_out: str) -> pl.DataFrame:
         return release.table(self.name, "train").filter(pl.col(held_out) != "train").select("query_id", "text")
-
-    def training_title(self, held_out: str) -> str:
-        """Their name in descriptions."""
-        return f"Training queries of the crossed model {held_out}"
 
     def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """The queries of the clusters that the model leaves out."""
@@ -200,12 +193,8 @@ class Everything(Shift):
 
     @override
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:
-        rows = {
-            table.key: table.rows
-            for table in release.manifest.tables
-            if table.config in SHIFTS and table.split == "train"
-        }
-        return {"none": max(rows, key=lambda table: rows[table])} if rows else {}
+        tables = [table for table in release.manifest.tables if table.config in SHIFTS and table.split == "train"]
+        return {"none": max(tables, key=attrgetter("rows")).key} if tables else {}
 
     def in_part(self, release: Release, table: pl.DataFrame, part: str) -> pl.DataFrame:
         """No rows: nothing is held out."""

@@ -27,7 +27,6 @@ type Kind = Annotated[
     ),
 ]
 
-
 LABELLED = Meta(
     extra_json_schema={"if": {"properties": {"type": {"const": "label"}}}, "then": {"required": ["labels"]}}
 )

@@ -33,8 +33,6 @@ _WORDS = {
     "masked": "a masked language model",
     "transformer": "a bare transformer",
 }
-
-
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
 
 

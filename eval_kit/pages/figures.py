@@ -37,7 +37,7 @@ def figures(
     if r is None:
         return pictures
     near = {
-        shift: pairs[shift].join(r.filter(pl.col("shift") == shift), on=["part", "query_id"], maintain_order="left")
+        shift: pairs[shift].join(r.filter(shift=shift), on=["part", "query_id"], maintain_order="left")
         for shift in shifts
     }
     measures = {shift: _measures(grid.results[shift]) for shift in shifts}
@@ -57,10 +57,7 @@ def _measures(results: pl.DataFrame) -> list[str]:
 def _figure_4(grid: Protocols, shifts: Sequence[str], r: pl.DataFrame) -> dict[str, Markup]:
     panels = {}
     for shift in shifts:
-        by_cluster = {
-            cluster: r.filter(pl.col("shift") == shift, pl.col("part") == cluster)["r"].to_list()
-            for cluster in grid.clusters[shift]
-        }
+        by_cluster = {cluster: r.filter(shift=shift, part=cluster)["r"].to_list() for cluster in grid.clusters[shift]}
         panels[SHIFTS[shift].title] = plots.distribution(by_cluster)
     return panels
 
@@ -73,7 +70,7 @@ def _figure_5(
         measure, *_ = measures[shift]
         cuts = edges(pairs["r"])
         tables = {}
-        for (system,), group in pairs.filter(pl.col("measure") == measure).group_by("system", maintain_order=True):
+        for (system,), group in pairs.filter(measure=measure).group_by("system", maintain_order=True):
             in_order = group.sort("seed", "part", "query_id")
             r = in_order["r"].head(in_order.height // in_order["seed"].n_unique())
             tables[str(system)] = loss_by_interval(r, *in_and_out(group), cuts, seed=seed)
@@ -88,7 +85,7 @@ def _figure_6(
     spreads: dict[str, dict[str, Markup]] = {system: {} for system in systems}
     for shift, pairs in near.items():
         for measure, system in product(measures[shift], systems):
-            losses = pairs.filter(pl.col("measure") == measure, pl.col("system") == system)
+            losses = pairs.filter(measure=measure, system=system)
             if losses.height:
                 picture = plots.boxes(_spread(losses, edges(pairs["r"])), measure, system)
                 spreads[system][f"{SHIFTS[shift].title}, {measure}"] = picture

@@ -127,9 +127,7 @@ def report(
         grid_runs, worded_runs = grid_and_worded([*runs, *untrained], release)
         of_grid = [run for run in grid_runs if run not in untrained]
     grid = protocols(of_grid, release, untrained, seed, allow_missing) if of_grid else None
-    changes = None
-    if worded_runs:
-        changes = variations(worded_runs, release, seed=seed, allow_missing=allow_missing)
+    changes = variations(worded_runs, release, seed=seed, allow_missing=allow_missing) if worded_runs else None
     return Report(grid, changes, release, vectors)
 
 

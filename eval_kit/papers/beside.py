@@ -72,18 +72,15 @@ class Results(Result):
         ours = "; static is no paper's system" if "static" in systems else ""
         if self.release.manifest.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
-        what = {"mini": "synthetic", "lite": "lite, a part of the collection"}.get(
-            self.release.manifest.kind, "other queries than the papers'"
-        )
+        kinds = {"mini": "synthetic", "lite": "lite, a part of the collection"}
+        what = kinds.get(self.release.manifest.kind, "other queries than the papers'")
         return f"{what}: not comparable with the published figures{ours}"
 
     def compared(self, id: str) -> dict[printed_table.Key, Comparison]:
         """Our figures that a published table also prints, in its order; none if they are not comparable."""
-        values = (
-            own_figures(self.protocols) | benchmark_figures(self.benchmarks)
-            if self.release.manifest.kind == "published"
-            else {}
-        )
+        if self.release.manifest.kind != "published":
+            return {}
+        values = own_figures(self.protocols) | benchmark_figures(self.benchmarks)
         comparisons = {}
         for cell in published(id):
             if (figure := values.get(printed_table.key(cell))) is not None:
@@ -319,8 +316,7 @@ def _sparsity(grid_folder: Path, grid_protocols: Protocols) -> pl.DataFrame:
 
 def _sparsity_table(sparsity: pl.DataFrame) -> Table:
     """ECIR 2023 §5.1 in a table: SPLADE's mean over its models, and the paper's figures."""
-    columns = [Column("system", "heading"), Column("shift")]
-    columns += [Column("cells", "number"), Column("a query", "number"), Column("a passage", "number")]
+    columns = [Column("system", "heading"), Column("shift"), *number_columns("cells", "a query", "a passage")]
     lines: list[list[str]] = []
     for row in sparsity.iter_rows(named=True):
         lines.append([row["system"], row["shift"], str(row["cells"]), f"{row['query']:.0f}", f"{row['passage']:.0f}"])
