@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -173,12 +173,6 @@ ModelScores = Annotated[
     ),
 ]
 
-_OUTPUTS: dict[str, tuple[Any, Any]] = {
-    "format": (PrintedFormat, Format.table),
-    "json_file": (JsonFile, None),
-    "page": (PageFile, None),
-}
-
 
 def emitting(compute: "Callable[..., Result]") -> Callable[..., None]:
     """A command with ``--format``, ``--json`` and ``--page`` besides the parameters of the function.
@@ -187,19 +181,17 @@ def emitting(compute: "Callable[..., Result]") -> Callable[..., None]:
         compute: what the command does; the result that it returns is written wherever these options ask for it.
     """
 
-    @wraps(compute)
-    def command(format: Format, json_file: Path | None, page: Path | None, **values: Any) -> None:
+    def command(
+        *, format: PrintedFormat = Format.table, json_file: JsonFile = None, page: PageFile = None, **values: Any
+    ) -> None:
         result = compute(**values)
         emit(result, format=format, json=json_file, page=page)
         if result.failed:
             raise typer.Exit(EXIT_USER_ERROR)
 
-    signature = inspect.signature(compute)
-    outputs = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=option, default=default)
-        for name, (option, default) in _OUTPUTS.items()
-    ]
-    parameters = [*signature.parameters.values(), *outputs]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    *outputs, _ = inspect.signature(command).parameters.values()
+    parameters = [*inspect.signature(compute).parameters.values(), *outputs]
+    update_wrapper(command, compute)
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
