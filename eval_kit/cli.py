@@ -62,16 +62,18 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
 
 @_computing
 def score(
-    runs: options.AnyRuns,
+    runs: Annotated[list[Path], argument("Run files (TREC or MS MARCO format, .gz, .zst) or folders of them.", "RUN")],
     release: options.Release = None,
     revision: options.Revision = None,
     measure: options.Measures = None,
     test_set: options.TestSets = None,
-    clean: options.CleanFile = None,
-    per_query: options.PerQuery = None,
+    clean: Annotated[
+        Path | None, option("Also score leaked and clean queries apart: what 'clean --json' wrote.", "FILE")
+    ] = None,
+    per_query: Annotated[Path | None, option("Write each query's values to this file, tab-separated.", "FILE")] = None,
     allow_missing: options.AllowMissing = False,
     dataset: options.Datasets = None,
-    bm25: options.Bm25Runs = None,
+    bm25: Annotated[list[Path] | None, option("With --dataset: BM25's runs, in the same order.", "RUN")] = None,
 ) -> "Result":
     """Score runs on every test set they cover, or on BEIR's datasets."""
     from eval_kit.files import atomic
@@ -102,13 +104,22 @@ def score(
 
 @_computing
 def run(
-    model: options.Model,
+    model: Annotated[
+        str,
+        argument("Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.", "MODEL"),
+    ],
     release: options.Release = None,
     revision: options.Revision = None,
-    option: options.ModelOptions = None,
+    option: Annotated[
+        list[str] | None, option("Option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE")
+    ] = None,
     test_set: options.TestSets = None,
-    variation: options.Variations = None,
-    pivot: options.RunPivots = None,
+    variation: Annotated[
+        list[str] | None, option("Also search this wording of the queries, such as dev.typo. Repeatable.", "NAME")
+    ] = None,
+    pivot: Annotated[
+        list[Path] | None, option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
+    ] = None,
     out: Annotated[Path, option("Folder for the runs and the index.")] = Path("runs"),
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
     seed: options.Seed = 0,
@@ -131,13 +142,25 @@ def run(
 def protocol(
     runs: options.GridRuns = None,
     paper: options.Paper = None,
-    system: options.Systems = None,
-    shift: options.Shifts = None,
-    held_out: options.HeldOuts = None,
-    untrained: options.Untrained = None,
+    system: Annotated[
+        list[str] | None, option("The system of each run, in the same order; or one for all runs.", "NAME", "--system")
+    ] = None,
+    shift: Annotated[
+        list[str] | None,
+        option("The shift of each run, likewise: topic, wh, length, resttest or restrain.", "NAME", "--shift"),
+    ] = None,
+    held_out: Annotated[
+        list[str] | None, option("What each run's training held out, likewise, such as c0.", "NAME", "--held-out")
+    ] = None,
+    untrained: Annotated[
+        list[Path] | None, option("A run of an untrained system, such as BM25. Repeatable.", "RUN")
+    ] = None,
     release: options.Release = None,
     revision: options.Revision = None,
-    vectors: options.PageVectors = None,
+    vectors: Annotated[
+        str | None,
+        option("Model or file for the page's figures about R, as for similarity. Default: the vectors beside RUN."),
+    ] = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
@@ -167,10 +190,17 @@ def protocol(
 
 @_computing
 def similarity(
-    runs: options.SimilarityRuns = None,
+    runs: Annotated[
+        list[Path] | None, argument("Runs of a grid, to correlate their losses with the similarities.", "RUN")
+    ] = None,
     release: options.Release = None,
-    vectors: options.Vectors = None,
-    collection: options.Collections = None,
+    vectors: Annotated[
+        str | None,
+        option("Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."),
+    ] = None,
+    collection: Annotated[
+        list[Path] | None, option("Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable.", "DIR")
+    ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
@@ -186,12 +216,18 @@ def similarity(
 @_computing
 def generalise(
     runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
-    pivot: options.Pivots,
-    trained_on: options.TrainedOn = None,
+    pivot: Annotated[list[Path], option("The run of an untrained system, such as BM25. Repeatable.", "RUN")],
+    trained_on: Annotated[
+        Path | None, option("What the models were trained on, as for clean: near and far is measured from it.", "FILE")
+    ] = None,
     test_set: Annotated[str, option("The test set whose queries are divided.", "NAME")] = "dev",
-    parts: options.Parts = None,
-    far: options.Far = None,
-    vectors: options.DistanceVectors = None,
+    parts: Annotated[Path | None, option("An own division of the queries: id, tab, part.", "TSV")] = None,
+    far: Annotated[
+        list[str] | None, option("A part of --parts that training held out. Repeatable. Default: by distance.", "PART")
+    ] = None,
+    vectors: Annotated[
+        str | None, option("Vectors for the distance, as for similarity. Default: character trigrams.")
+    ] = None,
     release: options.Release = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
@@ -215,8 +251,12 @@ def clean(
     train: options.Train,
     release: options.Release = None,
     test_set: options.TestSets = None,
-    near: options.Near = None,
-    passages: options.SharedPassages = False,
+    near: Annotated[
+        float | None, option("Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md.")
+    ] = None,
+    passages: Annotated[
+        bool, option("A query leaks too if a relevant passage of it was relevant in training.", None, "--passages")
+    ] = False,
 ) -> "Result":
     """Find the test queries that training gives away; score --clean takes the JSON and scores them apart."""
     from eval_kit.protocols.clean import clean as find_leaks
@@ -246,9 +286,14 @@ def slices(
 
 @_computing
 def variations(
-    runs: options.WordedRuns,
-    test_set: options.TestSetPart = None,
-    pivot: options.Pivot = None,
+    runs: Annotated[
+        list[Path],
+        argument("Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries.", "RUN"),
+    ],
+    test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
+    pivot: Annotated[
+        str | None, option("System that LongEval's effect ratio and ΔRI compare with, such as bm25.", "SYSTEM")
+    ] = None,
     ranker: options.Rankers = None,
     release: options.Release = None,
     revision: options.Revision = None,
@@ -270,11 +315,18 @@ def variations(
 
 @_computing
 def compare(
-    systems: options.ComparedSystems,
-    baseline: options.Baseline = None,
+    systems: Annotated[list[Path], argument("Runs, submissions, or scores (x.json with x.tsv beside it).", "SYSTEM")],
+    baseline: Annotated[
+        str | None, option("The system that the others are tested against. Default: the first.")
+    ] = None,
     release: options.Release = None,
     measure: options.Measures = None,
-    check: options.Check = False,
+    check: Annotated[
+        bool,
+        option(
+            "Instead, list everything that is wrong with submissions. Exit status 2 if anything is.", None, "--check"
+        ),
+    ] = False,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
