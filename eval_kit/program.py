@@ -60,14 +60,14 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     inputs = [path for name, value in parameters.items() if name not in OUTPUTS for path in _paths(value)]
     if "release" in parameters and parameters["release"] is None:
         inputs.append(Path(os.environ.get("MS_MARCO_SHIFT_RELEASE") or "ms-marco-shift"))
-    folders = [os.path.realpath(path) for path in inputs if is_folder(path)]
-    files = [path for path in inputs if is_file(path)]
-    in_use = {os.path.realpath(path) for file in files for path in (file, file.with_suffix(".tsv"))}
-    in_use |= {folder for folder in folders if is_file(Path(folder, RELEASE))}
+    folders = set(map(os.path.realpath, filter(is_folder, inputs)))
+    in_use = {folder for folder in folders if is_file(Path(folder, RELEASE))}
+    for file in filter(is_file, inputs):
+        in_use |= {os.path.realpath(file), os.path.realpath(file.with_suffix(".tsv"))}
     for output in outputs:
         real = os.path.realpath(output)
         replaces = is_file(output) and output.suffix != ".html"
-        if real in in_use or (replaces and any(Path(real).is_relative_to(each) for each in folders)):
+        if real in in_use or (replaces and any(map(Path(real).is_relative_to, folders))):
             raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
         if not is_folder(output):
             in_use.add(real)

@@ -33,7 +33,9 @@ def explorer(
     ).rename({"inside": "in"})
     if r is not None:
         rows = rows.join(r, on=["shift", "part", "query_id"], how="left", maintain_order="left")
-    parts = [part for shift in measures if SHIFTS[shift].group != "size" for part in grid.clusters[shift]]
+    parts: list[str] = []
+    for shift in measures:
+        parts += grid.clusters[shift] if SHIFTS[shift].group != "size" else []
     for frame in pairs.values():
         parts += frame["part"].unique().sort().to_list()
     return document(

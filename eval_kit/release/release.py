@@ -7,6 +7,7 @@ A file whose bytes differ (another parquet writer) passes only if its *content* 
 import os
 import re
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -210,8 +211,7 @@ class Release:
         """Ids of every query of the release that may appear in a run, judged or not, in the order of its tables."""
         in_use = {entry.table for entry in self.manifest.test_sets}
         # runs over all topics, or made while training, hold these two
-        in_use |= {("trec_dl", split) for split in self.configs.get("trec_dl", [])}
-        in_use |= {("validation", split) for split in self.configs.get("validation", [])}
+        in_use |= {table.key for table in self.manifest.tables if table.config in ("trec_dl", "validation")}
         if self.in_beir_format:
             in_use.add((beir_folder.KIND, beir_folder.QUERIES))
         parts = [self.table(*key)["query_id"] for key in sorted(in_use)]
@@ -261,7 +261,7 @@ def _download(repository: str, revision: str | None) -> Path:
     for anything else the cache may hold another state than the one requested.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import RevisionNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError
 
     hub.require_client()
     source = repository if revision is None else f"{repository} at {revision}"
@@ -275,9 +275,10 @@ def _download(repository: str, revision: str | None) -> Path:
     except ReleaseError:
         raise
     except Exception as error:  # on an invalid answer, the client library raises errors of every kind
-        cached_folder = (
-            None if pin is None or isinstance(error, RevisionNotFoundError) else _cached_folder(repository, pin)
-        )
+        cached_folder = None
+        if pin is not None and not isinstance(error, RevisionNotFoundError):
+            with suppress(LocalEntryNotFoundError):
+                cached_folder = _snapshot(repository, pin, local_files_only=True)
         if cached_folder is None:
             raise ReleaseError(f"{source}: cannot be downloaded from the Hub: {_why(error, pin)}") from error
         folder = cached_folder
@@ -297,16 +298,6 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
         raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
     tables = [table.path for table in read_manifest(folder).tables]
     return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, HISTORY, *tables]))
-
-
-def _cached_folder(repository: str, revision: str) -> Path | None:
-    """The whole snapshot of a fixed revision in the local cache, if it is there."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        return _snapshot(repository, revision, local_files_only=True)
-    except LocalEntryNotFoundError:
-        return None
 
 
 def _why(error: Exception, commit: str | None) -> str:
