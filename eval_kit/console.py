@@ -73,7 +73,7 @@ def reading(run: Path) -> None:
 
 @contextmanager
 def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """Show progress; yields the function that adds steps, ``known`` if an earlier call did them (no part of the speed).
+    """Show progress; yields the function that adds steps, ``is_total`` if an earlier call did them: they have no speed.
 
     A terminal shows a moving line after :data:`PATIENCE`; anything else gets a line every :data:`SECONDS_A_LINE`. Both
     say how much is done, how fast, and the time left.

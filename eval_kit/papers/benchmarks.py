@@ -1,6 +1,7 @@
 """The cost on ordinary benchmarks of leaving a part out of training (arXiv:2205.02870v1 §4.3, Table 5)."""
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -10,13 +11,10 @@ from eval_kit.measures.definitions import parse
 from eval_kit.shift import BENCHMARKS
 from eval_kit.shifts import CONTROL, TRAINED_FOR
 from eval_kit.stats.losses import holm, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Row, Table, loss, significance
+from eval_kit.tables.table import Cell, Column, Row, Table, loss, number_columns, significance
 
-SHOWN = {
-    **dict.fromkeys(("dev", "test"), ("RR@10", "R@1000")),
-    **dict.fromkeys(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000")),
-}
-"""The measures of the paper's table, which does not say which grades of TREC DL count as relevant for recall."""
+SHOWN = (*product(("dev", "test"), ("RR@10", "R@1000")), *product(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000")))
+"""What the paper's table shows; it does not say which grades of TREC DL count as relevant for recall."""
 _SCHEMA = {
     **dict.fromkeys(("test_set", "measure", "system", "training"), pl.String()),
     **dict.fromkeys(("models", "queries"), pl.Int64()),
@@ -66,21 +64,18 @@ def layout(results: pl.DataFrame) -> Table:
         results: from :func:`benchmarks`.
     """
     by_cell = {(row["system"], row["training"], row["test_set"], row["measure"]): row for row in results.to_dicts()}
-    lines = [
-        (test_set, measure)
-        for test_set, measures in SHOWN.items()
-        for measure in measures
-        if results.filter(test_set=test_set, measure=measure).height
-    ]
+    have = set(results.select("test_set", "measure").iter_rows())
+    figures = [figure for figure in SHOWN if figure in have]
     columns = [Column("system", "heading"), Column("trained on", "label")]
-    for test_set, measure in lines:
-        columns += [Column(measure, "number", group=test_set), Column("loss", "number", group=test_set)]
+    for test_set, measure in figures:
+        columns += number_columns(measure, "loss", group=test_set)
     groups: list[list[Row]] = []
     for system in results["system"].unique(maintain_order=True):
         rows: list[Row] = []
         for training in results.filter(system=system)["training"].unique(maintain_order=True):
-            figures = [by_cell.get((system, training, *column)) for column in lines]
-            cells = [cell for row, (_, measure) in zip(figures, lines, strict=True) for cell in _cells(row, measure)]
+            cells: list[Cell | str] = []
+            for test_set, measure in figures:
+                cells += _cells(by_cell.get((system, training, test_set, measure)), measure)
             rows.append([None if rows else system, training, *cells])
         groups.append(rows)
     notes = (
