@@ -1,5 +1,7 @@
 """The language of texts, by its most frequent words: what Lucene's analysers, question words and keyboards go by."""
 
+from itertools import chain
+
 import polars as pl
 
 from eval_kit.question_words import ENGLISH, TERMS
@@ -52,8 +54,7 @@ def likely(texts: pl.Series) -> str | None:
 
 def frequent(language: str) -> list[str]:
     """The most frequent words of a language, and its question words; none of one that is unknown."""
-    questions = [term for terms in TERMS.get(language, {}).values() for term in terms]
-    return [*_FREQUENT.get(language, "").split(), *questions]
+    return [*_FREQUENT.get(language, "").split(), *chain.from_iterable(TERMS.get(language, {}).values())]
 
 
 def _pattern(language: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -199,9 +200,8 @@ def points(
         title: of the picture, for those who do not see it.
         linked: whether to draw lines from point to point.
     """
-    every = [point for of_series in series.values() for point in of_series]
-    at_x = svg.ticks(0, max(point.x for point in every) or 1, wider=True)
-    at_y = svg.ticks(0, max(point.y for point in every) or 1, wider=True)
+    x, y, _ = zip(*chain.from_iterable(series.values()), strict=True)
+    at_x, at_y = svg.ticks(0, max(x) or 1, wider=True), svg.ticks(0, max(y) or 1, wider=True)
     frame = svg.Frame(520, 320, (0, at_x[-1]), (0, at_y[-1]))
     parts = [frame.grid(svg.labelled(at_y), y_title), frame.x_axis(svg.labelled(at_x), x_title)]
     for number, of_series in enumerate(series.values()):

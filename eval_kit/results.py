@@ -17,6 +17,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar
 
 import polars as pl
@@ -141,8 +142,8 @@ class Result(ABC):
         parts = [to_html(table, bars=False) for table in tables[:REPR_TABLES]]
         if len(tables) > REPR_TABLES:
             parts.append(element("p", f"… {len(tables) - REPR_TABLES:,} more tables"))
-        parts += [element("p", note) for table in tables[:REPR_TABLES] for note in table.notes]
-        return Markup().join([*parts, *(element("p", note) for note in self.notes())])
+        notes = chain(*(table.notes for table in tables[:REPR_TABLES]), self.notes())
+        return Markup().join([*parts, *(element("p", note) for note in notes)])
 
 
 def origin(provenance: Mapping[str, Any]) -> str:

@@ -1,12 +1,14 @@
 """What a shift is: its parts, the queries that a grid is tested and trained on, and its rule of In and Out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import polars as pl
 
+from eval_kit.documents import Column
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 
@@ -83,11 +85,12 @@ class Shift(ABC):
 
     def _parts(self, release: Release) -> list[str]:
         """The parts, none where the release does not hold the shift."""
-        for table in release.manifest.tables:
-            for column in table.columns if table.config == self.name else ():
-                if column.name == self.label and column.labels:
-                    return column.labels
-        return []
+        own_labels = (column.labels for column in self._columns(release) if column.name == self.label)
+        return next(filter(None, own_labels), [])
+
+    def _columns(self, release: Release) -> Iterator[Column]:
+        """The columns of the shift's tables."""
+        return chain.from_iterable(table.columns for table in release.manifest.tables if table.config == self.name)
 
     def check_part(self, release: Release, part: str, run: str) -> None:
         """Check that the shift has a part.

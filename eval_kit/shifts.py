@@ -146,9 +146,7 @@ class Crossed(Shift):
 
     def _parts(self, release: Release) -> list[str]:
         """The models."""
-        tables = [table for table in release.manifest.tables if table.config == self.name]
-        columns = [column for table in tables for column in table.columns]
-        return [column.name for column in columns if column.labels == list(ROLES)]
+        return [column.name for column in self._columns(release) if column.labels == list(ROLES)]
 
     @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def load[D: Document](kind: type[D], path: Path) -> D:
 
 def faults_of(name: str, document: Any) -> list[Any]:
     """All that is wrong with ``document``: jsonschema's errors, with ``json_path`` and ``message``, by path."""
-    faults = [part for fault in _validator(name).iter_errors(document) for part in _parts(fault)]
+    faults = chain.from_iterable(map(_parts, _validator(name).iter_errors(document)))
     return sorted(faults, key=lambda fault: str(fault.json_path))
 
 

@@ -179,9 +179,9 @@ class Published(Result):
 
     def tables(self) -> list[Table]:
         """The table."""
-        reference, our_values = load(self.id), {}
+        reference, comparisons, our_values = load(self.id), self.comparisons, {}
         for cell in reference["cells"]:
-            comparison = self.comparisons.get(printed_table.key(cell))
+            comparison = comparisons.get(printed_table.key(cell))
             if comparison is not None and comparison.ours is not None:
                 # 0.0 - x turns the sign without making -0.0
                 value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
