@@ -233,11 +233,6 @@ def check_names(names: Iterable[str], origin: str = "--shift") -> None:
             raise UserError(f"{origin} {name}: there is no such shift; there are {', '.join(SHIFTS)}")
 
 
-def clustered_in(release: Release) -> list[str]:
-    """The names of the shifts of clusters of which the release holds test queries."""
-    return [name for name in CLUSTERED if "test" in release.configs.get(name, [])]
-
-
 def nearness_splits(names: Iterable[str]) -> list[str]:
     """The splits to whose queries ReSTrain measures nearness, and is tested on: TREC DL's, else test, else dev."""
     have = set(names)

@@ -14,7 +14,7 @@ from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result
 from eval_kit.runs.names import run_name
-from eval_kit.shifts import CLUSTERED, SHIFTS, clustered_in
+from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import KINDS, Correlation, Estimate, correlations
 from eval_kit.stats.similarity import by_cluster, cluster_splits, to_training
@@ -122,7 +122,7 @@ def similarities(
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.
     """
-    shifts = clustered_in(release)
+    shifts = [shift for shift in CLUSTERED if "test" in release.configs.get(shift, [])]
     if not shifts:
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
     query_vectors = None
