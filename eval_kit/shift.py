@@ -174,7 +174,7 @@ class Shift(ABC):
             "validation": (validation, "query_id"),
         }
         if strict:
-            test_queries = union(release, tables_of_test_sets(release))
+            test_queries = union(release, sorted({entry.table for entry in release.manifest.test_sets}))
             reasons["test sets of other shifts"] = (test_queries, "query_id")
             reasons["same text"] = (pl.concat([test_queries, validation]), "text")
         queries = table.select("query_id", "text").unique("query_id", keep="first", maintain_order=True)
@@ -205,13 +205,7 @@ def benchmarks(names: Iterable[str]) -> list[str]:
 def benchmark_tables(release: Release) -> list[tuple[str, str]]:
     """Config and split of the benchmarks that the release has."""
     names = benchmarks(entry.name for entry in release.manifest.test_sets)
-    entries = [entry for entry in release.manifest.test_sets if entry.name in names]
-    return list(dict.fromkeys((entry.config, entry.split) for entry in entries))
-
-
-def tables_of_test_sets(release: Release) -> list[tuple[str, str]]:
-    """Config and split of every test set of the release."""
-    return sorted({(entry.config, entry.split) for entry in release.manifest.test_sets})
+    return list(dict.fromkeys(entry.table for entry in release.manifest.test_sets if entry.name in names))
 
 
 def union(release: Release, tables: Iterable[tuple[str, str]]) -> pl.DataFrame:

@@ -100,7 +100,8 @@ def folder(path: Path) -> Iterator[Path]:
     with _work(path) as work:
         (work / _NEW).mkdir()
         yield work / _NEW
-        sync_tree(work / _NEW)
+        for path_inside in [*(work / _NEW).rglob("*"), work / _NEW]:
+            _sync(path_inside)
         if path.exists():
             (work / _OLD).mkdir()
             path.rename(work / _OLD / path.name)
@@ -148,13 +149,8 @@ def lock(path: Path) -> "BaseFileLock":
     return FileLock(path.with_name(f".{path.name}.lock"))
 
 
-def sync_tree(folder: Path) -> None:
-    """Flush every file and folder below ``folder`` to the disk, so that a rename publishes complete files."""
-    for path in [*folder.rglob("*"), folder]:
-        _sync(path)
-
-
 def _sync(path: Path) -> None:
+    """Flush a file or folder to the disk, so that a rename publishes it complete."""
     if WINDOWS and path.is_dir():  # which cannot be opened there
         return
     descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)
