@@ -152,6 +152,6 @@ def run(predictions: str | PathLike[str]) -> dict[str, dict[str, float]]:
         scores: dict[str, dict[str, float]] = content[SUBSET][SPLIT]
     except OSError as error:
         raise UserError(f"{predictions}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{predictions}: holds no predictions of MTEB for a task of this kit") from None
     return scores

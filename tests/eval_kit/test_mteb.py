@@ -96,7 +96,7 @@ def test_there_is_a_task_for_every_shift_that_has_test_sets(small: Release) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", ["", "[]", '{"default": {}}'])
+@pytest.mark.parametrize("content", ["", "[]", '{"default": {}}', "[" * 10_000], ids=["empty", "list", "other", "deep"])
 def test_what_are_no_predictions_is_one_sentence(tmp_path: Path, content: str) -> None:
     from eval_kit.mteb import run
 
