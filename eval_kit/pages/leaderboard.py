@@ -35,8 +35,6 @@ _ARCHITECTURES = {
     "monobert": "cross-encoder",
     "static": "dense",
 }
-
-
 type Interval = tuple[float, float | None, float | None]
 """A figure, and the lower and upper end of its 95 % interval, if known."""
 
