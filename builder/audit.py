@@ -15,6 +15,7 @@ There are four kinds of leak, each counted in *test queries* for which training 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -32,6 +33,7 @@ EXAMPLES = 5
 GRADES = (3, 2, 1)
 TABLE_3 = "cikm2022-table3"
 STAND_IN = "other test queries"
+PASSAGES = "passages ≥ {}"
 WHOLE = ("dl_typo", "dlhard")
 """Test sets that belong to no shift."""
 
@@ -44,7 +46,7 @@ class Pair:
         name: for people, such as ``topic.c0 held out``.
         train: query ids, each once.
         test: query ids, each once.
-        train_qrels: splits of the release's qrels that hold the training judgements.
+        train_qrels: the split of the release's qrels that holds the training judgements; None if it has none.
         test_qrels: the split that holds the test judgements; None for other wordings of a test set's queries, where
             only texts are compared: near-duplicates and passages would be those of the test set.
     """
@@ -52,7 +54,7 @@ class Pair:
     name: str
     train: pl.Series
     test: pl.Series
-    train_qrels: Sequence[str]
+    train_qrels: str | None
     test_qrels: str | None
 
 
@@ -74,9 +76,15 @@ def audit(release: Release) -> dict[str, Any]:
     queries = _queries(release, to_compare)
     comparisons = []
     for pair in to_compare:
-        leaking = [*_texts(queries, pair), _near(queries, pair), *_passages(release, pair)]
-        sides = {"train": _side(queries, pair.train), "test": _side(queries, pair.test)}
-        comparisons.append({"name": pair.name, **sides, "leaks": leaking})
+        train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
+        comparisons.append(
+            {
+                "name": pair.name,
+                "train": {"queries": len(pair.train), "with_text": train.height},
+                "test": {"queries": len(pair.test), "with_text": test.height},
+                "leaks": [*_texts(train, test), _near(train, test, pair), *_passages(release, pair)],
+            }
+        )
     return {
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
         "near": leaks.NEAR,
@@ -88,16 +96,15 @@ def audit(release: Release) -> dict[str, Any]:
 def table(document: dict[str, Any]) -> Table:
     """An audit as a table: a row per pair, a column per kind of leak, with the number and share of test queries."""
     levels = sorted({leak["at_least"] for pair in document["pairs"] for leak in pair["leaks"] if "at_least" in leak})
-    kinds: list[tuple[str, int | None]] = [(kind, None) for kind in ("equal", "normalised", "near")]
-    kinds += [("passages", level) for level in levels]
-    titles = [kind if level is None else f"passages ≥ {level}" for kind, level in kinds]
-    columns = [Column("test queries that leak into training", wrap="never")]
-    columns += number_columns("train", "test", *titles)
+    titles = ["equal", "normalised", "near", *(PASSAGES.format(level) for level in levels)]
     lines = []
     for pair in document["pairs"]:
-        leaks = {(leak["kind"], leak.get("at_least")): leak for leak in pair["leaks"]}
-        counts = [_counts(pair[side]) for side in ("train", "test")]
-        lines.append([pair["name"], *counts, *(_cell(leaks.get(kind)) for kind in kinds)])
+        cells = dict.fromkeys(titles, "")
+        for leak in pair["leaks"]:
+            title = PASSAGES.format(leak["at_least"]) if "at_least" in leak else leak["kind"]
+            cells[title] = "–" if leak["share"] is None else f"{leak['queries']:,} ({leak['share']:.1%})"
+        lines.append([pair["name"], _count(pair["train"]), _count(pair["test"]), *cells.values()])
+    columns = [Column("test queries that leak into training", wrap="never"), *number_columns("train", "test", *titles)]
     return Table(columns, [lines])
 
 
@@ -112,36 +119,31 @@ def pairs(release: Release) -> Iterator[Pair]:
     queries; without any, the test queries of the topic and wh clusters.
     """
     have = release.configs
-    for test_set in release.test_sets_of("crossed") if "crossed" in have else ():
-        train = SHIFTS["crossed"].training(release, test_set.name.removeprefix("crossed.")).queries
-        yield _pair(release, f"{test_set.name} held out", train, test_set.queries.to_frame(), ["train"], test_set.qrels)
-    for shift in CLUSTERED:
+    for shift in ("crossed", *CLUSTERED):
         yield from _held_out(release, shift)
     if "train" in have.get("resttest", []):
         for split in (name for name in have["resttest"] if name != "train" and name in have["qrels"]):
             table = release.table("resttest", split).sort("bucket", maintain_order=True)
             for (bucket,), test in table.group_by("bucket", maintain_order=True):
                 outside = SHIFTS["resttest"].training(release, str(bucket)).queries
-                yield _pair(release, f"resttest.{bucket} held out, {split}", outside, test, ["train"], split)
-    for name in have.get("restrain", []):
-        entries = [entry for entry in release.manifest.test_sets if entry.config == "resttest" and entry.column is None]
-        years = [name for name in TREC_DL if name in release.test_sets]
-        for split in years or [entry.name for entry in entries]:
-            test_set = release.test_sets[split]
-            test, train = test_set.queries.to_frame(), SHIFTS["restrain"].training(release, name).queries
-            yield _pair(release, f"restrain.{name}, {split}", train, test, [f"restrain_{name}"], test_set.qrels)
-    trains = [release.table(config, "train") for config in (*CLUSTERED, "resttest") if "train" in have.get(config, [])]
+                name = f"resttest.{bucket} held out, {split}"
+                yield _pair(release, name, outside["query_id"], test["query_id"], "train", split)
+    entries = [entry for entry in release.manifest.test_sets if entry.config == "resttest" and entry.column is None]
+    years = [name for name in TREC_DL if name in release.test_sets] or [entry.name for entry in entries]
+    for part, year in product(have.get("restrain", []), years):
+        train, test_set = SHIFTS["restrain"].training(release, part).queries["query_id"], release.test_sets[year]
+        yield _pair(release, f"restrain.{part}, {year}", train, test_set.queries, f"restrain_{part}", test_set.qrels)
+    trains = _queries_of(release, "train", *CLUSTERED, "resttest")
     for split in have.get("chameleons", []) if trains else ():
-        train = pl.concat(table.select("query_id") for table in trains)
-        yield _pair(release, "chameleons", train, release.table("chameleons", split), ["train"], split)
+        hard_queries = release.table("chameleons", split)["query_id"]
+        yield _pair(release, "chameleons", pl.concat(trains), hard_queries, "train", split)
     suffix = "" if trains else f", {STAND_IN}"
-    trains = trains or [release.table(config, "test") for config in ("topic", "wh") if "test" in have.get(config, [])]
+    trains = trains or _queries_of(release, "test", "topic", "wh")
     if trains:
-        train = pl.concat(table.select("query_id") for table in trains)
+        train = pl.concat(trains).unique().sort()
         for test_set in (release.test_sets[name] for name in WHOLE if name in release.test_sets):
-            queries = test_set.queries.to_frame()
-            yield _pair(release, f"{test_set.name}{suffix}", train, queries, ["train"], test_set.qrels)
-        yield from _pairs_of_variations(release, train["query_id"].unique().sort(), suffix)
+            yield _pair(release, f"{test_set.name}{suffix}", train, test_set.queries, "train", test_set.qrels)
+        yield from _pairs_of_variations(release, train, suffix)
 
 
 def shared_passages(release: Release) -> dict[str, Any]:
@@ -202,18 +204,24 @@ def shared_table(document: dict[str, Any]) -> Table:
 
 
 def _held_out(release: Release, shift: str) -> Iterator[Pair]:
-    tests = {name: test_set for name, test_set in release.test_sets.items() if test_set.shift == shift}
     tables = SHIFTS[shift].training_tables(release)
-    for name, test_set in tests.items():
+    for name, test_set in release.test_sets.items():
+        if test_set.shift != shift:
+            continue
         cluster = name.removeprefix(f"{shift}.")
         if tables:
-            outside = SHIFTS[shift].training(release, cluster).queries
+            title, outside, qrels = f"{name} held out", SHIFTS[shift].training(release, cluster).queries, "train"
         else:
-            outside = release.table(shift, "test").filter(pl.col("cluster") != cluster)
-        title = f"{name} held out" if tables else f"{name}, {STAND_IN}"
-        qrels = ["train"] if tables else [test_set.qrels]
+            others = release.table(shift, "test").filter(pl.col("cluster") != cluster)
+            title, outside, qrels = f"{name}, {STAND_IN}", others, test_set.qrels
         if outside.height:
-            yield _pair(release, title, outside, test_set.queries.to_frame(), qrels, test_set.qrels)
+            yield _pair(release, title, outside["query_id"], test_set.queries, qrels, test_set.qrels)
+
+
+def _queries_of(release: Release, split: str, *configs: str) -> list[pl.Series]:
+    """The query ids of a split of each of the configs that have it."""
+    having = (config for config in configs if split in release.configs.get(config, []))
+    return [release.table(config, split)["query_id"] for config in having]
 
 
 def _pairs_of_variations(release: Release, train: pl.Series, suffix: str) -> Iterator[Pair]:
@@ -223,7 +231,7 @@ def _pairs_of_variations(release: Release, train: pl.Series, suffix: str) -> Ite
     for method, replicas in methods.items():
         base = release.test_sets[replicas[0].base].queries
         ids = pl.concat(_wordings(release, variation)["query_id"] for variation in replicas)
-        yield Pair(f"{method}{suffix}", train.filter(~train.is_in(base.implode())), ids, [], None)
+        yield Pair(f"{method}{suffix}", train.filter(~train.is_in(base.implode())), ids, None, None)
 
 
 def _wordings(release: Release, variation: Variation) -> pl.DataFrame:
@@ -232,11 +240,9 @@ def _wordings(release: Release, variation: Variation) -> pl.DataFrame:
     return release.wordings(variation).select(name.alias("query_id"), "text")
 
 
-def _pair(
-    release: Release, name: str, train: pl.DataFrame, test: pl.DataFrame, train_qrels: list[str], test_qrels: str
-) -> Pair:
-    splits = [split for split in train_qrels if split in release.configs.get("qrels", [])]
-    return Pair(name, train["query_id"].unique().sort(), test["query_id"].unique().sort(), splits, test_qrels)
+def _pair(release: Release, name: str, train: pl.Series, test: pl.Series, train_qrels: str, test_qrels: str) -> Pair:
+    labels = train_qrels if train_qrels in release.configs.get("qrels", []) else None
+    return Pair(name, train.unique().sort(), test.unique().sort(), labels, test_qrels)
 
 
 def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
@@ -255,21 +261,15 @@ def _with_text(queries: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
     return queries.join(ids.to_frame(), on="query_id", how="semi", maintain_order="left").drop_nulls("text")
 
 
-def _side(queries: pl.DataFrame, ids: pl.Series) -> dict[str, int]:
-    return {"queries": len(ids), "with_text": _with_text(queries, ids).height}
-
-
-def _texts(queries: pl.DataFrame, pair: Pair) -> Iterator[dict[str, Any]]:
-    train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
+def _texts(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[dict[str, Any]]:
     same_id = test.join(train.select("query_id", train_query_id="query_id", train_text="text"), on="query_id")
     for kind, column in (("equal", "text"), ("normalised", "normal")):
         same = leaks.same_text(test, train, column)
         yield _leak(kind, pl.concat([same_id.select(same.columns), same]), test.height if train.height else 0)
 
 
-def _near(queries: pl.DataFrame, pair: Pair) -> dict[str, Any]:
+def _near(train: pl.DataFrame, test: pl.DataFrame, pair: Pair) -> dict[str, Any]:
     """The leak by near-duplicates; its examples are still different after normalisation, the nearest first."""
-    train, test = _with_text(queries, pair.train), _with_text(queries, pair.test)
     if not (pair.test_qrels and train.height and test.height):
         return _leak("near", pl.DataFrame(schema={"query_id": pl.String}), 0)
     leaking = leaks.near(test, train, leaks.NEAR, f"comparing {pair.name}")
@@ -281,19 +281,14 @@ def _passages(release: Release, pair: Pair) -> Iterator[dict[str, Any]]:
     if pair.test_qrels is None:
         return
     qrels = release.qrels(pair.test_qrels)
-    judgements = qrels.join(pair.test.to_frame(), on="query_id", how="semi")
-    empty = pl.DataFrame(schema={"train_query_id": pl.String, "passage_id": pl.String})
-    labels = [
-        release.qrels(split)
-        .filter(pl.col("relevance") >= 1)
-        .join(pair.train.to_frame(), on="query_id", how="semi")
-        .select(pl.col("query_id").alias("train_query_id"), "passage_id")
-        for split in pair.train_qrels
-    ]
-    both = judgements.filter(pl.col("relevance") >= 1).join(pl.concat([empty, *labels]), on="passage_id")
+    labels = qrels.clear() if pair.train_qrels is None else release.qrels(pair.train_qrels)
+    relevant = pl.col("relevance") >= 1
+    judgements = qrels.filter(relevant).join(pair.test.to_frame(), on="query_id", how="semi")
+    labels = labels.filter(relevant).join(pair.train.to_frame(), on="query_id", how="semi")
+    both = judgements.join(labels.select("passage_id", train_query_id="query_id"), on="passage_id")
     for level in sorted({1, *qrels["relevance"].filter(qrels["relevance"] > 1)}):
         leaking = both.filter(pl.col("relevance") >= level).select("query_id", "train_query_id", "passage_id")
-        yield {"at_least": level} | _leak("passages", leaking, len(pair.test) if labels else 0)
+        yield {"at_least": level} | _leak("passages", leaking, len(pair.test) if pair.train_qrels else 0)
 
 
 def _leak(kind: str, leaking: pl.DataFrame, of: int) -> dict[str, Any]:
@@ -308,15 +303,9 @@ def _leak(kind: str, leaking: pl.DataFrame, of: int) -> dict[str, Any]:
     }
 
 
-def _counts(side: dict[str, int]) -> str:
+def _count(side: dict[str, int]) -> str:
     suffix = "" if side["with_text"] == side["queries"] else f" ({side['with_text']:,} with text)"
     return f"{side['queries']:,}{suffix}"
-
-
-def _cell(leak: dict[str, Any] | None) -> str:
-    if leak is None:
-        return ""
-    return "–" if leak["share"] is None else f"{leak['queries']:,} ({leak['share']:.1%})"
 
 
 def _headline(comparisons: Sequence[dict[str, Any]]) -> str:
