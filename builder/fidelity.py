@@ -5,7 +5,7 @@ normalised mutual information (over queries that are in a single cluster in both
 under the one-to-one match that overlaps most.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Column, Table
 
+type Key = tuple[str, str]
+type Cell = str | float | None
+"""A name, a count or a figure; None where a release lacks it."""
 LABELS = {name: shift.label for name, shift in SHIFTS.items() if shift.label}
 
 
@@ -87,48 +90,36 @@ class Report:
 
     def as_markdown(self) -> str:
         """A page for readers."""
-        lines = ["# Fidelity of a rebuilt release", ""]
-        lines += [f"Rebuilt: {self.rebuilt}. Published: {self.published}.", ""]
-        lines += ["## Membership", ""]
-        lines += [
-            "Over the queries that both releases put into a cluster; 1 is the same division, a Rand index of 0 is"
+        divisions: list[list[Cell]] = []
+        matches: list[list[Cell]] = []
+        for division in self.agreements:
+            divisions.append([division.name, division.shared, division.rand, division.information])
+            for match in division.matches:
+                counts = match.queries, match.both, match.both / match.queries, match.jaccard
+                matches.append([division.name, match.published, match.rebuilt, *counts])
+        lines = [
+            "# Fidelity of a rebuilt release",
+            "",
+            f"Rebuilt: {self.rebuilt}. Published: {self.published}.",
+            "",
+            "## Membership",
+            "",
+            "Over the queries that both releases put into a cluster; 1 is the same division, a Rand index of 0 is",
+            "chance. Each published cluster is shown beside the rebuilt one of the best one-to-one match.",
+            "",
+            _table(["shift", "shared queries", "adjusted Rand", "NMI"], divisions),
+            _table(["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"], matches),
+            "## Sizes",
+            "",
+            _table(["table", "cluster", "published", "rebuilt"], (row.values() for row in self.sizes)),
+            "## Weighted Jaccard of each cluster's test queries to the others'",
+            "",
+            "Clusters are numbered by each release for itself: c0 of one need not be c0 of the other.",
+            "",
+            _table(["shift", "cluster", "published", "rebuilt"], (row.values() for row in self.jaccard)),
+            "## What cannot be reproduced, and why",
+            "",
         ]
-        lines += ["chance. Each published cluster is shown beside the rebuilt one of the best one-to-one match.", ""]
-        lines += _rows(
-            ["shift", "shared queries", "adjusted Rand", "NMI"],
-            [
-                [agreement.name, f"{agreement.shared:,}", _figure(agreement.rand), _figure(agreement.information)]
-                for agreement in self.agreements
-            ],
-        )
-        matches = [(agreement.name, match) for agreement in self.agreements for match in agreement.matches]
-        lines += _rows(
-            ["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"],
-            [
-                [
-                    name,
-                    match.published,
-                    match.rebuilt or "-",
-                    f"{match.queries:,}",
-                    f"{match.both:,}",
-                    _figure(match.both / match.queries),
-                    _figure(match.jaccard),
-                ]
-                for name, match in matches
-            ],
-        )
-        lines += ["## Sizes", ""]
-        lines += _rows(
-            ["table", "cluster", "published", "rebuilt"],
-            [[row["table"], row["cluster"], _count(row["published"]), _count(row["rebuilt"])] for row in self.sizes],
-        )
-        lines += ["## Weighted Jaccard of each cluster's test queries to the others'", ""]
-        lines += ["Clusters are numbered by each release for itself: c0 of one need not be c0 of the other.", ""]
-        lines += _rows(
-            ["shift", "cluster", "published", "rebuilt"],
-            [[r["shift"], r["cluster"], _figure(r["published"]), _figure(r["rebuilt"])] for r in self.jaccard],
-        )
-        lines += ["## What cannot be reproduced, and why", ""]
         for shift, reasons in self.limits.items():
             lines += [f"**{shift}**", "", *[f"- {reason}" for reason in reasons], ""]
         return "\n".join(lines)
@@ -149,7 +140,7 @@ def compare(rebuilt: Release, published: Release) -> Report:
         rebuilt=_name_of(rebuilt),
         published=_name_of(published),
         agreements=[agreement(name, ours[name], authors[name]) for name in common],
-        sizes=list(_sizes(rebuilt, published, shifts)),
+        sizes=list(_beside("table", _counts(rebuilt, shifts), _counts(published, shifts))),
         jaccard=list(_jaccard(rebuilt, published, shifts)),
         limits={shift: REBUILDABLE[shift].limits for shift in shifts},
     )
@@ -219,16 +210,15 @@ def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
             yield f"chameleons.{level.removeprefix('level_')}", table.select("query_id", cluster=level)
 
 
-def _sizes(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
-    ours, authors = _counts(rebuilt, shifts), _counts(published, shifts)
-    for table, cluster in dict.fromkeys([*authors, *ours]):
-        sizes = {"published": authors.get((table, cluster)), "rebuilt": ours.get((table, cluster))}
-        yield {"table": table, "cluster": cluster, **sizes}
+def _beside(what: str, rebuilt: Mapping[Key, float], published: Mapping[Key, float]) -> Iterator[dict[str, Any]]:
+    """Rows of ``what`` (shift or table), cluster, and the values of both releases; None where one lacks it."""
+    for key in dict.fromkeys([*published, *rebuilt]):
+        yield {what: key[0], "cluster": key[1], "published": published.get(key), "rebuilt": rebuilt.get(key)}
 
 
-def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
+def _counts(release: Release, shifts: list[str]) -> dict[Key, int]:
     """(``config/split``, cluster) -> rows."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: dict[Key, int] = {}
     for shift in shifts:
         for split in release.configs[shift]:
             table, name = release.table(shift, split), f"{shift}/{split}"
@@ -245,28 +235,26 @@ def _counts(release: Release, shifts: list[str]) -> dict[tuple[str, str], int]:
 def _jaccard(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
     for shift in CLUSTERED:
         if shift in shifts and all("test" in release.configs[shift] for release in (rebuilt, published)):
-            ours, authors = _similarity(rebuilt, shift), _similarity(published, shift)
-            for cluster in dict.fromkeys([*authors, *ours]):
-                row = {"shift": shift, "cluster": cluster}
-                yield row | {"published": authors.get(cluster), "rebuilt": ours.get(cluster)}
+            yield from _beside("shift", _similarity(rebuilt, shift), _similarity(published, shift))
 
 
-def _similarity(release: Release, shift: str) -> dict[str, float]:
-    return dict(by_cluster(release, shift).select("cluster", "jaccard").iter_rows())
+def _similarity(release: Release, shift: str) -> dict[Key, float]:
+    rows = by_cluster(release, shift).select("cluster", "jaccard")
+    return {(shift, cluster): jaccard for cluster, jaccard in rows.iter_rows()}
 
 
 def _name_of(release: Release) -> str:
     return f"{release.manifest.kind} release {release.version}, digest {release.digest[:16]}"
 
 
-def _rows(header: list[str], rows: list[list[str]]) -> list[str]:
+def _table(header: list[str], rows: Iterable[Iterable[Cell]]) -> str:
     """A Markdown table, and an empty line."""
-    return [to_markdown(Table(list(map(Column, header)), [rows]))]
+    return to_markdown(Table(list(map(Column, header)), [[list(map(_text, row)) for row in rows]]))
 
 
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _count(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:.4f}" if isinstance(cell, float) else f"{cell:,}"
