@@ -22,7 +22,7 @@ from builder import pool
 from builder.collection import NONE_IN_FOLDER, NONE_STATED, input_record
 from builder.release import Draft, Table, write
 from eval_kit.console import counted
-from eval_kit.documents import Input, Lack, Manifest, Rule, TableEntry, TestSetEntry
+from eval_kit.documents import Input, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import beir
 from eval_kit.release import Release, Variation
@@ -75,16 +75,13 @@ def make(
     """
     if release.manifest.kind == "lite":
         raise UserError(f"{release.folder}: is a lite release already; make one of a release with all passages")
-    for shift in shifts:
-        release.test_sets_of(shift)  # refuses one that the release lacks
-    test_sets = [entry for entry in release.manifest.test_sets if not shifts or entry.shift in shifts]
+    test_sets = _test_sets(release, shifts)
     if not test_sets:
         raise UserError(f"{release.folder}: has no test queries to find passages for")
     tables = _tables(release, test_sets, queries, seed)
-    test_tables = [table for table in tables if table.key in _test_tables(test_sets)]
-    texts = (
-        pl.concat(table.frame.select("query_id", "text") for table in test_tables).unique("query_id").sort("query_id")
-    )
+    of_test_sets = {entry.table for entry in test_sets}
+    frames = (table.frame.select("query_id", "text") for table in tables if table.key in of_test_sets)
+    texts = pl.concat(frames).unique("query_id").sort("query_id")
     encoder = None if dense is None else _open_encoder(dense)
     systems = pool.read_systems(rankers, release)
     if "bm25" not in systems:
@@ -93,8 +90,9 @@ def make(
         systems = {"bm25": _ranking(hits)} | systems
     if encoder is not None:
         systems[encoder[0]] = _ranking(_search(encoder, release, texts, depth, cache or cache_folder()))
-    of_runs = (run.filter(pl.col("rank") <= depth)["passage_id"] for run in systems.values())
-    required = _judged_ids(tables).union(*of_runs)
+    required = {passage_id for table in tables if table.config == "qrels" for passage_id in table.frame["corpus-id"]}
+    for run in systems.values():
+        required.update(run.filter(pl.col("rank") <= depth)["passage_id"])
     others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in required)
     sample = heapq.nsmallest(max(0, size - len(required)), others, key=lambda passage_id: _draw(seed, passage_id))
     parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": [*systems]}
@@ -112,9 +110,8 @@ def make(
     cautions = pool.cautions(systems, release, depth, texts["query_id"])
     remarks = [*release.manifest.remarks, *cautions, remark]
     variations = list(release.variations.values()) if queries is None else []
-    collection = _passages(rows, rule)
-    missing = release.manifest.missing
-    return write(_draft(release, test_sets, tables, collection, seed, variations, remarks, missing), out)
+    draft = _draft(release, seed, test_sets, [*tables, _passages(rows, rule)], variations, remarks)
+    return write(replace(draft, missing=release.manifest.missing), out)
 
 
 def of_passages(release: Release, source: Path, out: Path, shifts: Collection[str] = ()) -> Manifest:
@@ -136,8 +133,7 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
         UserError: passages that cannot be read; no test set of the release can be searched in them.
     """
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
-    for shift in shifts:
-        release.test_sets_of(shift)  # refuses one that the release lacks
+    of_shifts = _test_sets(release, shifts)
     rows = list(counted(read, "reading passages", "passages"))
     ids = pl.Series([passage_id for passage_id, _ in rows], dtype=pl.String)
     if ids.is_duplicated().any():
@@ -158,7 +154,7 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
         relevant = qrels[split].filter(pl.col("score") >= 1)["query-id"]
         if not queries.is_in(relevant.implode()).all():
             left_out.append(entry.name)
-        elif not shifts or entry.shift in shifts:
+        elif entry in of_shifts:
             test_sets.append(entry)
             kept_tables.update([entry.table, ("qrels", split)])
     if not test_sets:
@@ -185,9 +181,15 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     ]
     if left_out:
         remarks.append(f"left out, as they lack a relevant passage of some query: {', '.join(left_out)}")
-    return write(
-        _draft(release, test_sets, tables, _passages(rows, rule), SEED, variations, remarks, inputs=inputs), out
-    )
+    draft = _draft(release, SEED, test_sets, [*tables, _passages(rows, rule)], variations, remarks)
+    return write(replace(draft, inputs=[*draft.inputs, *inputs]), out)
+
+
+def _test_sets(release: Release, shifts: Collection[str]) -> list[TestSetEntry]:
+    """The test sets of some shifts, each of which the release must have; all of them if none is named."""
+    for shift in shifts:
+        release.test_sets_of(shift)
+    return [entry for entry in release.manifest.test_sets if not shifts or entry.shift in shifts]
 
 
 def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | None, seed: int) -> list[Table]:
@@ -195,9 +197,10 @@ def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | 
     tables = [_table(release, entry) for entry in release.manifest.tables if entry.config not in LEFT_OUT]
     if queries is None:
         return tables
-    in_use = _test_tables(test_sets) | {("qrels", test_set.qrels) for test_set in test_sets}
+    in_use: set[tuple[str, str]] = set()
     sample: set[str] = set()
     for test_set in test_sets:
+        in_use.update([test_set.table, ("qrels", test_set.qrels)])
         ids = release.test_sets[test_set.name].queries
         sample.update(heapq.nsmallest(queries, ids, key=lambda query_id: _draw(seed, query_id)))
     return [_of_queries(table, sample, queries) for table in tables if table.key in in_use]
@@ -207,14 +210,6 @@ def _of_queries(table: Table, sample: Collection[str], queries: int) -> Table:
     rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(sample))
     text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed), all together"
     return replace(table, frame=rows, rule=structs.replace(table.rule, text=text))
-
-
-def _test_tables(test_sets: Sequence[TestSetEntry]) -> set[tuple[str, str]]:
-    return {test_set.table for test_set in test_sets}
-
-
-def _judged_ids(tables: Collection[Table]) -> set[str]:
-    return {passage_id for table in tables if table.config == "qrels" for passage_id in table.frame["corpus-id"]}
 
 
 def _open_encoder(model: str) -> tuple[str, Retriever]:
@@ -272,28 +267,23 @@ def _passages(rows: Sequence[tuple[str, str]], rule: Rule) -> Table:
 
 def _draft(
     release: Release,
+    seed: int,
     test_sets: Sequence[TestSetEntry],
     tables: Sequence[Table],
-    collection: Table,
-    seed: int,
     variations: Sequence[Variation],
     remarks: Sequence[str],
-    missing: Sequence[Lack] = (),
-    inputs: Sequence[Input] = (),
 ) -> Draft:
-    manifest = release.manifest
     return Draft(
         kind="lite",
         version=release.version,
         collection=None,
         seed=seed,
-        tables=[*tables, collection],
+        tables=tables,
         test_sets=test_sets,
-        variations=list(variations),
-        inputs=[*manifest.inputs, *inputs],
-        missing=list(missing),
-        remarks=list(remarks),
-        built_from=manifest.built_from or release.collection,
+        variations=variations,
+        inputs=release.manifest.inputs,
+        remarks=remarks,
+        built_from=release.manifest.built_from or release.collection,
     )
 
 

@@ -11,6 +11,8 @@ from builder.options import RELEASE, Cache, Folder, Json, Out, print_result
 from eval_kit.errors import UserError
 from eval_kit.options import argument, option
 
+PASSAGES, DEPTH, SEED = 1_000_000, 100, 13
+
 
 def fidelity(
     release: Annotated[str, argument("A rebuilt release, or one with the judgements of --pool's runs.")],
@@ -63,8 +65,8 @@ def fidelity(
 def lite(
     folder: Folder = RELEASE,
     out: Out = Path("ms-marco-shift-lite"),
-    passages: Annotated[int, option("How many passages it will hold.", min=1)] = 1_000_000,
-    depth: Annotated[int, option("How many of each ranker's best to keep for a test query.", min=1)] = 100,
+    passages: Annotated[int, option("How many passages it will hold.", min=1)] = PASSAGES,
+    depth: Annotated[int, option("How many of each ranker's best to keep for a test query.", min=1)] = DEPTH,
     pool: Annotated[
         list[Path] | None, option("Keep the best of this run over all passages too, beside BM25's. Repeatable.", "RUN")
     ] = None,
@@ -76,7 +78,7 @@ def lite(
             show_default="sentence-transformers/all-MiniLM-L6-v2, where no --pool is given",
         ),
     ] = None,
-    seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = 13,
+    seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = SEED,
     queries: Annotated[
         int | None, option("Queries to draw of each test set, without training data.", min=1, show_default="all")
     ] = None,
@@ -94,15 +96,10 @@ def lite(
 
     source, shifts, rankers = open_release(str(folder)), shift or (), pool or ()
     if collection is not None:
-        draws: dict[str, Any] = {
-            "--passages": passages != 1_000_000,
-            "--depth": depth != 100,
-            "--pool": pool,
-            "--dense": dense,
-        }
-        draws |= {"--seed": seed != 13, "--queries": queries, "--cache": cache}
-        if misfits := [name for name, value in draws.items() if value]:
-            raise UserError(f"{misfits[0]} is for passages that are drawn; --collection keeps those that it has")
+        draws: dict[str, Any] = {"--passages": passages != PASSAGES, "--depth": depth != DEPTH, "--pool": pool}
+        draws |= {"--dense": dense, "--seed": seed != SEED, "--queries": queries, "--cache": cache}
+        if misfit := next((name for name, value in draws.items() if value), None):
+            raise UserError(f"{misfit} is for passages that are drawn; --collection keeps those that it has")
         manifest = of_passages(source, collection, out, shifts)
     else:
         encoder = dense or ("none" if rankers else ENCODER)
