@@ -147,27 +147,10 @@ def summary(out: Path, manifest: Manifest) -> list[str]:
     ]
 
 
-def add_variations(folder: Path, variations: Sequence[Variation], tables: Sequence[Table]) -> Manifest:
-    """Add variations to the release in ``folder``, or replace those it has; whole or not at all.
-
-    Args:
-        folder: a release.
-        variations: of test sets of the release.
-        tables: their wordings, as splits of the config ``variations``.
-
-    Returns:
-        The new manifest.
-
-    Raises:
-        UserError: the release is damaged, or cannot be written.
-    """
-    return extend(folder, lambda staging: [_write(staging, table) for table in tables], variations)
-
-
 def extend(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Sequence[Variation] = ()) -> Manifest:
     """Replace the release in ``folder`` by one with the tables that ``add`` writes to a folder, and the variations.
 
-    Everything else is unchanged, except that the card is rendered anew.
+    Those of the same names are replaced. Everything else is unchanged, except that the card is rendered anew.
 
     Raises:
         UserError: the release is damaged, or cannot be written.
@@ -262,7 +245,7 @@ def _replacing(out: Path) -> Iterator[Path]:
 
 
 def _fill(folder: Path, draft: Draft) -> Manifest:
-    manifest = replace(describe(draft), tables=[_write(folder, table) for table in draft.tables])
+    manifest = replace(describe(draft), tables=[write_table(folder, table) for table in draft.tables])
     for name, text in draft.reports.items():
         (folder / "reports").mkdir(exist_ok=True)
         (folder / "reports" / name).write_text(text, encoding="utf-8")
@@ -280,21 +263,19 @@ def _describe_itself(folder: Path, manifest: Manifest) -> None:
     )
 
 
-def _write(folder: Path, table: Table) -> TableEntry:
-    """Write the table's file; returns its entry."""
-    path = folder / table.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write_parquet(table, path)
-    return replace(table.entry, sha256=file_sha256(path))
+def write_table(folder: Path, table: Table) -> TableEntry:
+    """Write the table's file to a release's folder; returns its entry.
 
-
-def _write_parquet(table: Table, path: Path) -> None:
-    """Write labels by name: other readers of parquet know no codes, and ``datasets`` encodes names by the card."""
+    Labels are written by name: other readers of parquet know no codes, and ``datasets`` encodes names by the card.
+    """
     import pyarrow.parquet as pq
 
+    path = folder / table.path
+    path.parent.mkdir(parents=True, exist_ok=True)
     as_stored = [replace(column, type="string", labels=None) if column.labels else column for column in table.columns]
     names = table.frame.with_columns(pl.col(pl.Enum).cast(pl.String))
     pq.write_table(names.to_arrow().cast(features(as_stored).arrow_schema), path, compression="zstd")
+    return replace(table.entry, sha256=file_sha256(path))
 
 
 def _column(name: str, dtype: pl.DataType) -> Column:

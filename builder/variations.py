@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from builder import typos
-from builder.release import VARIATIONS, Table, add_variations
+from builder.release import VARIATIONS, Table, extend, write_table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
@@ -75,5 +75,5 @@ def _open(folder: Path, test_sets: Iterable[str]) -> Release:
 
 def _add(folder: Path, wordings: Made) -> tuple[Release, list[str]]:
     variations, tables = zip(*wordings, strict=True)
-    release = Release(folder, add_variations(folder, variations, tables))
-    return release, [variation.full_name for variation in variations]
+    manifest = extend(folder, lambda staging: [write_table(staging, table) for table in tables], variations)
+    return Release(folder, manifest), [variation.full_name for variation in variations]

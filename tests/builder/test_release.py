@@ -444,7 +444,7 @@ def test_failing_build_after_a_killed_one(out: Path, monkeypatch: pytest.MonkeyP
     (work / "old").mkdir(parents=True)
     (work / atomic.MARK).touch()
     out.rename(work / "old" / out.name)
-    monkeypatch.setattr("builder.release._write_parquet", lambda *arguments: os.close(-1))
+    monkeypatch.setattr("builder.release.write_table", lambda *arguments: os.close(-1))
     with pytest.raises(UserError):
         releases.write(small_draft(texts=OTHER_TEXTS), out)
     assert open_release(out).digest == old.digest and beside(out) == {out.name}
