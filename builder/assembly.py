@@ -102,7 +102,8 @@ class Build:
             values["encoder"] = {"name": public_name(self.encoder), "revision": self.encoder.revision}
         return Rule(text, source, [record.id for record in self.collection.inputs], {**values, **more})
 
-    def table(self, config: str, split: str, queries: pl.DataFrame, labels: Sequence[str], rule: Rule) -> Table:
+    @staticmethod
+    def table(config: str, split: str, queries: pl.DataFrame, labels: Sequence[str], rule: Rule) -> Table:
         """A table of queries with label columns; sorted by cluster or bucket, then by id."""
         order = labels if labels in (["cluster"], ["bucket"]) else []
         return Table(config, split, by_id(queries.select("query_id", "text", *labels), *order, "query_id"), rule)

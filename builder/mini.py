@@ -4,11 +4,12 @@ Its tables have the form of the published release. Every cluster is as planted b
 algorithm, so that algorithms and protocols can be checked against a known truth.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
 
+from builder.assembly import Build
 from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import mini
@@ -50,11 +51,9 @@ def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft
     tables.append(Table("passages", "passages", by_id(collection.passages, "passage_id"), passages))
     remarks = []
     for shift, clusters in collection.strengths.items():
-        remarks += [
-            f"planted strength of {shift}.{cluster}: {share:.2f} of its queries ask with words that no other "
-            "cluster of the shift uses"
-            for cluster, share in clusters.items()
-        ]
+        for cluster, share in clusters.items():
+            of_queries = f"{share:.2f} of its queries ask with words that no other cluster of the shift uses"
+            remarks.append(f"planted strength of {shift}.{cluster}: {of_queries}")
     return Draft(
         kind="mini",
         collection=None,
@@ -72,20 +71,20 @@ def _shifts(collection: mini.Mini) -> Iterator[Table]:
     parts = {"train": train.filter(~pl.col("test")), "test": train.filter("test")}
     parameters = {"strengths": collection.strengths}
     for split, queries in parts.items():
-        topics = queries.filter(pl.col("topic").is_not_null()).with_columns(cluster=_label("topic", TOPICS))
+        topics = queries.drop_nulls("topic").with_columns(cluster=pl.col("topic").cast(pl.Enum(TOPICS)))
         rule = Rule("the planted topic", SOURCE, parameters=parameters)
-        yield _table("topic", split, topics, "cluster", rule)
-        members = pl.concat(
-            queries.filter(wh.member(queries["text"], cluster)).with_columns(
-                cluster=pl.lit(cluster, pl.Enum(wh.CLUSTERS))
-            )
-            for cluster in wh.CLUSTERS
-        )
-        yield _table("wh", split, members, "cluster", Rule(wh.RULE, wh.SOURCE, parameters=parameters))
+        yield Build.table("topic", split, topics, ["cluster"], rule)
+        members = []
+        for cluster in wh.CLUSTERS:
+            label = pl.lit(cluster, pl.Enum(wh.CLUSTERS)).alias("cluster")
+            members.append(queries.filter(wh.member(queries["text"], cluster)).with_columns(label))
+        rule = Rule(wh.RULE, wh.SOURCE, parameters=parameters)
+        yield Build.table("wh", split, pl.concat(members), ["cluster"], rule)
     parts["test"] = collection.queries.filter(pl.col("population") == "dev")
     for split, queries in parts.items():
         lengths = queries.with_columns(length.cluster(queries["text"]))
-        yield _table("length", split, lengths, "cluster", Rule(length.RULE, length.SOURCE, parameters=parameters))
+        rule = Rule(length.RULE, length.SOURCE, parameters=parameters)
+        yield Build.table("length", split, lengths, ["cluster"], rule)
 
 
 def _benchmarks(collection: mini.Mini) -> Iterator[Table]:
@@ -94,17 +93,17 @@ def _benchmarks(collection: mini.Mini) -> Iterator[Table]:
     bucket = pl.col("topic").replace_strict(dict(zip(TOPICS, BUCKETS, strict=True)), default=None)
     queries = collection.queries.with_columns(bucket=pl.coalesce(bucket, dealt).cast(pl.Enum(BUCKETS)))
     for split in ("train", "dev", "dl19", "dl20"):
-        yield _table("resttest", split, queries.filter(pl.col("population") == split), "bucket", rule)
+        yield Build.table("resttest", split, queries.filter(pl.col("population") == split), ["bucket"], rule)
 
     rule = Rule("the hardest queries as planted, in sets of the published shares", "CIKM 2021, Table 3")
-    yield _table("chameleons", "dev", _obstinate(collection), [f"level_{level}" for level in LEVELS], rule)
+    yield Build.table("chameleons", "dev", _obstinate(collection), [f"level_{level}" for level in LEVELS], rule)
 
     for split in ("dl19", "dl20"):
         topics = collection.queries.filter(pl.col("population") == split)
         with_judgements = topics.with_columns(judged=pl.lit("yes", pl.Enum(["no", "yes"])))
-        yield _table("trec_dl", split, with_judgements, "judged", Rule("all planted topics are judged", SOURCE))
+        yield Build.table("trec_dl", split, with_judgements, ["judged"], Rule("all planted topics are judged", SOURCE))
     outside = collection.queries.filter(pl.col("population") == "validation")
-    yield _table("validation", "validation", outside, [], Rule("queries outside every shift", SOURCE))
+    yield Build.table("validation", "validation", outside, [], Rule("queries outside every shift", SOURCE))
 
 
 def _obstinate(collection: mini.Mini) -> pl.DataFrame:
@@ -129,15 +128,13 @@ def _restrain(collection: mini.Mini) -> Iterator[Table]:
     order = np.random.Generator(np.random.PCG64(collection.parameters.seed)).permutation(far.height)
     for size, share in RESTRAIN_SHARES.items():
         count = min(round(share * train.height), far.height)
-        rules = {
-            "interpolate": Rule(f"the {count} nearest training queries, as planted", "CIKM 2022 §4.1.2"),
-            "extrapolate": Rule(f"{count} of the {far.height} training queries that are not near", "CIKM 2022 §4.1.2"),
+        sets = {
+            "interpolate": (f"the {count} nearest training queries, as planted", train.head(count)),
+            "extrapolate": (f"{count} of the {far.height} training queries that are not near", far[order[:count]]),
         }
-        sets = {"interpolate": train.head(count), "extrapolate": far[order[:count]]}
-        for regime, queries in sets.items():
-            yield _table("restrain", f"{regime}_{size}", queries, [], rules[regime])
-            ids = queries["query_id"].implode()
-            pairs = collection.qrels.filter(pl.col("query_id").is_in(ids))
+        for regime, (text, queries) in sets.items():
+            yield Build.table("restrain", f"{regime}_{size}", queries, [], Rule(text, "CIKM 2022 §4.1.2"))
+            pairs = collection.qrels.filter(pl.col("query_id").is_in(queries["query_id"].implode()))
             yield _qrels_table(f"restrain_{regime}_{size}", pairs)
 
 
@@ -155,18 +152,8 @@ def _qrels(collection: mini.Mini) -> Iterator[Table]:
         yield _qrels_table(split, pairs.filter(which))
 
 
-def _table(config: str, split: str, queries: pl.DataFrame, labels: str | Sequence[str], rule: Rule) -> Table:
-    columns = [labels] if isinstance(labels, str) else list(labels)
-    order = columns if isinstance(labels, str) else []
-    return Table(config, split, by_id(queries.select("query_id", "text", *columns), *order, "query_id"), rule)
-
-
 def _qrels_table(split: str, pairs: pl.DataFrame) -> Table:
     frame = pairs.select(
         pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), pl.col("score").cast(pl.Int64)
     )
     return Table("qrels", split, by_id(frame, "query-id", "corpus-id"), Rule("planted relevance", SOURCE))
-
-
-def _label(column: str, labels: Sequence[str]) -> pl.Expr:
-    return pl.col(column).cast(pl.Enum(labels))
