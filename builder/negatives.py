@@ -27,6 +27,7 @@ from eval_kit.files.digests import OrderedDigest, file_sha256
 from eval_kit.release import Release, verified_manifest
 from eval_kit.search import bm25, lucene
 from eval_kit.search.cache import cache_folder
+from eval_kit.search.examples import relevant
 from eval_kit.search.passages import collection_key
 from eval_kit.shifts import SHIFTS
 
@@ -207,10 +208,10 @@ class _Job:
             advance(queries.height - todo.height, is_total=True)
             for start in starts[count:]:
                 ids = queries["query_id"][start : start + SHARD]
-                relevant = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")
+                of_shard = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")
                 rows = []
                 for query_id, hits in islice(rankings, len(ids)):
-                    relevant_ids = {passage_id for (passage_id,) in relevant.get(query_id, [])}
+                    relevant_ids = {passage_id for (passage_id,) in of_shard.get(query_id, [])}
                     rest = [passage_id for passage_id, _ in hits if passage_id not in relevant_ids]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
                     advance(1)
@@ -226,11 +227,8 @@ def _query_tables(release: Release) -> list[tuple[str, str]]:
 
 def _positives(release: Release) -> pl.DataFrame:
     """``query_id`` and ``passage_id`` of every pair that any table judges relevant (grade 1 or more)."""
-    relevant = [
-        release.qrels(split).filter(pl.col("relevance") >= 1).select("query_id", "passage_id")
-        for split in release.configs.get("qrels", [])
-    ]
-    return pl.concat([pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String}), *relevant]).unique()
+    empty = pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String})
+    return pl.concat([empty, *(relevant(release, split) for split in release.configs.get("qrels", []))]).unique()
 
 
 def _shard(folder: Path, start: int) -> Path:
