@@ -148,24 +148,21 @@ def _exports(
     Raises:
         UserError: a name that the release does not have.
     """
-    base_of = {name: variation.base for name, variation in release.variations.items()}
-    bases = {**dict(zip(release.test_sets, release.test_sets, strict=True)), **base_of}
+    bases = {name: name for name in release.test_sets}
+    bases |= {name: variation.base for name, variation in release.variations.items()}
     _values(release, "test set or variation", test_sets, bases)
-    training = trainable(release, training_sets)
     datasets = []
     for name in test_sets if test_sets or training_sets else bases:
         variation = release.variations.get(name)
         queries = release.queries(name) if variation is None else release.wordings(variation)
         datasets.append(Exported(name, queries, release.test_sets[bases[name]].qrels))
-    for name, (shift, part) in training.items():
+    for name, (shift, part) in trainable(release, training_sets).items():
         training_queries = shift.training(release, part, strict)
-        queries = training_queries.queries.select("query_id", "text").unique("query_id", maintain_order=True)
-        datasets.append(Exported(name, queries, training_queries.qrels, "train"))
-    for each in datasets:
-        if missing := each.queries["text"].null_count():
-            raise UserError(
-                f"{release.folder}: {missing:,} of the {each.queries.height:,} queries of {each.name} have no text"
-            )
+        datasets.append(Exported(name, training_queries.queries, training_queries.qrels, "train"))
+    for dataset in datasets:
+        count = dataset.queries.height
+        if missing := dataset.queries["text"].null_count():
+            raise UserError(f"{release.folder}: {missing:,} of the {count:,} queries of {dataset.name} have no text")
     return datasets
 
 
@@ -176,8 +173,8 @@ def _beir(release: Release, dataset: Exported, qrels: pl.DataFrame, folder: Path
     atomic.write_lines(
         folder / files["queries"], (_json(_id=id, text=text) for id, text in dataset.queries.iter_rows())
     )
-    table = ("\t".join(map(str, row)) for row in [qrels.columns, *qrels.iter_rows()])
-    atomic.write_lines(folder / "qrels" / f"{dataset.split}.tsv", table)
+    table = qrels.write_csv(separator="\t", quote_style="never")
+    atomic.write_text(folder / "qrels" / f"{dataset.split}.tsv", table)
     atomic.write_lines(folder / files["qrels"], (_json(**row) for row in qrels.iter_rows(named=True)))
     content = {"version": release.version, "description": f"sha256:{release.digest}"}  # new content, new cache
     configs = [
