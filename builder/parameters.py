@@ -1,7 +1,7 @@
 """The shifts that can be rebuilt, and their parameters: how a user sets one (``topic.k=20``)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAliasType, get_args, get_origin, get_type_hints
 
@@ -88,7 +88,7 @@ class ShiftParameters:
         Raises:
             UserError: a name is unknown, or a value has the wrong type.
         """
-        new_parameters, names = self, _names()
+        new_parameters, names = self, _papers_values()
         for setting in settings:
             name, equals, text = setting.partition("=")
             if not equals or name not in names:
@@ -106,12 +106,7 @@ class ShiftParameters:
 
 def settings() -> list[str]:
     """Every parameter with the papers' value, in the form that ``--set`` takes."""
-    papers = ShiftParameters()
-    lines = []
-    for name in _names():
-        shift, _, parameter = name.partition(".")
-        lines.append(f"{name}={_text(getattr(getattr(papers, shift), parameter))}")
-    return lines
+    return [f"{name}={_text(value)}" for name, value in _papers_values().items()]
 
 
 def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: WhLanguage = "en") -> ShiftParameters:
@@ -171,13 +166,14 @@ def for_mini(training: int) -> ShiftParameters:
     )
 
 
-def _names() -> list[str]:
-    """All names that can be set; the seed is common to all and not among them."""
-    names = []
+def _papers_values() -> dict[str, Any]:
+    """The papers' values of all that can be set, by name; the seed is common to all and not among them."""
+    values = {}
     for shift in REBUILDABLE:
-        entries = fields(getattr(ShiftParameters(), shift))
-        names += [f"{shift}.{entry.name}" for entry in entries if entry.name != SEED]
-    return names
+        for name, value in vars(getattr(ShiftParameters(), shift)).items():
+            if name != SEED:
+                values[f"{shift}.{name}"] = value
+    return values
 
 
 def _text(value: Any) -> str:
