@@ -154,18 +154,13 @@ class Model:
         def compute(part: Sequence[str]) -> Embeddings:
             lengths = _token_counts(model, part)
             order = np.argsort(-lengths, kind="stable")
-            vectors: Embeddings | None = None
 
             def encoded(budget: int) -> Embeddings:
-                nonlocal vectors
+                vectors = []
                 for rows in _batches(lengths[order], budget):
-                    positions = order[rows]
-                    texts = [part[i] for i in positions]
-                    some = np.asarray(model.encode(texts, batch_size=len(texts), show_progress_bar=False), np.float32)
-                    vectors = np.empty((len(part), some.shape[1]), np.float32) if vectors is None else vectors
-                    vectors[positions] = some
-                assert vectors is not None
-                return vectors
+                    texts = [part[i] for i in order[rows]]
+                    vectors.append(model.encode(texts, batch_size=len(texts), show_progress_bar=False))
+                return np.concatenate(vectors, dtype=np.float32)[np.argsort(order)]
 
             return batch.of(model.device, encoded)
 
