@@ -16,7 +16,7 @@ from eval_kit.files import atomic
 from eval_kit.release import Release
 from eval_kit.stats.similarity import by_cluster, mean_cosine, weighted_jaccard
 from eval_kit.stats.typical import topics
-from eval_kit.stats.vectors import Matrix, Vectors
+from eval_kit.stats.vectors import Vectors
 
 SHIFTS, SPLITS = ("topic", "wh", "length"), ("train", "test")
 OTHERS = "others"
@@ -85,7 +85,8 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
     for shift, split in _tables(release):
         texts, directions = {}, {}
         for (name,), part in release.table(shift, split).group_by("cluster", maintain_order=True):
-            texts[str(name)], directions[str(name)] = part["text"], _directed(vectors.of(part["query_id"]))
+            values = vectors.of(part["query_id"])
+            texts[str(name)], directions[str(name)] = part["text"], values[np.linalg.norm(values, axis=1) > 0]
         cosines = {}
         for left, right in permutations(texts, 2):
             cosines[left, right] = mean_cosine(directions[left], directions[right])
@@ -98,11 +99,6 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
             mean = {"n_other": whole.pop("others"), "cosine": total / sum(counts.values())}
             rows.append({"shift": shift, "split": split, "other": OTHERS} | whole | mean)
     return pl.DataFrame(rows).select("shift", "split", "cluster", "other", "n", "n_other", "jaccard", "cosine")
-
-
-def _directed(vectors: Matrix) -> Matrix:
-    nonzero: Matrix = vectors[np.linalg.norm(vectors, axis=1) > 0]
-    return nonzero
 
 
 def _tables(release: Release) -> list[tuple[str, str]]:
@@ -120,9 +116,8 @@ def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
     """One row of maps per shift, one column per measure; from a shift's train queries if there are any, else test."""
     from matplotlib.figure import Figure
 
-    panels = []
-    for _, part in table.group_by("shift", maintain_order=True):
-        panels.append(part.filter(pl.col("split") == part["split"][0]))
+    first_split = pl.col("split") == pl.col("split").first().over("shift")
+    panels = table.filter(first_split).partition_by("shift", maintain_order=True)
     heights = [part["cluster"].n_unique() for part in panels]
     figure = Figure(figsize=(2 * CELL * (max(heights) + 4), CELL * (sum(heights) + 1.9 * len(heights))))
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
@@ -139,11 +134,8 @@ def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
 def _heatmap(axes: Any, part: pl.DataFrame, measure: str, limits: tuple[Any, Any]) -> None:
     clusters = part["cluster"].unique(maintain_order=True).to_list()
     sizes = dict(part.select("cluster", "n").iter_rows())
-    values = {(row["cluster"], row["other"]): row[measure] for row in part.iter_rows(named=True)}
     columns = [*clusters, OTHERS]
-    grid = np.full((len(clusters), len(columns)), np.nan)
-    for y, x in np.ndindex(grid.shape):
-        grid[y, x] = values.get((clusters[y], columns[x]), np.nan)
+    grid = part.pivot("other", index="cluster", values=measure).select(columns).to_numpy()
     image = axes.imshow(grid, cmap="cividis", vmin=limits[0], vmax=limits[1], aspect="equal")
     for y, x in np.argwhere(~np.isnan(grid)):  # a cluster beside itself has no value
         value = grid[y, x]

@@ -125,7 +125,7 @@ class Fidelity(Result):
 
 
 def read_systems(paths: Sequence[Path], release: Release) -> dict[str, pl.DataFrame]:
-    """The runs by system: ``query_id``, ``passage_id`` and ``rank`` in trec_eval's order.
+    """The runs by system: ``query_id``, ``passage_id`` and ``rank``, by score, then by id, descending as in trec_eval.
 
     Runs named ``<system>.<test set>`` of several test sets are one system.
 
@@ -140,11 +140,14 @@ def read_systems(paths: Sequence[Path], release: Release) -> dict[str, pl.DataFr
         system = min(systems, key=len, default=name)
         frame = pl.concat(read_pieces(path)).select("query_id", "passage_id", "score")
         parts.setdefault(system, []).append(frame)
-    runs = {name: pl.concat(frames) for name, frames in parts.items()}
-    for name, frame in runs.items():
-        if frame.select("query_id", "passage_id").is_duplicated().any():
+    rank = pl.int_range(1, pl.len() + 1).over("query_id").alias("rank")
+    runs = {}
+    for name, frames in parts.items():
+        run = pl.concat(frames).sort("query_id", "score", "passage_id", descending=[False, True, True])
+        runs[name] = run.select("query_id", "passage_id", rank)
+        if run.select("query_id", "passage_id").is_duplicated().any():
             raise UserError(f"the runs of {name} share a query; give each query of a system in one run")
-    return {name: ranked(frame) for name, frame in runs.items()}
+    return runs
 
 
 def measure_fidelity(
@@ -233,13 +236,6 @@ def _labels_of_most(release: Release) -> float:
     relevant = [release.qrels(split).filter(pl.col("relevance") > 0) for split in release.configs["qrels"]]
     counts = pl.concat(relevant).group_by("query_id").len()["len"]
     return float(counts.median() or 0)  # type: ignore[arg-type]
-
-
-def ranked(run: pl.DataFrame) -> pl.DataFrame:
-    """``query_id``, ``passage_id`` and ``rank`` in trec_eval's order: score descending, then id descending."""
-    by_score = run.sort("query_id", "score", "passage_id", descending=[False, True, True])
-    rank = pl.int_range(1, pl.len() + 1).over("query_id").alias("rank")
-    return by_score.select("query_id", "passage_id", rank)
 
 
 def _coverage(
