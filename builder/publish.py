@@ -89,11 +89,9 @@ class Publication:
 
     def _plan(self) -> list[str]:
         lines = [f"{self.repo_id}: would create the dataset"] if self.creates else []
-        files = [
-            *(f"  + {path}" for path in self.changes.added),
-            *(f"  ~ {path}" for path in self.changes.changed),
-            *(f"  - {path}" for path in self.changes.removed),
-        ]
+        files = []
+        for sign, paths in {"+": self.changes.added, "~": self.changes.changed, "-": self.changes.removed}.items():
+            files += [f"  {sign} {path}" for path in paths]
         what = f"commit {len(files)} files ({decimal(self.uploaded_bytes)} to upload) and tag" if files else "tag main"
         lines += [f"{self.repo_id}: would {what} {self.tag}", *files]
         for table in self.tables:
@@ -148,8 +146,10 @@ def _publish(folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool,
     if plan.done:
         return plan
     if dry_run:
+        if plan.creates or MANIFEST in plan.changes.added:  # there is no release yet
+            return plan
         with hub.explained(repo_id, UNCHANGED):
-            return replace(plan, tables=_table_changes(folder, manifest, plan))
+            return replace(plan, tables=diff(open_release(repo_id, plan.commit), Release(folder, manifest)))
     start = time.monotonic()
     commit = str(plan.commit)
     if plan.changes:
@@ -295,13 +295,6 @@ def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] 
         return None
     ours = isinstance(manifest, dict) and manifest.get("name") == NAME and isinstance(manifest.get("digest"), str)
     return manifest if ours and re.fullmatch(r"\d+(\.\d+){2}", str(manifest.get("version"))) else None
-
-
-def _table_changes(folder: Path, manifest: Manifest, plan: Publication) -> list[TableDiff]:
-    """How the release differs from the one on main, query by query; empty if there is none."""
-    if plan.creates or MANIFEST in plan.changes.added:
-        return []
-    return diff(open_release(plan.repo_id, plan.commit), Release(folder, manifest))
 
 
 def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Manifest) -> str:
