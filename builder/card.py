@@ -52,60 +52,43 @@ HOLDS = {
 """The configs in words, for the card's table and for the Hub's own pages."""
 
 
-def render(folder: Path, manifest: Manifest) -> str:
-    """The text of the release's ``README.md``, from its manifest, its tables and its ``reports/``.
+def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """The files that describe the release in ``folder`` to people and to catalogues, by name.
 
-    Each report is optional, and one made from content other than the manifest's is left out.
+    The card is made from the manifest, the tables and ``reports/``. Each report is optional, and one made from content
+    other than the manifest's is left out.
 
     Raises:
         UserError: a report is not readable.
     """
     from huggingface_hub import DatasetCard
+    from jinja2 import Template
 
-    configs = _configs(manifest)
+    configs, synthetic = _configs(manifest), is_synthetic(manifest)
+    facts: dict[str, Any] = {
+        "manifest": manifest,
+        "configs": configs,
+        "synthetic": synthetic,
+        "ms_marco": is_of_ms_marco(manifest),
+    }
+    licences = Template((TEMPLATES / "licences.md").read_text(encoding="utf-8")).render(facts)
+    subjects = {} if synthetic else about(Release(folder, manifest))  # mini's words mean nothing
     # from_template renders the given template with jinja2 and validates the YAML block by the library's classes
     card = DatasetCard.from_template(
         card_data(manifest),
         template_path=str(TEMPLATES / "dataset.md"),
-        manifest=manifest,
         title=title(manifest),
         holds=HOLDS,
-        ms_marco=is_of_ms_marco(manifest),
-        synthetic=is_synthetic(manifest),
-        licences=licences(manifest),
-        configs=configs,
+        licences=licences,
         samples={config: sample(folder, tables) for config, tables in configs.items()},
         reports=reports.read(folder, manifest),
-        about=_about(folder, manifest),
+        about={shift: to_markdown(table) for shift, table in subjects.items()},
+        **facts,
     )
-    return str(card)
-
-
-def licences(manifest: Manifest) -> str:
-    """Who holds what under which licence, in Markdown."""
-    from jinja2 import Template
-
-    text: str = Template((TEMPLATES / "licences.md").read_text(encoding="utf-8")).render(
-        manifest=manifest,
-        configs=_configs(manifest),
-        ms_marco=is_of_ms_marco(manifest),
-        synthetic=is_synthetic(manifest),
-    )
-    return text
-
-
-def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """The files that describe the release in ``folder`` to people and to catalogues, by name.
-
-    Raises:
-        UserError: a report is not readable.
-    """
-    heading = f"# Licences of {title(manifest)} {manifest.version}\n\n"
-    licence = APACHE if is_synthetic(manifest) else LICENCES
     return {
-        CARD: render(folder, manifest),
-        LICENCES: f"{heading}{licences(manifest)}\n",
-        croissant.CROISSANT: croissant.render(manifest, licence),
+        CARD: str(card),
+        LICENCES: f"# Licences of {title(manifest)} {manifest.version}\n\n{licences}\n",
+        croissant.CROISSANT: croissant.render(manifest, APACHE if synthetic else LICENCES),
     }
 
 
@@ -131,14 +114,14 @@ def card_data(manifest: Manifest) -> Any:
     from huggingface_hub import DatasetCardData
 
     synthetic, ms_marco = is_synthetic(manifest), is_of_ms_marco(manifest)
-    configs = _configs(manifest)
+    configs, rows = _configs(manifest), sum(table.rows for table in manifest.tables)
     return DatasetCardData(
         pretty_name=title(manifest),
         language=language(manifest),
         license="apache-2.0" if synthetic else "other",
         license_name=None if synthetic else "see-card",
         license_link=None if synthetic else LICENCES,
-        size_categories=[_size_category(sum(table.rows for table in manifest.tables))],
+        size_categories=[next((name for limit, name in SIZES if rows < limit), "1M<n<10M")],
         source_datasets=["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
         task_categories=["text-retrieval"],
         tags=[*TAGS, *["ms-marco"] * ms_marco],
@@ -208,13 +191,6 @@ def sample(folder: Path, tables: Sequence[TableEntry]) -> str:
     return ""
 
 
-def _about(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """What the topics and buckets are about, in Markdown; empty for mini, whose words mean nothing."""
-    if is_synthetic(manifest):
-        return {}
-    return {shift: to_markdown(table) for shift, table in about(Release(folder, manifest)).items()}
-
-
 def _cut(value: Any) -> Any:
     if isinstance(value, str) and len(value) > SAMPLE_LENGTH:
         return value[:SAMPLE_LENGTH] + "…"
@@ -249,7 +225,3 @@ def _configs(manifest: Manifest) -> dict[str, list[TableEntry]]:
     for table in manifest.tables:
         configs.setdefault(table.config, []).append(table)
     return configs
-
-
-def _size_category(rows: int) -> str:
-    return next((name for limit, name in SIZES if rows < limit), "1M<n<10M")
