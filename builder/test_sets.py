@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 
 import polars as pl
 
+from builder.card import HOLDS
 from builder.release import Table, new_test_set
 from eval_kit.documents import TestSetEntry
 from eval_kit.shift import main_split
@@ -15,18 +17,8 @@ BUCKETS = ("b1", "b2", "b3", "b4", "b5")
 CHAMELEON_SETS = ("veiled", "pygmy", "lesser")
 OBSTINACY = ("none", *CHAMELEON_SETS)
 LEVELS = (10, 20, 30, 40, 50)
-CONFIGS = (
-    *SHIFTS,
-    "chameleons",
-    "trec_dl",
-    "dl_typo",
-    "dlhard",
-    "variations",
-    "validation",
-    "qrels",
-    "negatives",
-    "passages",
-)
+CONFIGS = list(dict.fromkeys([*SHIFTS, *HOLDS]))
+"""Every config that a release may hold, the shifts first."""
 
 SHIFT_MEASURES = ("RR@10", "ASL@100", "R@1000")
 DEV_MEASURES = ("RR@10", "R@100", "R@1000")
@@ -66,57 +58,40 @@ def _test_sets(have: Tables) -> Iterator[TestSetEntry]:
         test_split = f"{shift}_test"
         qrels = test_split if test_split in splits else main_split(splits)
         if qrels and {(shift, "test"), ("qrels", qrels)} <= have.keys():
-            measures: Sequence[str] = (
-                ("nDCG@10", *SHIFT_MEASURES) if _is_graded(have["qrels", qrels]) else SHIFT_MEASURES
-            )
+            measures = [*(["nDCG@10"] if _is_graded(have["qrels", qrels]) else []), *SHIFT_MEASURES]
             for name in _labels(have[shift, "test"]["cluster"]):
                 yield new_test_set(f"{shift}.{name}", shift, shift, "test", qrels, measures, where=("cluster", [name]))
     evaluation = [split for config, split in have if config == "resttest" and split != "train"]
     for split in evaluation:
         if ("qrels", split) in have:
-            measures = _measures(split, have)
-            yield new_test_set(split, split, "resttest", split, split, measures)
-    yield from _undivided_dl(have, evaluation)
+            yield new_test_set(split, split, "resttest", split, split, _measures(split, have))
+    for config, split in have:  # the judged topics of TREC DL, in a release without ReSTTest
+        if config == "trec_dl" and split not in evaluation and ("qrels", split) in have:
+            yield new_test_set(split, split, "trec_dl", split, split, DL_MEASURES, where=("judged", ["yes"]))
     main = main_split(evaluation)
     if main and ("qrels", main) in have:
         for bucket in _labels(have["resttest", main]["bucket"]):
-            where = ("bucket", [bucket])
-            measures = _measures(main, have)
-            yield new_test_set(f"resttest.{bucket}", "resttest", "resttest", main, main, measures, where)
+            name, where = f"resttest.{bucket}", ("bucket", [bucket])
+            yield new_test_set(name, "resttest", "resttest", main, main, _measures(main, have), where)
     if {("crossed", "train"), ("qrels", "train")} <= have.keys():
         for model in models_in(have["crossed", "train"]):
             where = (model, list(ROLES[1:]))
             yield new_test_set(f"crossed.{model}", "crossed", "crossed", "train", "train", CROSSED_MEASURES, where)
-    for split in (split for config, split in have if config == "chameleons"):
-        if ("qrels", split) in have:
+    for config, split in have:
+        if config == "chameleons" and ("qrels", split) in have:
             yield from _chameleons(split, have["chameleons", split])
-    for name, measures in OWN_TEST_SETS.items():
+    for name, own_measures in OWN_TEST_SETS.items():
         if {(name, "test"), ("qrels", name)} <= have.keys():
-            yield new_test_set(name, name, name, "test", name, measures)
-
-
-def _undivided_dl(have: Tables, elsewhere: Sequence[str]) -> Iterator[TestSetEntry]:
-    """TREC DL's judged topics, in a release without ReSTTest."""
-    for split in (split for config, split in have if config == "trec_dl" and split not in elsewhere):
-        if ("qrels", split) in have:
-            yield new_test_set(split, split, "trec_dl", split, split, DL_MEASURES, where=("judged", ["yes"]))
+            yield new_test_set(name, name, name, "test", name, own_measures)
 
 
 def _chameleons(split: str, rows: pl.DataFrame) -> Iterator[TestSetEntry]:
     levels = [name for name in rows.columns if name.startswith("level_")]
-    for name in CHAMELEON_SETS:
-        for level in levels:
-            at_least = OBSTINACY[OBSTINACY.index(name) :]
-            if set(at_least) & set(_labels(rows[level])):
-                yield new_test_set(
-                    f"chameleons.{name}.{level.removeprefix('level_')}",
-                    "chameleons",
-                    "chameleons",
-                    split,
-                    split,
-                    CHAMELEON_MEASURES,
-                    where=(level, at_least),
-                )
+    for obstinacy, level in product(CHAMELEON_SETS, levels):
+        at_least = OBSTINACY[OBSTINACY.index(obstinacy) :]
+        if rows[level].is_in(at_least).any():
+            name, where = f"chameleons.{obstinacy}.{level.removeprefix('level_')}", (level, at_least)
+            yield new_test_set(name, "chameleons", "chameleons", split, split, CHAMELEON_MEASURES, where)
 
 
 def _labels(column: pl.Series) -> list[str]:
