@@ -140,7 +140,9 @@ class Build:
         sizes = dict(assignment.filter(pl.col("split") == "test")["cluster"].cast(pl.String).value_counts().iter_rows())
         if not sizes:
             raise UserError(f"{shift}: no part has enough queries to hold one back for testing")
-        labels = categories(assignment["cluster"])
+        dtype = assignment.schema["cluster"]
+        assert isinstance(dtype, pl.Enum)
+        labels = dtype.categories.to_list()
         few = [label for label in labels if sizes.get(label, 0) < FEWEST_TESTED]
         if few and shift not in self.required:
             names = ", ".join(f"{label} ({sizes.get(label, 0)})" for label in few[:SHOWN])
@@ -223,12 +225,6 @@ def apart(shift: str, assignment: pl.DataFrame, pairs: pl.DataFrame, seed: int) 
     choice = order[: 1 + int(np.abs(np.cumsum(sizes[order]) - goal).argmin())]
     test = ids.filter(pl.Series(np.isin(group, choice)))
     return assignment.with_columns(split=validation.split_by(test))
-
-
-def categories(labels: pl.Series) -> list[str]:
-    """The labels that a column may hold, in their order."""
-    assert isinstance(labels.dtype, pl.Enum)
-    return labels.dtype.categories.to_list()
 
 
 def interval_remark(shift: str, sizes: Sequence[int]) -> str:

@@ -46,10 +46,6 @@ def render(manifest: Manifest, licence: str) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _name(table: TableEntry) -> str:
-    return f"{table.config}/{table.split}"
-
-
 def _file(table: TableEntry) -> dict[str, Any]:
     return {
         "@type": "cr:FileObject",
@@ -62,13 +58,13 @@ def _file(table: TableEntry) -> dict[str, Any]:
 
 
 def _record_set(table: TableEntry) -> dict[str, Any]:
-    fields = []
+    name, fields = f"{table.config}/{table.split}", []
     for column in table.columns:
         many = column.type.startswith("list<")
         fields.append(
             {
                 "@type": "cr:Field",
-                "@id": f"{_name(table)}/{column.name}",
+                "@id": f"{name}/{column.name}",
                 "name": column.name,
                 "dataType": TYPES.get(column.type, "sc:Text"),
                 **({"repeated": True} if many else {}),
@@ -76,4 +72,4 @@ def _record_set(table: TableEntry) -> dict[str, Any]:
             }
         )
     about = f"{table.rule.text} ({table.rule.source})"
-    return {"@type": "cr:RecordSet", "@id": _name(table), "name": _name(table), "description": about, "field": fields}
+    return {"@type": "cr:RecordSet", "@id": name, "name": name, "description": about, "field": fields}

@@ -203,13 +203,13 @@ def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | 
         in_use.update([test_set.table, ("qrels", test_set.qrels)])
         ids = release.test_sets[test_set.name].queries
         sample.update(heapq.nsmallest(queries, ids, key=lambda query_id: _draw(seed, query_id)))
-    return [_of_queries(table, sample, queries) for table in tables if table.key in in_use]
-
-
-def _of_queries(table: Table, sample: Collection[str], queries: int) -> Table:
-    rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(sample))
-    text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed), all together"
-    return replace(table, frame=rows, rule=structs.replace(table.rule, text=text))
+    parts = []
+    for table in tables:
+        if table.key in in_use:
+            rows = table.frame.filter(pl.col(table.frame.columns[0]).is_in(sample))
+            text = f"{table.rule.text}; of each test set {queries:,} queries, drawn at random (seed), all together"
+            parts.append(replace(table, frame=rows, rule=structs.replace(table.rule, text=text)))
+    return parts
 
 
 def _open_encoder(model: str) -> tuple[str, Retriever]:
