@@ -91,11 +91,10 @@ class Build:
         """The rule of a table.
 
         Args:
-            text: the rule in words.
+            text: in words.
             source: where it is defined.
-            parameters: the shift's, a dataclass.
+            parameters: the shift's, a dataclass; ``more`` are further ones.
             encoded: whether the rule depends on the queries' vectors, and so on the encoder.
-            more: further parameters.
         """
         values = {} if parameters is None else msgspec.to_builtins(parameters, enc_hook=dict)
         if encoded:
@@ -127,11 +126,7 @@ class Build:
 
         Parts with fewer than 30 test queries are left out, unless the shift was asked for by name.
 
-        Args:
-            shift: its name.
-            assignment: ``query_id``, ``cluster`` and ``split`` (train, test).
-            rule: of both splits.
-            reports: as in :class:`ShiftResult`.
+        The assignment has ``query_id``, ``cluster`` and ``split`` (train, test); the rule is that of both splits.
         """
         remarks = []
         if self.disjoint_passages:
@@ -239,11 +234,7 @@ def interval_remark(shift: str, sizes: Sequence[int]) -> str:
 
 
 def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:
-    """Check that at least two clusters of a shift have queries in every part.
-
-    Args:
-        shift: its name.
-        parts: split -> queries with their ``cluster``.
+    """Check that at least two clusters of a shift have queries in every part: split -> queries and their ``cluster``.
 
     Raises:
         UserError: fewer have.

@@ -61,9 +61,6 @@ class Pair:
 def audit(release: Release) -> dict[str, Any]:
     """Look for leaks in every train/test pair of a release (see :func:`pairs`).
 
-    Args:
-        release: from :func:`eval_kit.release.open_release`.
-
     Returns:
         The document that is written to ``reports/audit.json``.
 

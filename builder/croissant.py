@@ -22,12 +22,7 @@ CITE = (
 
 
 def render(manifest: Manifest, licence: str) -> str:
-    """The text of ``croissant.json``.
-
-    Args:
-        manifest: of the release.
-        licence: its name or the file that states it.
-    """
+    """The text of ``croissant.json``; the licence by its name, or by the file that states it."""
     template = json.loads(TEMPLATE.read_text(encoding="utf-8"))
     kind = "synthetic" if is_synthetic(manifest) else "ms_marco" if is_of_ms_marco(manifest) else "other"
     document = {

@@ -80,10 +80,7 @@ class Description(Result):
 def describe(folder: Path, against: Path | None, seed: int) -> Description:
     """Describe each shift's parts by sizes, typical words and ten queries drawn at random.
 
-    Args:
-        folder: a release.
-        against: a query log, or a release whose queries are taken as one.
-        seed: of the draws.
+    They are set ``against`` a query log, or a release whose queries are taken as one.
 
     Raises:
         UserError: the release is damaged, or the log cannot be read.
@@ -108,12 +105,7 @@ def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, fl
     """Classifier two-sample test (Lopez-Paz and Oquab, ICLR 2017): can a classifier tell the two logs apart?
 
     A logistic regression over character 2- to 4-grams within words learns from half of
-    equally many queries of each side.
-
-    Args:
-        first: texts of one side.
-        other: texts of the other.
-        seed: of the draws.
+    equally many texts of each side, drawn at random.
 
     Returns:
         Its accuracy on the other half (0.5: the logs cannot be told apart), and the one-sided binomial p of that.

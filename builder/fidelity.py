@@ -147,13 +147,7 @@ def compare(rebuilt: Release, published: Release) -> Report:
 
 
 def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> Agreement:
-    """How far two divisions agree.
-
-    Args:
-        name: of the division.
-        rebuilt: ``query_id`` and ``cluster``, one row for each membership.
-        published: the same.
-    """
+    """How far two divisions agree: tables of ``query_id`` and ``cluster``, one row for each membership."""
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 

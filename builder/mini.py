@@ -32,12 +32,7 @@ CHAMELEON_SHARES = {
 
 
 def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft:
-    """Generate the mini collection and its planted release.
-
-    Args:
-        seed: as in :class:`builder.sources.mini.MiniParameters`.
-        queries: likewise.
-        strength: likewise.
+    """Generate the mini collection, by its :class:`~builder.sources.mini.MiniParameters`, and its planted release.
 
     Raises:
         UserError: a parameter is out of range.

@@ -39,13 +39,8 @@ def draw_outside(train: pl.DataFrame, left_out: pl.Series) -> pl.DataFrame:
 def drawn(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Series:
     """``count`` of the distinct ``query_ids``, or all of them if there are no more.
 
-    The draw depends on the ids and the seed, never on the order.
-
-    Args:
-        query_ids: to draw from; duplicates count once.
-        count: how many.
-        seed: of the release.
-        purpose: what the draw is for; draws for different purposes are independent.
+    The draw depends on the ids, the seed and what it is for, never on the order; draws for different purposes are
+    independent.
     """
     ids = query_ids.unique().sort()
     rng = np.random.Generator(np.random.PCG64([seed, *purpose.encode()]))
