@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from builder.parameters import REBUILDABLE
+from builder.test_sets import levels_in
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.shifts import CLUSTERED, SHIFTS
@@ -200,7 +201,7 @@ def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
         yield name, pl.concat(parts)
     for split in release.configs.get("chameleons", []):
         table = release.table("chameleons", split)
-        for level in (name for name in table.columns if name.startswith("level_")):
+        for level in levels_in(table):
             yield f"chameleons.{level.removeprefix('level_')}", table.select("query_id", cluster=level)
 
 
@@ -216,7 +217,7 @@ def _counts(release: Release, shifts: list[str]) -> dict[Key, int]:
     for shift in shifts:
         for split in release.configs[shift]:
             table, name = release.table(shift, split), f"{shift}/{split}"
-            labels = [LABELS[shift]] if shift in LABELS else [c for c in table.columns if c.startswith("level_")]
+            labels = [LABELS[shift]] if shift in LABELS else levels_in(table)
             for label in labels:
                 for cluster, count in table.group_by(label).len().sort(label).iter_rows():
                     row_name = f"{cluster} ({label.removeprefix('level_')} %)" if shift == "chameleons" else cluster

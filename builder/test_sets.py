@@ -52,6 +52,11 @@ def models_in(table: pl.DataFrame) -> list[str]:
     return [name for name in table.columns if re.fullmatch(r"m\d+", name)]
 
 
+def levels_in(table: pl.DataFrame) -> list[str]:
+    """The columns of a table of Chameleons that hold a query's obstinacy at a level: level_10, level_20, ..."""
+    return [name for name in table.columns if name.startswith("level_")]
+
+
 def _test_sets(have: Tables) -> Iterator[TestSetEntry]:
     splits = [split for config, split in have if config == "qrels"]
     for shift in CLUSTERED:
@@ -86,8 +91,7 @@ def _test_sets(have: Tables) -> Iterator[TestSetEntry]:
 
 
 def _chameleons(split: str, rows: pl.DataFrame) -> Iterator[TestSetEntry]:
-    levels = [name for name in rows.columns if name.startswith("level_")]
-    for obstinacy, level in product(CHAMELEON_SETS, levels):
+    for obstinacy, level in product(CHAMELEON_SETS, levels_in(rows)):
         at_least = OBSTINACY[OBSTINACY.index(obstinacy) :]
         if rows[level].is_in(at_least).any():
             name, where = f"chameleons.{obstinacy}.{level.removeprefix('level_')}", (level, at_least)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from builder import benchmarks, negatives
 from builder.card import check_version
 from builder.shifts import length, wh
-from builder.test_sets import OBSTINACY, models_in
+from builder.test_sets import OBSTINACY, levels_in, models_in
 from eval_kit.documents import TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
@@ -44,34 +44,27 @@ def verify(folder: Path) -> list[Check]:
     """
     manifest = read_manifest(folder)
     release = Release(folder, replace(manifest, missing=[]))  # what it lacks is told once, by who opens it
-    checks = [
-        Check(
-            "release digest", "" if release_digest(manifest) == manifest.digest else "is not that of the tables listed"
-        )
-    ]
+    fault = "" if release_digest(manifest) == manifest.digest else "is not that of the tables listed"
+    checks = [Check("release digest", fault)]
     checks.append(Check("the card is of this version", _fault(partial(check_version, folder, manifest))))
-    sound = set()
+    contents = []
     for table in manifest.tables:
-        name = f"{table.config}/{table.split}"
-        fault = _fault(partial(read_table, folder, table))
-        checks.append(Check(f"content of {name} ({table.rows:,} rows)", fault))
-        if not fault:
-            sound.add(name)
-    if len(sound) < len(manifest.tables):
+        what = f"content of {table.config}/{table.split} ({table.rows:,} rows)"
+        contents.append(Check(what, _fault(partial(read_table, folder, table))))
+    checks += contents
+    if any(check.fault for check in contents):
         return checks  # rules of damaged tables would only repeat the fault
     checks.append(Check("test sets and their counts", _fault(lambda: release.test_sets)))
     if not checks[-1].fault:
-        check_files = partial(benchmarks.check, folder, manifest)
-        checks.append(Check("files for other tools", _fault(check_files)))
+        checks.append(Check("files for other tools", _fault(partial(benchmarks.check, folder, manifest))))
     return checks if checks[-1].fault else [*checks, *_rules(release)]
 
 
 def _rules(release: Release) -> Iterator[Check]:
     for table in release.manifest.tables:
-        config, split = table.config, table.split
-        frame = release.table(config, split)
-        for what, rule in (_RULES.get(config, {}) | _stated_rule(table)).items():
-            yield Check(f"{what} ({config}/{split})", rule(frame))
+        frame = release.table(*table.key)
+        for what, rule in (_RULES.get(table.config, {}) | _stated_rule(table)).items():
+            yield Check(f"{what} ({table.config}/{table.split})", rule(frame))
     for shift in CLUSTERED if release.manifest.kind not in AUTHORS_LISTS else ():
         if {"train", "test"} <= set(release.configs.get(shift, [])):
             yield Check(f"train and test of {shift} share no query", _train_and_test_overlap(release, shift))
@@ -97,9 +90,8 @@ def _stated_rule(table: TableEntry) -> Rules:
         words = parameters_stated.get("words", length.LONGEST_SHORT)
         return {"clusters follow the length rule": lambda frame: _length_rule(frame, words)}
     if table.config == "wh" and (parameters_stated or table.rule.text == wh.RULE):
-        parameters = wh.WhParameters(
-            **{name: parameters_stated[name] for name in ("rule", "language", "terms") if name in parameters_stated}
-        )
+        names = {"rule", "language", "terms"} & parameters_stated.keys()
+        parameters = wh.WhParameters(**{name: parameters_stated[name] for name in names})
         kind = "wh-word rule" if wh.rule_of(parameters) == "substring" else "wh-word rule for whole words"
         return {f"clusters follow the {kind}": lambda frame: _wh_rule(frame, parameters)}
     return {}
@@ -129,8 +121,7 @@ def _once(*columns: str) -> Rule:
 
 
 def _levels_nest(frame: pl.DataFrame) -> str:
-    levels = [name for name in frame.columns if name.startswith("level_")]
-    levels.sort(key=lambda name: int(name.removeprefix("level_")))
+    levels = sorted(levels_in(frame), key=lambda name: int(name.removeprefix("level_")))
     ranks = frame.select(pl.col(levels).replace_strict(list(OBSTINACY), range(len(OBSTINACY)), return_dtype=pl.Int64))
     wrong = pl.any_horizontal(pl.col(lower) > pl.col(higher) for lower, higher in pairwise(levels))
     return _count(frame, ranks.select(wrong).to_series())
@@ -177,16 +168,13 @@ def _miswordings(release: Release, variation: Variation) -> str:
 def _validation_inside(release: Release) -> str:
     """Where a validation query is in another list; the authors' ReSTTest lists hold all training queries."""
     queries = release.table("validation", "validation")["query_id"]
-    for config, splits in release.configs.items():
-        for split in splits:
-            table = (config, split)
-            if config in ("validation", "qrels", "negatives", "passages") or (
-                table == ("resttest", "train") and release.manifest.kind in AUTHORS_LISTS
-            ):
-                continue
-            inside = queries.filter(queries.is_in(release.table(config, split)["query_id"].implode()))
-            if len(inside):
-                return f"{len(inside)} are in {config}/{split}, first {inside[0]}"
+    for table in release.manifest.tables:
+        holds_all = table.key == ("resttest", "train") and release.manifest.kind in AUTHORS_LISTS
+        if holds_all or table.config in ("validation", "qrels", "negatives", "passages"):
+            continue
+        inside = queries.filter(queries.is_in(release.table(*table.key)["query_id"].implode()))
+        if len(inside):
+            return f"{len(inside)} are in {table.config}/{table.split}, first {inside[0]}"
     return ""
 
 
