@@ -38,9 +38,9 @@ def publishable(
     tables = _tables_by_source(manifest)
     for name in (*permitted, *left_out):
         if name not in tables or (name in permitted and name in left_out):
-            there = f"those that do not are {', '.join(tables)}" if tables else "all that it holds is licensed"
+            sources = f"those that do not are {', '.join(tables)}" if tables else "all that it holds is licensed"
             why = "is both permitted and left out" if name in tables else "is no source without a stated licence"
-            raise UserError(f"{folder}: {name} {why}; {there}")
+            raise UserError(f"{folder}: {name} {why}; {sources}")
     if unclear := [name for name in tables if name not in permitted and name not in left_out]:
         configs = ", ".join(dict.fromkeys(config for config, _ in tables[unclear[0]]))
         more = f", and so do {', '.join(unclear[1:])}" if unclear[1:] else ""
@@ -56,9 +56,10 @@ def publishable(
         raise UserError(f"{folder}: without {', '.join(left_out)} no test set is left")
     said = [f"{name} states no licence; its authors permit the publication, the publisher says" for name in permitted]
     reduced_manifest = replace(reduced_manifest, remarks=[*manifest.remarks, *said])
-    with TemporaryDirectory() as place:
-        copy(folder, Path(place) / folder.resolve().name, reduced_manifest)
-        yield Path(place) / folder.resolve().name
+    with TemporaryDirectory() as temporary:
+        reduced_folder = Path(temporary) / folder.resolve().name
+        copy(folder, reduced_folder, reduced_manifest)
+        yield reduced_folder
 
 
 def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:

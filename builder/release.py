@@ -49,7 +49,13 @@ class Table:
     @property
     def columns(self) -> list[Column]:
         """The manifest's description of the columns."""
-        return [_column(name, dtype) for name, dtype in self.frame.schema.items()]
+        columns = []
+        for name, dtype in self.frame.schema.items():
+            if isinstance(dtype, pl.Enum):
+                columns.append(Column(name=name, type="label", labels=dtype.categories.to_list()))
+            else:
+                columns.append(Column(name=name, type=COLUMN_TYPES[dtype]))
+        return columns
 
     @cached_property
     def entry(self) -> TableEntry:
@@ -134,7 +140,12 @@ def write(draft: Draft, out: Path) -> Manifest:
                 raise UserError(f"{out}: exists and is not a release; nothing was written")
             if kind != draft.kind:
                 raise UserError(f"{out}: holds a {kind} release, not a {draft.kind} one; name another --out")
-        return _fill(staging, draft)
+        manifest = replace(describe(draft), tables=[write_table(staging, table) for table in draft.tables])
+        for name, text in draft.reports.items():
+            (staging / "reports").mkdir(exist_ok=True)
+            (staging / "reports" / name).write_text(text, encoding="utf-8")
+        _describe_itself(staging, manifest)
+        return manifest
 
 
 def summary(out: Path, manifest: Manifest) -> list[str]:
@@ -184,21 +195,20 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
     Raises:
         UserError: the folder holds something else, or ``reports/`` a hidden file.
     """
-    for place in (folder, folder / "reports"):
-        atomic.clear_abandoned(place)
+    atomic.clear_abandoned(folder)
+    atomic.clear_abandoned(folder / "reports")
     tables = {table.path for table in manifest.tables}
     known_files = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
-    names = sorted(
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
-    )
+    paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    names = sorted(path.relative_to(folder).as_posix() for path in paths)
+    strangers = []
     for name in names:
         if leads_outside(folder / name, folder):
             raise UserError(f"{folder / name}: is a link that leaves the release")
         if not is_file(folder / name):
             raise UserError(f"{folder / name}: is a pipe or device, expected a file")
-    strangers = [
-        name for name in names if name not in known_files and (not name.startswith("reports/") or "/." in name)
-    ]
+        if name not in known_files and (not name.startswith("reports/") or "/." in name):
+            strangers.append(name)
     if strangers:
         more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
         raise UserError(f"{folder / strangers[0]}: is not part of the release; remove it{more}")
@@ -244,15 +254,6 @@ def _replacing(out: Path) -> Iterator[Path]:
         raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
 
 
-def _fill(folder: Path, draft: Draft) -> Manifest:
-    manifest = replace(describe(draft), tables=[write_table(folder, table) for table in draft.tables])
-    for name, text in draft.reports.items():
-        (folder / "reports").mkdir(exist_ok=True)
-        (folder / "reports" / name).write_text(text, encoding="utf-8")
-    _describe_itself(folder, manifest)
-    return manifest
-
-
 def _describe_itself(folder: Path, manifest: Manifest) -> None:
     validate("release", manifest.as_json())
     benchmarks.write(folder, manifest)
@@ -276,12 +277,6 @@ def write_table(folder: Path, table: Table) -> TableEntry:
     names = table.frame.with_columns(pl.col(pl.Enum).cast(pl.String))
     pq.write_table(names.to_arrow().cast(features(as_stored).arrow_schema), path, compression="zstd")
     return replace(table.entry, sha256=file_sha256(path))
-
-
-def _column(name: str, dtype: pl.DataType) -> Column:
-    if isinstance(dtype, pl.Enum):
-        return Column(name=name, type="label", labels=dtype.categories.to_list())
-    return Column(name=name, type=COLUMN_TYPES[dtype])
 
 
 def _kind(out: Path) -> str | None:
