@@ -12,9 +12,9 @@ from builder.sources import log
 from builder.validation import drawn
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.release import Release, beir_folder, open_release
 from eval_kit.results import Result
+from eval_kit.shift import union
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
@@ -89,9 +89,8 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
     other = None if against is None else _queries(against)
     rows: list[tuple[Any, ...]] = []
     for name, shift in SHIFTS.items():
-        splits = release.configs.get(name, [])
-        if shift.label and splits:
-            table = pl.concat(_worded(release, name, split, shift.label) for split in splits)
+        if shift.label and name in release.configs:
+            table = _labelled(release, name, shift.label)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     queries = _all(release)
     lines = [] if other is None else _comparison(release, queries, other, seed)
@@ -133,18 +132,17 @@ def _queries(path: Path) -> pl.DataFrame:
 
 def _all(release: Release) -> pl.DataFrame:
     configs = (*SHIFTS, "validation", beir_folder.KIND)
-    tables = [(entry.config, entry.split) for entry in release.manifest.tables if entry.config in configs]
-    empty = pl.DataFrame(schema=QUERIES_SCHEMA)
-    texts = pl.concat([empty, *(_worded(release, *table) for table in tables)])
-    texts = texts.unique("query_id", keep="first").sort("query_id")
+    tables = [entry.key for entry in release.manifest.tables if entry.config in configs]
+    texts = union(release, tables).drop_nulls("text").unique("query_id", keep="first").sort("query_id")
     if texts.is_empty():
         raise UserError(f"{release.folder}: has no texts of queries")
     return texts
 
 
-def _worded(release: Release, config: str, split: str, *labels: str) -> pl.DataFrame:
-    """The queries of a table whose texts are at hand: a partial release lacks some."""
-    return release.table(config, split).select("query_id", "text", *labels).drop_nulls("text")
+def _labelled(release: Release, config: str, label: str) -> pl.DataFrame:
+    """The queries of a config with their labels; of a partial release those whose texts are at hand."""
+    tables = (release.table(config, split).select("query_id", "text", label) for split in release.configs[config])
+    return pl.concat(tables).drop_nulls("text")
 
 
 def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: int) -> Iterator[tuple[Any, ...]]:
@@ -189,10 +187,9 @@ def _growth(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
     from sklearn.naive_bayes import MultinomialNB
     from sklearn.pipeline import make_pipeline
 
-    splits = release.configs.get("topic", [])
-    if not splits:
+    if "topic" not in release.configs:
         return
-    table = pl.concat(_worded(release, "topic", split, "cluster") for split in splits)
+    table = _labelled(release, "topic", "cluster")
     learn = table["query_id"].is_in(drawn(table["query_id"], table.height // 2, seed, "describe").implode())
     model: Any = make_pipeline(CountVectorizer(analyzer=words), MultinomialNB())
     model.fit(table.filter(learn)["text"].to_list(), table.filter(learn)["cluster"].cast(pl.String).to_list())

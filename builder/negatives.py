@@ -29,6 +29,7 @@ from eval_kit.search import bm25, lucene
 from eval_kit.search.cache import cache_folder
 from eval_kit.search.examples import relevant
 from eval_kit.search.passages import collection_key
+from eval_kit.shift import union
 from eval_kit.shifts import SHIFTS
 
 CONFIG, SPLIT = "negatives", "train"
@@ -98,10 +99,10 @@ def training_queries(release: Release) -> pl.DataFrame:
     Raises:
         UserError: there are none, or one has no text.
     """
-    parts = [release.table(*key).select("query_id", "text") for key in _query_tables(release)]
-    if not parts:
+    tables = _query_tables(release)
+    if not tables:
         raise UserError(f"{release.folder}: holds no training queries to draw negatives for")
-    queries = pl.concat(parts).sort("text", nulls_last=True).unique("query_id", keep="first")
+    queries = union(release, tables).sort("text", nulls_last=True).unique("query_id", keep="first")
     length = pl.col("query_id").str.len_bytes().cast(pl.String)
     queries = queries.sort(pl.concat_str([length, pl.lit(":"), pl.col("query_id")]))
     without = queries.filter(pl.col("text").is_null())["query_id"]

@@ -14,6 +14,7 @@ from builder.reports import SIMILARITY
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.release import Release
+from eval_kit.shift import union
 from eval_kit.stats.similarity import by_cluster, mean_cosine, weighted_jaccard
 from eval_kit.stats.typical import topics
 from eval_kit.stats.vectors import Vectors
@@ -106,10 +107,10 @@ def _tables(release: Release) -> list[tuple[str, str]]:
 
 
 def _queries(release: Release) -> pl.DataFrame:
-    parts = [release.table(*key).select("query_id", "text") for key in _tables(release)]
-    if not parts:
+    tables = _tables(release)
+    if not tables:
         raise UserError(f"{release.folder}: holds no topic, wh or length queries")
-    return pl.concat(parts).unique("query_id", maintain_order=True)
+    return union(release, tables).unique("query_id", maintain_order=True)
 
 
 def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:
