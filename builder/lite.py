@@ -29,7 +29,7 @@ from eval_kit.release import Release, Variation
 from eval_kit.search import bm25
 from eval_kit.search.cache import cache_folder
 from eval_kit.search.passages import collection_key, of_file, passages
-from eval_kit.search.retriever import Hits, Retriever
+from eval_kit.search.retriever import Hits, Retriever, lines
 
 PASSAGES, SEED = 1_000_000, 13
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -232,12 +232,8 @@ def _search(encoder: tuple[str, Retriever], release: Release, texts: pl.DataFram
 
 def _ranking(hits: Hits) -> pl.DataFrame:
     """``query_id``, ``passage_id`` and ``rank``."""
-    columns: dict[str, list[Any]] = {"query_id": [], "passage_id": [], "rank": []}
-    for query, best in hits:
-        columns["query_id"] += [query] * len(best)
-        columns["passage_id"] += [passage for passage, _ in best]
-        columns["rank"] += range(1, len(best) + 1)
-    return pl.DataFrame(columns, {"query_id": pl.String, "passage_id": pl.String, "rank": pl.Int64})
+    schema = {"query_id": pl.String, "passage_id": pl.String, "rank": pl.Int64, "score": pl.Float64}
+    return pl.DataFrame(lines(hits), schema, orient="row").drop("score")
 
 
 def _judgements(source: Path, ids: pl.Series) -> pl.DataFrame:
