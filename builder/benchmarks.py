@@ -89,11 +89,10 @@ def _eval_yaml(release: Release) -> str:
         "What a retrieval model loses on queries that its training lacks, by topic, wh-word, length and distance. "
         "Out: models that never saw the like of the query; Rel Loss: (In - Out) / In, the lower the better."
     )
-    tasks = hub_results.tasks(release)
     document = {
         "name": title(release.manifest),
         "description": description,
         "evaluation_framework": FRAMEWORK,
-        "tasks": tasks,
+        "tasks": hub_results.tasks(release),
     }
     return yaml.safe_dump(document, sort_keys=False, width=1_000)

@@ -66,17 +66,12 @@ def export(
     written before any of them takes its name and replaces an older export of the same format.
 
     Args:
-        release: to export.
-        out: the folder to write to.
         format: one of :data:`FORMATS`.
         test_sets: names of test sets and variations; by default all, unless training sets are named.
         training_sets: names of training queries, such as ``topic.not-c0``; by default none.
         passages: for ``beir`` and ``tevatron``, the release's passages: a file of id, tab and text, such as MS MARCO's
             collection.tsv.
         strict: leave the test queries of all shifts out of training queries.
-
-    Returns:
-        The folders written.
 
     Raises:
         UserError: a format or name is unknown, the file of passages is faulty, or a folder holds something else or
@@ -108,11 +103,7 @@ def export(
 
 
 def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
-    """Refuse a folder with files that no export has.
-
-    Raises:
-        UserError: naming the first.
-    """
+    """Refuse a folder with files that no export has, naming the first."""
     present = [path for path in (folder, *sorted(folder.rglob("*"))) if path.exists() and not path.is_dir()]
     if foreign := [path for path in present if path.relative_to(folder).as_posix() not in files]:
         raise UserError(f"{foreign[0]}: is not part of the export that would replace it; name another --out")
@@ -143,11 +134,7 @@ def _values[Value](release: Release, kind: str, names: Iterable[str], there: Map
 def _exports(
     release: Release, test_sets: Collection[str], training_sets: Collection[str], strict: bool
 ) -> list[Exported]:
-    """The sets named; every test set and variation if none are.
-
-    Raises:
-        UserError: a name that the release does not have.
-    """
+    """The sets named, which the release must have; every test set and variation if none are."""
     bases = {name: name for name in release.test_sets}
     bases |= {name: variation.base for name, variation in release.variations.items()}
     _values(release, "test set or variation", test_sets, bases)

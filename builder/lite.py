@@ -55,7 +55,6 @@ def make(
 
     Args:
         release: with its passages, or their ir_datasets id.
-        out: the new release folder.
         size: passages that it will hold; more, if judged ones and candidates are more.
         depth: how many of each ranker's best passages to keep for every test query.
         seed: of the draw. The same passages are drawn whatever their order.
@@ -65,9 +64,6 @@ def make(
         shifts: only test sets of these.
         rankers: runs over all passages, of rankers whose best are kept too; one called ``bm25`` replaces the search.
         dense: model that searches all passages, as ``eval_kit run`` takes it; its best are kept too.
-
-    Returns:
-        The manifest.
 
     Raises:
         UserError: the release is lite already, or has no test queries (of a named shift) or no passages; there is no
@@ -123,11 +119,7 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     Args:
         release: without passages of its own, or whose passages are replaced.
         source: a BEIR folder with ``corpus.jsonl``, or a file of passage ids, tabs and texts.
-        out: the new release folder.
         shifts: only test sets of these.
-
-    Returns:
-        The manifest.
 
     Raises:
         UserError: passages that cannot be read; no test set of the release can be searched in them.

@@ -64,9 +64,6 @@ def add(
         cache: for the index and the shards; by default :func:`eval_kit.search.cache.cache_folder`.
         threads: of Lucene; they do not affect the result.
 
-    Returns:
-        The release with its negatives.
-
     Raises:
         UserError: no release, no training queries, queries without text, no passages, no Java, or a folder that cannot
             be written.

@@ -26,8 +26,6 @@ def publishable(
     """The folder to publish: ``folder``, or a copy without what is left out that says whose permission there is.
 
     Args:
-        folder: a release.
-        manifest: its own.
         permitted: sources without a stated licence whose authors permit the publication.
         left_out: sources whose tables, test sets and variations are not published.
 

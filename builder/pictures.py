@@ -40,9 +40,6 @@ def draw(release: Release, encoder: str = "lsa", cache: Path | None = None) -> l
         encoder: of the queries, by name; see :mod:`builder.encoders`.
         cache: where vectors are kept; None keeps none.
 
-    Returns:
-        The files.
-
     Raises:
         UserError: there are no such queries, the encoder cannot be obtained, or the folder cannot be written.
     """
@@ -75,7 +72,6 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
     has no cosine and is left out of those means.
 
     Args:
-        release: from :func:`eval_kit.release.open_release`.
         vectors: of all queries of its topic, wh and length tables.
 
     Returns:

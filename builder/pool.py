@@ -163,7 +163,6 @@ def measure_fidelity(
 
     Args:
         systems: runs over all passages, as from :func:`read_systems`.
-        release: the one that holds the judgements.
         contributors: the systems whose best are in the pool; by default all of them.
         depth: best passages of each contributor that the pool holds for a query.
         draws: how many times one label of each query is drawn.

@@ -114,7 +114,6 @@ def publish(
     """Put the release in ``folder`` on the Hub as dataset ``repo_id``, and ``tag`` it.
 
     Args:
-        folder: a release folder.
         repo_id: ``namespace/name``; created if it does not exist.
         tag: ``v`` and the release's version.
         dry_run: change nothing, report what would change.
@@ -167,9 +166,6 @@ def _publish(folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool,
 
 def check_folder(folder: Path, tag: str, allow_partial: bool) -> Manifest:
     """Check, without the Hub, that the folder is a release fit to be published under ``tag``.
-
-    Returns:
-        The manifest.
 
     Raises:
         UserError: naming the first fault.
@@ -230,11 +226,7 @@ def _plan(
 
 
 def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, manifest: Manifest) -> str:
-    """What differs, if only in bytes, from the content at the existing tag.
-
-    Raises:
-        UserError: the tag exists for other content.
-    """
+    """What differs, if only in bytes, from the existing tag, which must not be for other content."""
     differing = compare(api, folder, repo_id, commit)
     if not differing:
         return ""

@@ -128,9 +128,6 @@ def write(draft: Draft, out: Path) -> Manifest:
     leaves the old release whole; if that was between the two renames, the next program to open the release restores
     it. Two builds at once leave one whole release.
 
-    Returns:
-        The manifest.
-
     Raises:
         UserError: ``out`` is neither a release nor free, or cannot be written.
     """

@@ -34,11 +34,9 @@ def add_texts(
     """Add files of other texts for a test set's queries to a release, one replica each.
 
     Args:
-        folder: the release.
         files: TSVs of query id and text; the ids are those of ``base``.
         base: the test set whose queries they vary.
         name: ``<family>.<method>``, such as ``typo.mine``.
-        licence: of the texts.
 
     Returns:
         The release with them, and their names.
