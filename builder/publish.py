@@ -6,7 +6,6 @@ commit with all additions and removals, on that head → compare the remote chec
 finishes an interrupted publication, or finds nothing to do.
 """
 
-import re
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -286,7 +285,7 @@ def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] 
     except (RemoteEntryNotFoundError, UserError):
         return None
     ours = isinstance(manifest, dict) and manifest.get("name") == NAME and isinstance(manifest.get("digest"), str)
-    return manifest if ours and re.fullmatch(r"\d+(\.\d+){2}", str(manifest.get("version"))) else None
+    return manifest if ours and reports.VERSION.fullmatch(str(manifest.get("version"))) else None
 
 
 def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Manifest) -> str:

@@ -12,7 +12,7 @@ from typing import cast
 
 import polars as pl
 
-from builder.assembly import DL, TESTED, Build
+from builder.assembly import DL, TESTED, Build, ShiftResult
 from builder.collection import Collection
 from builder.encoders import MOST_FREQUENT, Encoder, Lsa
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
@@ -69,29 +69,28 @@ def draft(
         encoder = Lsa(most=MOST_FREQUENT, corpus=texts)
     build = Build(collection, encoder, seed, runs or {}, cache, frozenset(set_by_user), required, disjoint_passages)
     names, left_out = _choose(shifts, build)
-    results, shifts_built = [], []
+    results: dict[str, ShiftResult] = {}
     for shift in sorted(names, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: fail early
         if REBUILDABLE[shift].encodes:
             build.embedded  # noqa: B018 - a fault of the encoder is not one of the shift
         try:
-            results.append(REBUILDABLE[shift].rebuild(build, getattr(final, shift)))
-            shifts_built.append(shift)
+            results[shift] = REBUILDABLE[shift].rebuild(build, getattr(final, shift))
         except UserError as error:
             if shift in required:
                 raise
             left_out.append(f"no {shift}: {error}")
-    if not shifts_built:
+    if not results:
         raise UserError(f"{collection.name}: no shift can be built: {'; '.join(left_out)}")
-    tables = in_order([*chain.from_iterable(result.tables for result in results), *build.shared_tables()])
+    tables = in_order([*chain.from_iterable(result.tables for result in results.values()), *build.shared_tables()])
     remarks = [
         *collection.remarks,
         f"queries from {collection.source}"
         if collection.is_log
         else f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
-        *_size_remarks(collection, [shift for shift in SIZED if shift in set(shifts_built) - set_by_user]),
-        *chain.from_iterable(result.remarks for result in results),
+        *_size_remarks(collection, [shift for shift in SIZED if shift in results.keys() - set_by_user]),
+        *chain.from_iterable(result.remarks for result in results.values()),
     ]
-    if "restrain" in shifts_built and "resttest" not in shifts_built and not set(DL) & set(restrain.test_splits(build)):
+    if "restrain" in results and "resttest" not in results and not set(DL) & set(restrain.test_splits(build)):
         remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
     return Draft(
         kind="rebuilt",
@@ -102,7 +101,7 @@ def draft(
         test_sets=test_sets(tables),
         inputs=collection.inputs,
         remarks=[*remarks, *left_out],
-        reports=ChainMap(*(dict(result.reports) for result in results)),
+        reports=ChainMap(*(dict(result.reports) for result in results.values())),
     )
 
 

@@ -5,6 +5,7 @@ one is noticed; a picture goes with the JSON report of the same run.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ PICTURES = {
     "reports/topics.png": "Topic test queries, projected to two dimensions by t-SNE; the encoder is in the title",
 }
 """With their captions; their data are in ``similarity.json``."""
+VERSION = re.compile(r"\d+\.\d+\.\d+")
+"""The form of a release's version."""
 
 
 class Audit(Struct, frozen=True):
