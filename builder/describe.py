@@ -86,7 +86,9 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
         UserError: the release is damaged, or the log cannot be read.
     """
     release = open_release(str(folder))
-    other = None if against is None else _queries(against)
+    other = None
+    if against is not None:
+        other = _all(open_release(str(against))) if against.is_dir() else log.collection(against).queries["train"]
     rows: list[tuple[Any, ...]] = []
     for name, shift in SHIFTS.items():
         if shift.label and name in release.configs:
@@ -122,12 +124,6 @@ def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, fl
     model = LogisticRegression(C=10, max_iter=200).fit(rows[learn], labels[learn])
     right = int((model.predict(rows[~learn]) == labels[~learn]).sum())
     return right / size, float(binomtest(right, size, 0.5, alternative="greater").pvalue)
-
-
-def _queries(path: Path) -> pl.DataFrame:
-    if path.is_dir():
-        return _all(open_release(str(path)))
-    return log.collection(path).queries["train"]
 
 
 def _all(release: Release) -> pl.DataFrame:

@@ -88,7 +88,8 @@ def export(
                 _refuse_to_replace(folder, FORMATS[format])
             for folder, dataset in folders.items():
                 staging = stack.enter_context(atomic.folder(folder))
-                qrels = _qrels_of(release, dataset)
+                in_dataset = pl.col("query-id").is_in(dataset.queries["query_id"].implode())
+                qrels = release.table("qrels", dataset.judgements).filter(in_dataset)
                 for ids in (dataset.queries["query_id"], *qrels.get_columns()[:2]):
                     check_ids(ids)
                 if format in WITH_PASSAGES:
@@ -199,12 +200,6 @@ def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
     else:
         topics = {query: {"title": text} for query, text in queries.iter_rows()}
         atomic.write_text(folder / "topics.json", json.dumps(topics, ensure_ascii=False) + "\n")
-
-
-def _qrels_of(release: Release, dataset: Exported) -> pl.DataFrame:
-    """The queries' part of the judgements; the table has BEIR's columns, query-id, corpus-id and score."""
-    of_split = release.table("qrels", dataset.judgements)
-    return of_split.filter(pl.col("query-id").is_in(dataset.queries["query_id"].implode()))
 
 
 def _json(**fields: str | int) -> str:

@@ -79,13 +79,17 @@ def make(
     frames = (table.frame.select("query_id", "text") for table in tables if table.key in of_test_sets)
     texts = pl.concat(frames).unique("query_id").sort("query_id")
     encoder = None if dense is None else _open_encoder(dense)
+    cache = cache or cache_folder()
     systems = pool.read_systems(rankers, release)
     if "bm25" not in systems:
-        index = bm25.index_of(release, cache or cache_folder())
+        index = bm25.index_of(release, cache)
         hits = bm25.search(counted(texts.rows(), "finding candidates", "queries"), index, depth)
         systems = {"bm25": _ranking(hits)} | systems
     if encoder is not None:
-        systems[encoder[0]] = _ranking(_search(encoder, release, texts, depth, cache or cache_folder()))
+        name, retriever = encoder
+        folder = cache / "encoded" / f"{collection_key(release)}.{name}"
+        retriever.index(passages(release), folder)
+        systems[name] = _ranking(retriever.search(texts, folder, depth))
     required = {passage_id for table in tables if table.config == "qrels" for passage_id in table.frame["corpus-id"]}
     for run in systems.values():
         required.update(run.filter(pl.col("rank") <= depth)["passage_id"])
@@ -213,13 +217,6 @@ def _open_encoder(model: str) -> tuple[str, Retriever]:
     except UserError as error:
         raise UserError(f"{error}; name another encoder with --dense, runs with --pool, or --dense none") from error
     return Path(model.replace(":", ".")).name, retriever
-
-
-def _search(encoder: tuple[str, Retriever], release: Release, texts: pl.DataFrame, depth: int, cache: Path) -> Hits:
-    name, retriever = encoder
-    folder = cache / "encoded" / f"{collection_key(release)}.{name}"
-    retriever.index(passages(release), folder)
-    return retriever.search(texts, folder, depth)
 
 
 def _ranking(hits: Hits) -> pl.DataFrame:

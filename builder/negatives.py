@@ -96,10 +96,9 @@ def training_queries(release: Release) -> pl.DataFrame:
     Raises:
         UserError: there are none, or one has no text.
     """
-    tables = _query_tables(release)
-    if not tables:
+    queries = union(release, _query_tables(release)).sort("text", nulls_last=True).unique("query_id", keep="first")
+    if queries.is_empty():
         raise UserError(f"{release.folder}: holds no training queries to draw negatives for")
-    queries = union(release, tables).sort("text", nulls_last=True).unique("query_id", keep="first")
     length = pl.col("query_id").str.len_bytes().cast(pl.String)
     queries = queries.sort(pl.concat_str([length, pl.lit(":"), pl.col("query_id")]))
     without = queries.filter(pl.col("text").is_null())["query_id"]

@@ -43,7 +43,9 @@ def draw(release: Release, encoder: str = "lsa", cache: Path | None = None) -> l
     Raises:
         UserError: there are no such queries, the encoder cannot be obtained, or the folder cannot be written.
     """
-    queries = _queries(release)
+    queries = union(release, _tables(release)).unique("query_id", maintain_order=True)
+    if queries.is_empty():
+        raise UserError(f"{release.folder}: holds no topic, wh or length queries")
     model = by_name(encoder)
     name = public_name(model)
     vectors = embed(queries, model, cache)
@@ -100,13 +102,6 @@ def similarities(release: Release, vectors: Vectors) -> pl.DataFrame:
 
 def _tables(release: Release) -> list[tuple[str, str]]:
     return [(shift, split) for shift, split in product(SHIFTS, SPLITS) if split in release.configs.get(shift, [])]
-
-
-def _queries(release: Release) -> pl.DataFrame:
-    tables = _tables(release)
-    if not tables:
-        raise UserError(f"{release.folder}: holds no topic, wh or length queries")
-    return union(release, tables).unique("query_id", maintain_order=True)
 
 
 def _heatmaps(table: pl.DataFrame, titles: dict[str, str], path: Path) -> None:

@@ -199,7 +199,8 @@ def measure_fidelity(
         for left_out, rankers in pools.items():
             whole, from_pool = [], []
             for qrels_of_set in judgements:
-                pool = _pool(qrels_of_set, [systems[name] for name in rankers], depth)
+                best = [systems[name].filter(pl.col("rank") <= depth)["passage_id"] for name in rankers]
+                pool = pl.concat([qrels_of_set["passage_id"], *best]).unique().to_frame()
                 whole.append(_values(systems, qrels_of_set, answerable, measure, None))
                 from_pool.append(_values(systems, qrels_of_set, answerable, measure, pool))
             case: dict[str, Any] = {"labels": labels, "left_out": left_out}
@@ -269,11 +270,6 @@ def _drawn(relevant: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
     with_lots = relevant.with_columns(lot=pl.Series(random.random(relevant.height)))
     first = pl.col("lot") == pl.col("lot").min().over("query_id")
     return with_lots.filter(first).drop("lot")
-
-
-def _pool(qrels: pl.DataFrame, contributors: Sequence[pl.DataFrame], depth: int) -> pl.DataFrame:
-    best = [run.filter(pl.col("rank") <= depth)["passage_id"] for run in contributors]
-    return pl.concat([qrels["passage_id"], *best]).unique().to_frame()
 
 
 def _values(
