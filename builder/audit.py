@@ -119,7 +119,7 @@ def pairs(release: Release) -> Iterator[Pair]:
     for shift in ("crossed", *CLUSTERED):
         yield from _held_out(release, shift)
     if "train" in have.get("resttest", []):
-        for split in (name for name in have["resttest"] if name != "train" and name in have["qrels"]):
+        for split in (name for name in have["resttest"] if name != "train" and name in have.get("qrels", [])):
             table = release.table("resttest", split).sort("bucket", maintain_order=True)
             for (bucket,), test in table.group_by("bucket", maintain_order=True):
                 outside = SHIFTS["resttest"].training(release, str(bucket)).queries

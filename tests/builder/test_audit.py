@@ -366,3 +366,14 @@ def test_mistakes(command, planted: Release, options: list[str], sentence: str) 
 def test_nothing_to_compare(planted: Release) -> None:
     with pytest.raises(UserError, match="holds no two sets of queries to compare"):
         audit(Release(planted.folder, structs.replace(planted.manifest, tables=[], test_sets=[])))
+
+
+@pytest.mark.parametrize(("config", "splits"), [("crossed", ["train"]), ("resttest", ["train", "dev"])])
+def test_a_shift_without_judgements_is_passed_over(tmp_path: Path, config: str, splits: list[str]) -> None:
+    """As in a release of a query log, which has no test sets."""
+    roles = pl.Series(["train", "in", "out"] * 2, dtype=pl.Enum(["train", "in", "out"]))
+    queries = draft().tables[2].frame.with_columns(bucket="cluster", m1=roles)
+    tables = [Table(config, split, queries, BY_HAND) for split in splits]
+    write(Draft("rebuilt", None, 0, tables, []), tmp_path / "ms-marco-shift")
+    with pytest.raises(UserError, match="holds no two sets of queries to compare"):
+        audit(open_release(tmp_path / "ms-marco-shift"))
