@@ -90,18 +90,19 @@ def verify(
 
     if against is not None:
         changes = comparison.diff(open_release(against), open_release(release))
-        lines = [line for change in changes for line in ([change.headline] if summary else change.lines())]
+        lines = []
+        for change in changes:
+            lines += [change.headline] if summary else change.lines()
         print_result(list(map(asdict, changes)), lines or ["the releases have the same content"], as_json)
         raise typer.Exit(bool(changes))
     checks = verification.verify(Path(release))
-    faults = sum(bool(check.fault) for check in checks)
-    rows = [{"check": check.what, "fault": check.fault or None} for check in checks]
-    lines = [f"WRONG {check.what}: {check.fault}" if check.fault else f"ok    {check.what}" for check in checks]
-    print_result(
-        {"folder": release, "faults": faults, "checks": rows},
-        [*lines, f"{release}: {len(checks)} checks, {faults} faults"],
-        as_json,
-    )
+    faults, rows, lines = 0, [], []
+    for check in checks:
+        faults += bool(check.fault)
+        rows.append({"check": check.what, "fault": check.fault or None})
+        lines.append(f"WRONG {check.what}: {check.fault}" if check.fault else f"ok    {check.what}")
+    lines.append(f"{release}: {len(checks)} checks, {faults} faults")
+    print_result({"folder": release, "faults": faults, "checks": rows}, lines, as_json)
     raise typer.Exit(bool(faults))
 
 

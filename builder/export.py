@@ -105,9 +105,9 @@ def export(
 
 def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
     """Refuse a folder with files that no export has, naming the first."""
-    present = [path for path in (folder, *sorted(folder.rglob("*"))) if path.exists() and not path.is_dir()]
-    if foreign := [path for path in present if path.relative_to(folder).as_posix() not in files]:
-        raise UserError(f"{foreign[0]}: is not part of the export that would replace it; name another --out")
+    for path in (folder, *sorted(folder.rglob("*"))):
+        if path.exists() and not path.is_dir() and path.relative_to(folder).as_posix() not in files:
+            raise UserError(f"{path}: is not part of the export that would replace it; name another --out")
 
 
 def trainable(release: Release, names: Iterable[str]) -> dict[str, tuple[Shift, str]]:

@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -208,7 +208,7 @@ class _Job:
                 of_shard = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")
                 rows = []
                 for query_id, hits in islice(rankings, len(ids)):
-                    relevant_ids = {passage_id for (passage_id,) in of_shard.get(query_id, [])}
+                    relevant_ids = set(chain.from_iterable(of_shard.get(query_id, [])))
                     rest = [passage_id for passage_id, _ in hits if passage_id not in relevant_ids]
                     rows.append((query_id, draw(query_id, rest, self.parameters.sample, self.parameters.seed)))
                     advance(1)
