@@ -3,7 +3,8 @@
 Each part names the files it needs; a part whose files cannot be obtained is left out and named.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
@@ -14,12 +15,12 @@ from builder.collection import NONE_STATED, input_record
 from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import irds, variations
-from builder.sources.fetch import SourceFile, UnavailableError, declared, obtain
+from builder.sources.fetch import UnavailableError, declared, obtain
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
-from eval_kit.documents import Input, Lack, Rule
+from eval_kit.documents import Lack, Rule
 from eval_kit.errors import UserError
-from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
+from eval_kit.files.formats import QUERIES_SCHEMA, by_id, read_json_qrels, read_queries, read_trec_qrels
 from eval_kit.release import MS_MARCO, Variation
 
 TRAIN = "msmarco-passage/train"
@@ -43,6 +44,9 @@ DEV_QRELS = f"{ANSERINI}/qrels/qrels.msmarco-passage.dev-subset.txt"
 DL_TOPICS = {"dl19": f"{ANSERINI}/topics/topics.dl19-passage.txt", "dl20": f"{ANSERINI}/topics/topics.dl20.txt"}
 DL_QRELS = {"dl19": f"{ANSERINI}/qrels/qrels.dl19-passage.txt", "dl20": f"{ANSERINI}/qrels/qrels.dl20-passage.txt"}
 
+ORDER = ("cluster", "bucket", "query_id", "query-id", "corpus-id")
+"""Columns by which a table's rows are sorted, so far as it has them."""
+
 
 def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed: bool = False) -> Draft:
     """Gather the published lists.
@@ -62,11 +66,16 @@ class _Gathering:
     """One gathering of the parts: the files obtained, and what the parts have yielded so far."""
 
     def __init__(self, upstream: Path | None, unlicensed: bool) -> None:
-        permissions = {part: unlicensed or part.licence != NONE_STATED for part in variations.parts()}
-        self.variation_parts = [part for part in permissions if permissions[part]]
-        self.left_out = [part for part in permissions if not permissions[part]]
-        unused_files = set(chain.from_iterable(part.files for part in self.left_out))
-        self.files: Mapping[str, SourceFile] = {id: file for id, file in declared().items() if id not in unused_files}
+        self.files = declared()
+        self.variation_parts: list[variations.Part] = []
+        self.left_out: list[variations.Part] = []
+        for part in variations.parts():
+            if unlicensed or part.licence != NONE_STATED:
+                self.variation_parts.append(part)
+            else:
+                self.left_out.append(part)
+                for file in part.files:
+                    del self.files[file]
         self.paths, self.lacking = obtain(self.files.values(), upstream)
         self.tables: list[Table] = []
         self.variations: list[Variation] = []
@@ -89,7 +98,7 @@ class _Gathering:
             self._variations,
         ]
         for part in parts:
-            part()
+            self.tables += list(part())  # whole: a part may look at the tables of those before it
         if self.missing and not allow_partial:
             first, rest = self.missing[0], len(self.missing) - 1
             more = f", and {rest} more parts cannot be obtained" if rest else ""
@@ -99,8 +108,13 @@ class _Gathering:
             )
         if not self.tables:
             raise UserError("no source file can be obtained: no internet, or --upstream names the wrong folder")
-        tables = in_order(self.tables)
-        files = sorted(set(chain.from_iterable(table.rule.inputs for table in tables)) & set(self.paths))
+        tables, inputs = [], []
+        for table in in_order(self.tables):
+            order = [column for column in ORDER if column in table.frame.columns]
+            tables.append(replace(table, frame=by_id(table.frame, *order)))
+        for id in sorted(set(chain.from_iterable(table.rule.inputs for table in tables)) & set(self.paths)):
+            file = self.files[id]
+            inputs.append(input_record(self.paths[id], id, file.licence, file.url, file.git_blob))
         return Draft(
             kind="published",
             collection=MS_MARCO,
@@ -108,17 +122,11 @@ class _Gathering:
             tables=tables,
             test_sets=test_sets(tables),
             variations=self.variations,
-            inputs=[self._input(self.files[id]) for id in files],
+            inputs=inputs,
             missing=self.missing,
             remarks=self.remarks,
             reports=self.reports,
         )
-
-    def _input(self, file: SourceFile) -> Input:
-        return input_record(self.paths[file.id], file.id, file.licence, file.url, file.git_blob)
-
-    def _add(self, config: str, split: str, frame: pl.DataFrame, rule: Rule) -> None:
-        self.tables.append(Table(config, split, frame, rule))
 
     def _miss(self, what: str, because: str) -> None:
         self.missing.append(Lack(what, because))
@@ -131,17 +139,16 @@ class _Gathering:
             self._miss(what, lacking[0] + more)
         return bool(lacking)
 
-    def _ms_marco_train(self) -> None:
+    def _ms_marco_train(self) -> Iterator[Table]:
         try:
             self.train_queries = irds.queries(TRAIN)
-            frame = by_id(irds.qrels(TRAIN), "query-id", "corpus-id")
+            pairs = irds.qrels(TRAIN)
         except UnavailableError as error:
             self._miss("qrels/train", str(error))
-            return
-        rule = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")
-        self._add("qrels", "train", self._unique_pairs("qrels/train", frame), rule)
+        else:
+            yield Table("qrels", "train", self._unique_pairs("qrels/train", pairs), _TRAIN_QRELS_RULE)
 
-    def _shift_tests(self) -> None:
+    def _shift_tests(self) -> Iterator[Table]:
         files = {"topic": list(map(str, range(len(TOPICS)))), "wh": wh.CLUSTERS, "length": length.CLUSTERS}
         for shift, (clusters, text, source) in _SHIFTS.items():
             queries = [f"{SHIFT_TEST}/queries/queries_{name}.tsv" for name in files[shift]]
@@ -154,13 +161,12 @@ class _Gathering:
                 self._note_queries_without_text(f"{shift} {cluster}", part, pairs)
                 parts.append(part.with_columns(cluster=pl.lit(cluster, pl.Enum(clusters))))
                 judged_parts.append(pairs)
-            self._add(shift, "test", by_id(pl.concat(parts), "cluster", "query_id"), Rule(text, source, queries))
+            yield Table(shift, "test", pl.concat(parts), Rule(text, source, queries))
             if shift != "length":  # its judgements are dev-small's, which are in qrels/dev
-                pairs = by_id(pl.concat(judged_parts).unique(), "query-id", "corpus-id")
                 rule = Rule("the authors' judgements of the test queries", "EVAL/qrel", qrels)
-                self._add("qrels", f"{shift}_test", pairs, rule)
+                yield Table("qrels", f"{shift}_test", pl.concat(judged_parts).unique(), rule)
 
-    def _shift_trains(self) -> None:
+    def _shift_trains(self) -> Iterator[Table]:
         what = "topic/train, wh/train and length/train"
         if self._lack(what, [CLUSTERING]):
             return
@@ -174,10 +180,11 @@ class _Gathering:
         for shift, (clusters, text, _) in _SHIFTS.items():
             text = f"{text}; ids found by joining the authors' query texts to MS MARCO train"
             rule = Rule(text, "TRAIN/queries_clustering.tsv", [CLUSTERING])
-            self._add(shift, "train", by_id(join.members(shift, clusters), "cluster", "query_id"), rule)
+            yield Table(shift, "train", join.members(shift, clusters), rule)
 
-    def _resttest(self) -> None:
+    def _resttest(self) -> Iterator[Table]:
         """The bucket of each test query, and that of each training query, where the files are at hand."""
+        source = "CIKM 2022 §4.1.3"
         topics = {"dev": DEV_TOPICS, **DL_TOPICS}
         for split, name in {"dev": "dev", "dl19": "trec19", "dl20": "trec20"}.items():
             files = [*_buckets(f"extrapolate.{name}-qrel.txt"), topics[split]]
@@ -186,12 +193,12 @@ class _Gathering:
             members = self._members(files[:-1])
             frame = members.join(read_queries(self.paths[topics[split]]), on="query_id", how="left")
             text = "the bucket in which the query is scored as extrapolation; k-means of train and test queries, k = 5"
-            self._add_buckets(split, frame.select("query_id", "text", "bucket"), text, files)
+            yield Table("resttest", split, frame.select("query_id", "text", "bucket"), Rule(text, source, files))
         files = _buckets("train-qrel.txt")
         if not self._lack("resttest/train", files):
             frame = self._with_text("resttest/train", _own_bucket(self._members(files)))
             text = "the bucket of the training query: the model that extrapolates to a bucket trains on the other four"
-            self._add_buckets("train", frame, text, files)
+            yield Table("resttest", "train", frame, Rule(text, source, files))
 
     def _members(self, files: Sequence[str]) -> pl.DataFrame:
         """``query_id`` and ``bucket`` from a file of judgements for each bucket."""
@@ -201,10 +208,7 @@ class _Gathering:
             parts.append(ids.with_columns(bucket=pl.lit(bucket, pl.Enum(BUCKETS))))
         return pl.concat(parts)
 
-    def _add_buckets(self, split: str, frame: pl.DataFrame, text: str, files: list[str]) -> None:
-        self._add("resttest", split, by_id(frame, "bucket", "query_id"), Rule(text, "CIKM 2022 §4.1.3", files))
-
-    def _restrain(self) -> None:
+    def _restrain(self) -> Iterator[Table]:
         for size, regime in product(SIZES, REGIMES):
             split = f"{regime}_{size}"
             file = f"{RESTRAIN}/{size}/{regime}.train-qrel.txt"
@@ -212,14 +216,14 @@ class _Gathering:
                 continue
             pairs = self._unique_pairs(f"restrain/{split}", read_trec_qrels(self.paths[file]))
             ids = pairs.select(pl.col("query-id").alias("query_id")).unique()
-            frame = by_id(self._with_text(f"restrain/{split}", ids), "query_id")
-            self._add("restrain", split, frame, Rule(REGIMES[regime], "CIKM 2022 §4.1.2", [file]))
+            frame = self._with_text(f"restrain/{split}", ids)
+            yield Table("restrain", split, frame, Rule(REGIMES[regime], "CIKM 2022 §4.1.2", [file]))
             rule = Rule("the judgements released with the list", "CIKM 2022 §4.1.2", [file])
-            self._add("qrels", f"restrain_{split}", by_id(pairs, "query-id", "corpus-id"), rule)
+            yield Table("qrels", f"restrain_{split}", pairs, rule)
 
-    def _validation(self) -> None:
+    def _validation(self) -> Iterator[Table]:
         """Draw validation queries from the training queries in none of the lists; the authors released none."""
-        have = {(table.config, table.split): table.frame for table in self.tables}
+        have = {table.key: table.frame for table in self.tables}
         lists = [*product(("topic", "wh", "length"), ("train", "test"))]
         lists += [("restrain", f"{regime}_{size}") for size, regime in product(SIZES, REGIMES)]
         lacking = [f"{config}/{split}" for config, split in [("qrels", "train"), *lists] if (config, split) not in have]
@@ -236,24 +240,20 @@ class _Gathering:
         rule = Rule(
             validation.PUBLISHED_RULE, validation.SOURCE, [], {"seed": validation.PUBLISHED_SEED, "n": queries.height}
         )
-        self._add(validation.CONFIG, validation.CONFIG, by_id(queries, "query_id"), rule)
+        yield Table(validation.CONFIG, validation.CONFIG, queries, rule)
         judgements = pairs.filter(pl.col("query-id").is_in(queries["query_id"].implode()))
-        rule = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")
-        self._add("qrels", validation.CONFIG, by_id(judgements, "query-id", "corpus-id"), rule)
-        self._remark_on_validation(queries, have.get(("resttest", "train")))
-
-    def _remark_on_validation(self, queries: pl.DataFrame, resttest: pl.DataFrame | None) -> None:
+        yield Table("qrels", validation.CONFIG, judgements, _TRAIN_QRELS_RULE)
         self.remarks.append(
             f"validation: the authors' own list is not released; these are {queries.height:,} training queries in none "
             "of the topic, wh, length and ReSTrain lists, drawn by this project"
         )
-        inside = 0 if resttest is None else queries.join(resttest, on="query_id", how="semi").height
-        if inside:
+        resttest = have.get(("resttest", "train"))
+        if resttest is not None and (inside := queries.join(resttest, on="query_id", how="semi").height):
             self.remarks.append(
                 f"validation: {inside:,} of its queries are in resttest/train; leave them out of training on ReSTTest"
             )
 
-    def _chameleons(self) -> None:
+    def _chameleons(self) -> Iterator[Table]:
         files = {}
         for name, level in product(CHAMELEON_SETS, LEVELS):
             title, rankers = CHAMELEON_FILES[name]
@@ -273,9 +273,9 @@ class _Gathering:
             "CIKM 2021 §3, Table 3",
             [*files.values(), DEV_TOPICS],
         )
-        self._add("chameleons", "dev", by_id(frame, "query_id"), rule)
+        yield Table("chameleons", "dev", frame, rule)
 
-    def _trec_dl(self) -> None:
+    def _trec_dl(self) -> Iterator[Table]:
         for split, file in DL_TOPICS.items():
             if self._lack(f"trec_dl/{split}", [file, DL_QRELS[split]]):
                 continue
@@ -283,48 +283,42 @@ class _Gathering:
             label = pl.when(pl.col("query_id").is_in(judged_ids.implode())).then(pl.lit("yes")).otherwise(pl.lit("no"))
             frame = read_queries(self.paths[file]).with_columns(judged=label.cast(pl.Enum(["no", "yes"])))
             rule = Rule("all topics of the track, and whether NIST judged them", file, [file, DL_QRELS[split]])
-            self._add("trec_dl", split, by_id(frame, "query_id"), rule)
+            yield Table("trec_dl", split, frame, rule)
 
-    def _evaluation_qrels(self) -> None:
+    def _evaluation_qrels(self) -> Iterator[Table]:
         for split, file in {"dev": DEV_QRELS, **DL_QRELS}.items():
             if not self._lack(f"qrels/{split}", [file]):
                 pairs = self._unique_pairs(f"qrels/{split}", read_trec_qrels(self.paths[file]))
-                rule = Rule("the official judgements", file, [file])
-                self._add("qrels", split, by_id(pairs, "query-id", "corpus-id"), rule)
+                yield Table("qrels", split, pairs, Rule("the official judgements", file, [file]))
 
-    def _variations(self) -> None:
+    def _variations(self) -> Iterator[Table]:
         """Other wordings of the test sets' queries, and the test sets that came with them."""
         available = [part for part in self.variation_parts if not self._lack(part.what, part.files)]
+        own_tables = list(chain.from_iterable(part.test_set(self.paths) for part in available))
+        yield from own_tables
+        bases = {base.name for base in test_sets([*self.tables, *own_tables])}
         for part in available:
-            self.tables += part.test_set(self.paths)
-        bases = {base.name for base in test_sets(self.tables)}
-        for part in available:
-            for variation, table in part.wordings(self.paths):
+            for variation, table in part.variations(self.paths):
                 if variation.base not in bases:
                     self._miss(
                         f"the variation {variation.full_name}", f"the test set {variation.base} cannot be obtained"
                     )
                     continue
                 self.variations.append(variation)
-                self.tables.append(table)
+                yield table
         if self.left_out:
             names = ", ".join(part.what for part in self.left_out)
             self.remarks.append(f"left out: {names}; their authors state no licence (--unlicensed includes them)")
 
     def _with_text(self, what: str, ids: pl.DataFrame) -> pl.DataFrame:
         """Add the query texts that can be obtained; the rest are null and recorded as missing."""
-        sources = [
-            table.frame.select("query_id", "text")
-            for table in self.tables
-            if (table.config, table.split) in {("topic", "test"), ("wh", "test")}
-        ]
-        if self.train_queries is not None:
-            sources.insert(0, self.train_queries)
-        texts = pl.concat([*sources, _NO_TEXTS]).unique("query_id", keep="first", maintain_order=True)
-        frame = ids.join(texts, on="query_id", how="left")
-        frame = frame.select("query_id", "text", *[name for name in ids.columns if name != "query_id"])
-        without = frame["text"].null_count()
-        if without:
+        sources = [pl.DataFrame(schema=QUERIES_SCHEMA) if self.train_queries is None else self.train_queries]
+        for table in self.tables:
+            if table.key in {("topic", "test"), ("wh", "test")}:
+                sources.append(table.frame.select("query_id", "text"))
+        texts = pl.concat(sources).unique("query_id", keep="first", maintain_order=True)
+        frame = ids.join(texts, on="query_id", how="left").select("query_id", "text", pl.exclude("query_id", "text"))
+        if without := frame["text"].null_count():
             self._miss(
                 f"text of {without:,} of {frame.height:,} queries of {what}",
                 f"it comes from ir_datasets {TRAIN}, which cannot be obtained"
@@ -376,4 +370,4 @@ _SHIFTS = {
     "length": (length.CLUSTERS, length.RULE, length.SOURCE),
 }
 """MS-Shift's shifts: clusters, rule and source."""
-_NO_TEXTS = pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})
+_TRAIN_QRELS_RULE = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")

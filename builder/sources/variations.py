@@ -5,7 +5,7 @@ leaves out the parts without a stated licence unless told otherwise.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -15,18 +15,22 @@ import polars as pl
 from builder.collection import NONE_STATED
 from builder.release import VARIATIONS, Table
 from eval_kit.documents import Rule
-from eval_kit.files.formats import by_id, read_queries, read_trec_qrels
+from eval_kit.files.formats import read_queries, read_trec_qrels
 from eval_kit.release import Variation
 
 CHARACTERBERT = "ielab/CharacterBERT-DR"
 EXPANDED = "Narabzad/Chameleons/expanded Queries"
 GENERATORS = "Guzpenha/query_variation_generators"
 WORDINGS = f"{GENERATORS}/data/variations_trec2019_labeled.csv"
+DL_TYPO = f"{CHARACTERBERT}/data/dl-typo"
+DL_TYPO_QUERIES, DL_TYPO_QRELS = f"{DL_TYPO}/query.tsv", f"{DL_TYPO}/qrels.txt"
 DL_HARD = "grill-lab/DL-Hard"
 DL_HARD_QRELS = f"{DL_HARD}/dataset/dl_hard-passage.qrels"
 DL_HARD_ANNOTATIONS = f"{DL_HARD}/annotations/query/annotations.tsv"
 DL_HARD_FOLDS = f"{DL_HARD}/dataset/folds.json"
 APACHE = "Apache-2.0"
+OF_TYPOS, OF_DL_HARD = "Zhuang and Zuccon, SIGIR 2022", "Mackie et al., SIGIR 2021"
+"""The papers."""
 
 TYPO_FILES = {
     "dev": "marco_dev/queries.dev.small.typo{}.tsv",
@@ -68,131 +72,119 @@ RANKERS = {
 """Each ranker's name in file names (RM3's files have ``doct5`` in lower case)."""
 SUPERVISED = {"anmt": "seq2seq", "acg": "acg", "hred_qs": "hredqs"}
 GENERATED = {
-    "WordSwapNeighboringCharacterSwap": "misspelling.swap_adjacent",
-    "WordSwapQWERTY": "misspelling.swap_key",
-    "WordSwapRandomCharacterSubstitution": "misspelling.substitute",
-    "naturality_by_removing_stop_words": "naturality.no_stop_words",
-    "summarization_with_t5-base_from_description_to_title": "naturality.t5_title",
-    "WordInnerSwapRandom": "ordering.shuffled",
-    "back_translation_pivot_language_de": "paraphrase.back_translation",
-    "ramsrigouthamg/t5_paraphraser": "paraphrase.t5",
-    "WordSwapWordNet": "synonym.wordnet",
-    "WordSwapEmbedding": "synonym.embedding",
+    "misspelling.swap_adjacent": "WordSwapNeighboringCharacterSwap",
+    "misspelling.swap_key": "WordSwapQWERTY",
+    "misspelling.substitute": "WordSwapRandomCharacterSubstitution",
+    "naturality.no_stop_words": "naturality_by_removing_stop_words",
+    "naturality.t5_title": "summarization_with_t5-base_from_description_to_title",
+    "ordering.shuffled": "WordInnerSwapRandom",
+    "paraphrase.back_translation": "back_translation_pivot_language_de",
+    "paraphrase.t5": "ramsrigouthamg/t5_paraphraser",
+    "synonym.wordnet": "WordSwapWordNet",
+    "synonym.embedding": "WordSwapEmbedding",
 }
-"""Category and method of each generator, by its name in the file."""
+"""The generator, by its name in the file, of each category and method."""
 ANNOTATIONS = ("intent", "answer_type", "topic")
 
 type Paths = Mapping[str, Path]
-type Wordings = tuple[Variation, Table]
-"""Whose queries are those of the base, at most: ``builder verify`` checks it, and the files are pinned."""
+type Wording = tuple[str, str, str | None, int | None, str, str]
+"""Base, family, method and replica of a variation, the file that holds its texts, and how they were made."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Variations or a test set from one source."""
+    """Variations or a test set from one source; the paper is the one that describes the variations."""
 
     what: str
+    repository: str
     licence: str
-    files: tuple[str, ...]
-    wordings: Callable[[Paths], Iterator[Wordings]] = lambda paths: iter(())
+    paper: str
+    wordings: Sequence[Wording] = ()
+    test_set_files: Sequence[str] = ()
     test_set: Callable[[Paths], Iterator[Table]] = lambda paths: iter(())
+
+    @property
+    def files(self) -> list[str]:
+        """All that are needed, each once."""
+        return list(dict.fromkeys([*self.test_set_files, *(file for *_, file, _ in self.wordings)]))
+
+    def variations(self, paths: Paths) -> Iterator[tuple[Variation, Table]]:
+        """Whose queries are those of the base, at most: ``builder verify`` checks it, and the files are pinned."""
+        for base, family, method, replica, file, text in self.wordings:
+            if method in GENERATED:
+                frame, invalid = _of_generator(paths[file], GENERATED[method])
+            else:
+                frame, invalid = read_queries(paths[file]), None
+            split = "_".join(filter(None, (base, family, method, str(replica or "")))).replace(".", "_")
+            variation = Variation(
+                base, family, method, replica, split, invalid, self.repository, self.licence, frame.height
+            )
+            yield variation, Table(VARIATIONS, split, frame, Rule(text, self.paper, [file]))
 
 
 def parts() -> list[Part]:
     """Every part, those that are test sets first."""
-    dl_typo = [f"{CHARACTERBERT}/data/dl-typo/{name}" for name in ("query.tsv", "qrels.txt")]
-    dl_typo += [f"{CHARACTERBERT}/data/dl-typo/{name}" for name, _ in DL_TYPO_FILES.values()]
-    files = [file for _, _, file in _reformulations()]
+    dl_typo = (DL_TYPO_QUERIES, DL_TYPO_QRELS)
     dl_hard = (DL_HARD_QRELS, DL_HARD_ANNOTATIONS, DL_HARD_FOLDS)
+    reformulations, generations = list(_reformulations()), list(_generated())
     return [
-        Part("the test set dl_typo", APACHE, tuple(dl_typo), _dl_typo_wordings, _dl_typo),
-        Part("the test set dlhard", NONE_STATED, dl_hard, test_set=_dl_hard),
-        Part("the variations typo", APACHE, tuple(file for *_, file in _typo_files()), _typos),
-        Part("the variations reformulation", NONE_STATED, tuple(files), _reformulated),
-        Part("the variations wording", NONE_STATED, (WORDINGS,), _generated),
+        Part("the test set dl_typo", CHARACTERBERT, APACHE, OF_TYPOS, list(_dl_typos()), dl_typo, _dl_typo),
+        Part("the test set dlhard", DL_HARD, NONE_STATED, OF_DL_HARD, [], dl_hard, _dl_hard),
+        Part("the variations typo", CHARACTERBERT, APACHE, OF_TYPOS, list(_typos())),
+        Part("the variations reformulation", "Narabzad/Chameleons", NONE_STATED, "CIKM 2021 §4.1", reformulations),
+        Part("the variations wording", GENERATORS, NONE_STATED, "Penha et al., ECIR 2022", generations),
     ]
 
 
-def _wordings(
-    variation: tuple[str, str, str | None, int | None],
-    frame: pl.DataFrame,
-    rule: Rule,
-    repository: str,
-    licence: str,
-    invalid: list[str] | None = None,
-) -> Wordings:
-    base, family, method, replica = variation
-    split = "_".join(str(word) for word in variation if word is not None).replace(".", "_")
-    description = Variation(base, family, method, replica, split, invalid, repository, licence, frame.height)
-    return description, Table(VARIATIONS, split, by_id(frame, "query_id"), rule)
-
-
-def _typo_files() -> Iterator[tuple[str, int, str]]:
-    for base, replica in product(TYPO_FILES, TYPO_REPLICAS):
-        yield base, replica, f"{CHARACTERBERT}/data/{TYPO_FILES[base].format(replica)}"
-
-
-def _typos(paths: Paths) -> Iterator[Wordings]:
+def _typos() -> Iterator[Wording]:
     text = "one word of each query mistyped: a character deleted, inserted, substituted, swapped, or hit beside"
-    for base, replica, file in _typo_files():
-        rule = Rule(text, "Zhuang and Zuccon, SIGIR 2022", [file])
-        yield _wordings((base, "typo", None, replica), read_queries(paths[file]), rule, CHARACTERBERT, APACHE)
+    for base, replica in product(TYPO_FILES, TYPO_REPLICAS):
+        yield base, "typo", None, replica, f"{CHARACTERBERT}/data/{TYPO_FILES[base].format(replica)}", text
 
 
-def _dl_typo(paths: Paths) -> Iterator[Table]:
-    source = "Zhuang and Zuccon, SIGIR 2022"
-    queries, qrels = (f"{CHARACTERBERT}/data/dl-typo/{name}" for name in ("query.tsv", "qrels.txt"))
-    rule = Rule("real queries of a log that were mistyped, corrected", source, [queries])
-    yield Table("dl_typo", "test", by_id(read_queries(paths[queries]), "query_id"), rule)
-    judgements = by_id(read_trec_qrels(paths[qrels]), "query-id", "corpus-id")
-    yield Table("qrels", "dl_typo", judgements, Rule("the authors' judgements of DL-Typo", source, [qrels]))
-
-
-def _dl_typo_wordings(paths: Paths) -> Iterator[Wordings]:
+def _dl_typos() -> Iterator[Wording]:
     for (family, method), (name, text) in DL_TYPO_FILES.items():
-        file = f"{CHARACTERBERT}/data/dl-typo/{name}"
-        rule = Rule(text, "Zhuang and Zuccon, SIGIR 2022", [file])
-        yield _wordings(("dl_typo", family, method, None), read_queries(paths[file]), rule, CHARACTERBERT, APACHE)
+        yield "dl_typo", family, method, None, f"{DL_TYPO}/{name}", text
 
 
-def _reformulations() -> Iterator[tuple[str, str, str]]:
-    """Base, method and file of every reformulation.
+def _reformulations() -> Iterator[Wording]:
+    """The expanded and rewritten queries.
 
     The authors' files of Veiled 50 % hold the same texts as those of all dev queries, except for the supervised
     methods, which exist for Veiled 50 % only.
     """
+    family, text = "reformulation", "the query expanded with related terms"
     for method, file in ONCE.items():
-        yield "dev", method, f"{EXPANDED}/{file}"
+        yield "dev", family, method, None, f"{EXPANDED}/{file}", text
     for (method, file), (ranker, name) in product(ONCE_A_RANKER.items(), RANKERS.items()):
-        yield "dev", f"{method}.{ranker}", f"{EXPANDED}/{file.format(name.lower() if method == 'rm3' else name)}"
+        path = f"{EXPANDED}/{file.format(name.lower() if method == 'rm3' else name)}"
+        yield "dev", family, f"{method}.{ranker}", None, path, text
     for method, name in SUPERVISED.items():
-        file = f"{EXPANDED}/supervised methods/Veiled_50_predicted_queries_deep_{name}.tsv"
-        yield "chameleons.veiled.50", method, file
+        path = f"{EXPANDED}/supervised methods/Veiled_50_predicted_queries_deep_{name}.tsv"
+        yield "chameleons.veiled.50", family, method, None, path, "a trained model's rewriting"
 
 
-def _reformulated(paths: Paths) -> Iterator[Wordings]:
-    for base, method, file in _reformulations():
-        text = "a trained model's rewriting" if method in SUPERVISED else "the query expanded with related terms"
-        rule = Rule(text, "CIKM 2021 §4.1", [file])
-        variation = (base, "reformulation", method, None)
-        yield _wordings(variation, read_queries(paths[file]), rule, "Narabzad/Chameleons", NONE_STATED)
+def _generated() -> Iterator[Wording]:
+    for method, generator in GENERATED.items():
+        yield "dl19", "wording", method, None, WORDINGS, f"{generator}, judged by people"
 
 
-def _generated(paths: Paths) -> Iterator[Wordings]:
-    rows = pl.read_csv(paths[WORDINGS], infer_schema=False)
-    for generator, method in GENERATED.items():
-        of_generator = rows.filter(pl.col("method") == generator)
-        frame = of_generator.select(query_id="q_id", text="variation")
-        invalid = of_generator.filter(pl.col("valid") == "False")["q_id"].unique().sort().to_list()
-        rule = Rule(f"{generator}, judged by people", "Penha et al., ECIR 2022", [WORDINGS])
-        variation = ("dl19", "wording", method, None)
-        yield _wordings(variation, frame, rule, GENERATORS, NONE_STATED, invalid)
+def _of_generator(path: Path, generator: str) -> tuple[pl.DataFrame, list[str]]:
+    """One generator's texts, and the ids of the queries that people judged to ask something else."""
+    rows = pl.read_csv(path, infer_schema=False).filter(pl.col("method") == generator)
+    invalid = rows.filter(pl.col("valid") == "False")["q_id"].unique().sort().to_list()
+    return rows.select(query_id="q_id", text="variation"), invalid
+
+
+def _dl_typo(paths: Paths) -> Iterator[Table]:
+    rule = Rule("real queries of a log that were mistyped, corrected", OF_TYPOS, [DL_TYPO_QUERIES])
+    yield Table("dl_typo", "test", read_queries(paths[DL_TYPO_QUERIES]), rule)
+    rule = Rule("the authors' judgements of DL-Typo", OF_TYPOS, [DL_TYPO_QRELS])
+    yield Table("qrels", "dl_typo", read_trec_qrels(paths[DL_TYPO_QRELS]), rule)
 
 
 def _dl_hard(paths: Paths) -> Iterator[Table]:
-    source = "Mackie et al., SIGIR 2021"
-    judgements = read_trec_qrels(paths[DL_HARD_QRELS])
-    schema = {name: pl.String() for name in ("query_id", "text", *ANNOTATIONS, "source")}
+    schema = dict.fromkeys(("query_id", "text", *ANNOTATIONS, "source"), pl.String())
     annotations = pl.read_csv(
         paths[DL_HARD_ANNOTATIONS], separator="\t", has_header=False, quote_char=None, schema=schema
     ).drop("source")
@@ -203,12 +195,12 @@ def _dl_hard(paths: Paths) -> Iterator[Table]:
     frame = frame.select("query_id", "text", *map(_labelled, labels.iter_columns()))
     rule = Rule(
         "TREC DL queries that rankers fail on, annotated with intent, answer type and topic; five folds",
-        source,
+        OF_DL_HARD,
         [DL_HARD_ANNOTATIONS, DL_HARD_FOLDS],
     )
-    yield Table("dlhard", "test", by_id(frame, "query_id"), rule)
-    rule = Rule("NIST's judgements, and the authors' own where there were none", source, [DL_HARD_QRELS])
-    yield Table("qrels", "dlhard", by_id(judgements, "query-id", "corpus-id"), rule)
+    yield Table("dlhard", "test", frame, rule)
+    rule = Rule("NIST's judgements, and the authors' own where there were none", OF_DL_HARD, [DL_HARD_QRELS])
+    yield Table("qrels", "dlhard", read_trec_qrels(paths[DL_HARD_QRELS]), rule)
 
 
 def _labelled(column: pl.Series) -> pl.Series:
