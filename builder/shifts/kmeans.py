@@ -66,33 +66,25 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters
         raise UserError(f"k-means needs at least one iteration, not {iterations}")
     workers = faiss.omp_get_max_threads()
     rng = np.random.RandomState(seed)  # faiss and scikit-learn take no newer generator here
-    with threadpool_limits(1), ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
+    pool = ThreadPoolExecutor(workers, initializer=faiss.omp_set_num_threads, initargs=(1,))  # of the calling thread
+    with threadpool_limits(1), pool:
         centroids = _first(vectors, k, rng)
         labels = np.full(len(vectors), -1)
         with counting(f"k-means (k = {k})", "rounds", iterations + 1) as advance:
             for iteration in range(iterations + 1):
-                nearest, sums = _assign(pool, vectors, centroids, with_sums=iteration < iterations)
+                before, (labels, sums) = labels, _assign(pool, vectors, centroids)
                 advance(1)
-                changes = not np.array_equal(nearest, labels)
-                labels = nearest
-                if not changes or iteration == iterations:
-                    return Clusters(labels, centroids)
+                if iteration == iterations or np.array_equal(labels, before):
+                    break
                 sizes = np.bincount(labels, minlength=k)
                 centroids = (sums / np.maximum(sizes, 1)[:, None]).astype(np.float32)
                 reassign_centroids(sizes, centroids, rng)  # type: ignore[no-untyped-call]
-    raise AssertionError("unreachable")
+    return Clusters(labels, centroids)
 
 
 def blocks(count: int) -> Iterator[slice]:
     """Rows 0 to ``count`` in slices of a fixed size."""
     return (slice(start, start + BLOCK) for start in range(0, count, BLOCK))
-
-
-def _one_thread() -> None:
-    """Set OpenMP's number of threads, which is a setting of the calling thread."""
-    import faiss
-
-    faiss.omp_set_num_threads(1)
 
 
 def _first(vectors: Matrix, k: int, rng: np.random.RandomState) -> Matrix:
@@ -104,20 +96,16 @@ def _first(vectors: Matrix, k: int, rng: np.random.RandomState) -> Matrix:
     return np.ascontiguousarray(kmeans_plusplus(np.asarray(sample), k, random_state=rng)[0], np.float32)
 
 
-def _assign(
-    pool: ThreadPoolExecutor, vectors: Matrix, centroids: Matrix, with_sums: bool
-) -> tuple[Ints, NDArray[np.float64]]:
+def _assign(pool: ThreadPoolExecutor, vectors: Matrix, centroids: Matrix) -> tuple[Ints, NDArray[np.float64]]:
     """Each vector's cluster, and the sum of each cluster's vectors (k, d)."""
     import faiss
     from scipy.sparse import csr_array
 
     k = len(centroids)
 
-    def search(rows: slice) -> tuple[Ints, Matrix | None]:
+    def search(rows: slice) -> tuple[Ints, Matrix]:
         part = np.ascontiguousarray(vectors[rows], np.float32)
         labels = faiss.knn(part, centroids, 1)[1][:, 0]
-        if not with_sums:
-            return labels, None
         count = len(part)
         member = csr_array((np.ones(count, np.float32), (labels, np.arange(count))), shape=(k, count))
         return labels, member @ part
@@ -125,6 +113,5 @@ def _assign(
     labels, sums = [], np.zeros(centroids.shape)
     for part_labels, part_sums in pool.map(search, blocks(len(vectors))):
         labels.append(part_labels)
-        if part_sums is not None:
-            sums += part_sums
+        sums += part_sums
     return np.concatenate(labels), sums

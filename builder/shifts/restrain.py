@@ -74,14 +74,14 @@ def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solved], seed
     Args:
         query_ids: n distinct ids.
         depth: (n,) from :func:`depths`.
-        solutions: from :func:`solve`.
+        solutions: from :func:`solve`, one a size.
         seed: of the sample for extrapolation.
 
     Returns:
         ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither).
     """
-    draw = np.random.Generator(np.random.PCG64(seed)).permutation(len(query_ids))
-    draw = draw[_positions(query_ids)]
+    position = query_ids.rank("ordinal").to_numpy() - 1  # by id, so that the input order does not matter
+    draw = np.random.Generator(np.random.PCG64(seed)).permutation(len(query_ids))[position]
     near_to_far = np.argsort(depth, kind="stable")
     far_to_near = np.lexsort((draw, -depth))
     columns: dict[str, pl.Series] = {"query_id": query_ids}
@@ -93,35 +93,32 @@ def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solved], seed
     return pl.DataFrame(columns)
 
 
-def solve(depth: Ints, sizes: Mapping[str, int]) -> list[Solved]:
-    """I and E for each size.
+def solve(depth: Ints, name: str, size: int) -> Solved:
+    """I and E for a size.
 
     Args:
         depth: (n,) from :func:`depths`.
-        sizes: name -> number of queries wanted in each regime.
+        name: of the size.
+        size: number of queries wanted in each regime.
 
     Raises:
-        UserError: no I comes within 10 % of a size, or a size leaves too few queries for extrapolation.
+        UserError: no I comes within 10 % of the size, or it leaves too few queries for extrapolation.
     """
-    by_depth = np.sort(depth)
-    counts = np.searchsorted(by_depth, np.arange(by_depth[-1] + 1), side="right")  # by I: queries in the union
-    solutions = []
-    for name, size in sizes.items():
-        top_i = 1 + int(np.abs(counts[1:] - size).argmin())
-        queries = int(counts[top_i])
-        if size < 1 or abs(queries - size) > TOLERANCE * size:
-            raise UserError(
-                f"ReSTrain size {name} ({size:,}) cannot be reached: the nearest union of top-I has {queries:,} of "
-                f"{len(depth):,} training queries"
-            )
-        if 2 * queries > len(depth):
-            raise UserError(
-                f"ReSTrain size {name} ({size:,}) cannot be reached twice without overlap: there are "
-                f"{len(depth):,} training queries"
-            )
-        top_e = int(np.searchsorted(counts, len(depth) - queries, side="right")) - 1
-        solutions.append(Solved(name, top_i, top_e, queries))
-    return solutions
+    counts = np.bincount(depth).cumsum()  # by I: queries in the union
+    top_i = 1 + int(np.abs(counts[1:] - size).argmin())
+    queries = int(counts[top_i])
+    if size < 1 or abs(queries - size) > TOLERANCE * size:
+        raise UserError(
+            f"ReSTrain size {name} ({size:,}) cannot be reached: the nearest union of top-I has {queries:,} of "
+            f"{len(depth):,} training queries"
+        )
+    if 2 * queries > len(depth):
+        raise UserError(
+            f"ReSTrain size {name} ({size:,}) cannot be reached twice without overlap: there are "
+            f"{len(depth):,} training queries"
+        )
+    top_e = int(np.searchsorted(counts, len(depth) - queries, side="right")) - 1
+    return Solved(name, top_i, top_e, queries)
 
 
 def depths(train: Vectors, tests: Vectors) -> Ints:
@@ -138,7 +135,7 @@ def depths(train: Vectors, tests: Vectors) -> Ints:
             f"{tests.values.shape[1]}"
         )
     workers = faiss.omp_get_max_threads()
-    by_id = np.argsort(_positions(train.query_ids))
+    by_id = train.query_ids.arg_sort().to_numpy()
     best = np.full(len(train), len(train))
     ranks = np.arange(1, len(train) + 1)
     with (
@@ -173,11 +170,16 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     query_ids = pl.concat(part.query_ids for part in parts)
     tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))
     depth = depths(train, tests)
-    remarks: list[str] = []
-    if "restrain" in build.set_by_user:
-        solutions = solve(depth, parameters.sizes)
-    else:
-        solutions, remarks = _solved_where_possible(depth, parameters.sizes)
+    solutions, reasons = [], []
+    for name, size in parameters.sizes.items():
+        try:
+            solutions.append(solve(depth, name, size))
+        except UserError as error:
+            if "restrain" in build.set_by_user:
+                raise
+            reasons.append(str(error))
+    if not solutions:
+        raise UserError("; ".join(reasons))
     assignment = regimes(train.query_ids, depth, solutions, build.seed)
     tables = []
     for target in solutions:
@@ -188,24 +190,7 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
             queries = build.train.filter(pl.col("query_id").is_in(ids.implode()))
             tables.append(build.table("restrain", f"{regime}_{target.size}", queries, [], rule))
             tables += build.qrels(f"restrain_{regime}_{target.size}", "train", queries)
-    return ShiftResult(tables, remarks)
-
-
-def _solved_where_possible(depth: Ints, sizes: Mapping[str, int]) -> tuple[list[Solved], list[str]]:
-    """I and E for each reachable size, and why the others cannot be reached.
-
-    Raises:
-        UserError: no size can be reached.
-    """
-    solutions, reasons = [], []
-    for name, size in sizes.items():
-        try:
-            solutions += solve(depth, {name: size})
-        except UserError as error:
-            reasons.append(str(error))
-    if not solutions:
-        raise UserError("; ".join(reasons))
-    return solutions, [f"left out: {reason}" for reason in reasons]
+    return ShiftResult(tables, [f"left out: {reason}" for reason in reasons])
 
 
 def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Matrix:
@@ -222,8 +207,3 @@ def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Mat
 
     list(pool.map(fill, blocks(len(train))))
     return scores
-
-
-def _positions(ids: pl.Series) -> Ints:
-    """(n,) the position of each id in sorted order, so that the input order does not matter."""
-    return ids.rank("ordinal").to_numpy().astype(np.int64) - 1

@@ -41,7 +41,7 @@ def test_sets_by_brute_force(seed: int) -> None:
     column = "regime_some"
     vectors = as_vectors(train)
     depth = depths(vectors, as_vectors(tests))
-    result = regimes(vectors.query_ids, depth, solve(depth, {"some": SIZE}), seed)
+    result = regimes(vectors.query_ids, depth, [solve(depth, "some", SIZE)], seed)
     interpolation = set(result["query_id"].filter(result[column].cast(pl.String) == "interpolate"))
     extrapolation = set(result["query_id"].filter(result[column].cast(pl.String) == "extrapolate"))
     assert interpolation == near

@@ -17,7 +17,8 @@ SIZES = {"small": 200, "medium": 500, "large": 900}
 
 def assign(train: Vectors, tests: Vectors, parameters: RestrainParameters = PAPER) -> pl.DataFrame:
     depth = depths(train, tests)
-    return regimes(train.query_ids, depth, solve(depth, parameters.sizes), parameters.seed)
+    solutions = [solve(depth, name, size) for name, size in parameters.sizes.items()]
+    return regimes(train.query_ids, depth, solutions, parameters.seed)
 
 
 def queries(train: int = 2_000, tests: int = 20, seed: int = 1, d: int = 8) -> tuple[Vectors, Vectors]:
@@ -44,7 +45,7 @@ def test_interpolation_is_the_union_of_the_top_i_and_extrapolation_outside_the_t
     train, tests = queries()
     found = assign(train, tests, RestrainParameters(SIZES))
     order = np.argsort(-(tests.values @ unit(train.values).T), axis=1)
-    for one in solve(depths(train, tests), SIZES):
+    for one in (solve(depths(train, tests), name, size) for name, size in SIZES.items()):
         interpolate, extrapolate = sets(found, one.size)
         assert interpolate == set(train.query_ids.gather(np.unique(order[:, : one.top_i])))
         assert not extrapolate & set(train.query_ids.gather(np.unique(order[:, : one.top_e])))
@@ -62,7 +63,7 @@ def test_solved_sizes_are_the_nearest_there_are(depth: list[int], share: float) 
     reachable = [(values <= i).sum() for i in range(1, 41)]
     best = min(abs(int(one) - size) for one in reachable)
     try:
-        (one,) = solve(values, {"x": size})
+        one = solve(values, "x", size)
     except UserError:
         assert best > 0.1 * size or 2 * (size - best) > len(values) or 2 * (size + best) > len(values)
         return
