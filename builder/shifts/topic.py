@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from builder.assembly import Build, ShiftResult
 from builder.shifts import coherence
-from builder.shifts.kmeans import Clusters, Ints, Matrix, kmeans
+from builder.shifts.kmeans import Clusters, Ints, kmeans
 from builder.validation import check_share
 from eval_kit.errors import UserError
 from eval_kit.stats import typical
@@ -111,12 +111,14 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     Raises:
         UserError: a topic stays more than 25 % from ``size``, or there are fewer non-empty clusters than topics.
     """
+    from scipy.spatial.distance import cdist
+
     occupied = np.flatnonzero(clusters.sizes)
     if len(occupied) < count:
         raise UserError(
             f"there are only {len(occupied)} distinct clusters for {count} topics: the vectors are too alike"
         )
-    distances = _distances(clusters.centroids)
+    distances = cdist(clusters.centroids, clusters.centroids)
     native = occupied[list(farthest(distances[np.ix_(occupied, occupied)], count))]
     native = native[np.argsort(-clusters.sizes[native], kind="stable")]
 
@@ -155,8 +157,6 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
     once. Hence every one of the C(k, count) choices is either evaluated or shown to be no better; bounds are compared
     with a margin (1e-9 of the total) far above the rounding of float64 sums, far below any difference that matters.
 
-    The best choice known at the start comes from :func:`_good_choice`; it only decides how much is pruned.
-
     Args:
         distances: (k, k), symmetric, zero on the diagonal.
         count: 2 to k.
@@ -165,8 +165,7 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
         The points, increasing; of equal sums, the same one at every call.
     """
     k = len(distances)
-    best = _good_choice(distances, count)
-    best_total = _total(distances, best)
+    best, best_total = tuple(range(count)), float(distances[:count, :count].sum() / 2)
     greatest = -np.sort(-distances, axis=1)
     half = np.concatenate([np.zeros((1, k)), np.cumsum(greatest, axis=1).T / 2])  # by r - 1, by point
 
@@ -252,40 +251,6 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     result = build.held_back("topic", assignment, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
     coherent = coherence.remark("topic", build, assignment)
     return replace(result, remarks=[*remarks, coherent, *result.remarks])
-
-
-def _distances(centroids: Matrix) -> Floats:
-    from scipy.spatial.distance import cdist
-
-    exact = centroids.astype(np.float64)
-    return np.asarray(cdist(exact, exact))
-
-
-def _good_choice(distances: Floats, count: int) -> tuple[int, ...]:
-    """A good choice: the farthest pair, then greedily the point farthest from those chosen, then single swaps."""
-    choice = list(divmod(int(distances.argmax()), len(distances)))
-    if choice[0] == choice[1]:  # all points coincide
-        return tuple(range(count))
-    while len(choice) < count:
-        gain = distances[choice].sum(axis=0)
-        gain[choice] = -np.inf
-        choice.append(int(gain.argmax()))
-    has_improved = True
-    while has_improved:
-        has_improved = False
-        for position in range(count):
-            rest = [*choice[:position], *choice[position + 1 :]]
-            gain = distances[rest].sum(axis=0)
-            gain[rest] = -np.inf
-            better = int(gain.argmax())
-            if gain[better] > gain[choice[position]] * (1 + ROUNDING):
-                choice[position] = better
-                has_improved = True
-    return tuple(sorted(choice))
-
-
-def _total(distances: Floats, choice: tuple[int, ...]) -> float:
-    return float(distances[np.ix_(choice, choice)].sum() / 2)
 
 
 def _test(query_ids: pl.Series, topic: Ints, parameters: TopicParameters) -> NDArray[np.bool_]:

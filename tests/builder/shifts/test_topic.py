@@ -56,15 +56,6 @@ def test_farthest_is_the_optimum_of_142_506_choices(d: int, seed: int) -> None:
     assert farthest(distances, 5) == tuple(choices[int(np.argmax(totals))])
 
 
-def test_search_mends_a_bad_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found does not rest on the heuristic that starts the search."""
-    distances = cdist(*[np.random.default_rng(5).standard_normal((25, 8))] * 2)
-    expected = farthest(distances, 5)
-    monkeypatch.setattr(topic, "_good_choice", lambda distances, count: tuple(range(count)))
-    assert expected != tuple(range(5))
-    assert farthest(distances, 5) == expected
-
-
 def test_expansion_takes_turns_and_stops_nearest_to_the_size() -> None:
     #                      natives  and the rest, at growing distance from the first
     sizes = np.array([100, 100, 90, 80, 500, 70])
