@@ -11,15 +11,13 @@ from pathlib import Path
 import polars as pl
 
 from builder.assembly import Build, ShiftResult
+from builder.test_sets import CHAMELEON_SETS, OBSTINACY
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.protocols.obstinacy import LEVELS, obstinate, rankers
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shift import main_split
-from eval_kit.stats.vectors import check_ids
 
-SETS = ("veiled", "pygmy", "lesser")
-OBSTINACY = ("none", *SETS)
 RULE = (
     "the strictest set that holds the query: lesser if it is in the bottom x % by average precision of all rankers, "
     "pygmy of all but one, veiled of all but two; the bottom x % are round(x n / 100) queries, equal values ordered "
@@ -50,19 +48,15 @@ def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl
     Args:
         runs: ranker -> run file (see :mod:`eval_kit.runs.reader`).
         qrels: ``query_id``, ``passage_id``, ``relevance``.
-        queries: all query ids; each needs a relevant passage.
+        queries: all query ids, each with a relevant passage.
 
     Returns:
         ``query_id`` and a float64 column for each ranker, in the order of ``queries``.
 
     Raises:
-        UserError: a run cannot be read or lacks queries, or a query has no relevant passage.
+        UserError: a run cannot be read or lacks queries.
     """
-    check_ids(queries)
     pairs = qrels.filter(pl.col("query_id").is_in(queries.implode()))
-    without_relevant = queries.filter(~queries.is_in(pairs.filter(pl.col("relevance") > 0)["query_id"].implode()))
-    if len(without_relevant):
-        raise UserError(f"{len(without_relevant):,} queries have no relevant passage, {without_relevant[0]!r} for one")
     values = {"query_id": queries}
     for ranker, path in runs.items():
         run_ranks = rank_judged(path, pairs)
@@ -89,13 +83,13 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonPara
         UserError: there are fewer than three rankers, or as :func:`eval_kit.protocols.obstinacy.obstinate`.
     """
     names = rankers(values)
-    if len(names) < len(SETS):
+    if len(names) < len(CHAMELEON_SETS):
         raise UserError(f"chameleons need at least three rankers, not {len(names)}")
     labels = pl.Enum(OBSTINACY)
     columns = []
     for level in parameters.levels:
         agreeing = obstinate(values, level).select(pl.sum_horizontal(pl.col(names).cast(pl.Int64))).to_series()
-        strictness = (agreeing - len(names) + len(SETS)).clip(lower_bound=0)
+        strictness = (agreeing - len(names) + len(CHAMELEON_SETS)).clip(lower_bound=0)
         columns.append(pl.Series(OBSTINACY).gather(strictness).cast(labels).alias(f"level_{level}"))
     return values.select("query_id").with_columns(columns)
 
@@ -115,7 +109,7 @@ def rebuild(build: Build, parameters: ChameleonParameters) -> ShiftResult:
     queries = build.collection.evaluation[split]
     qrels = build.pairs(split).rename({"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"})
     values = average_precision(build.runs, qrels, queries["query_id"])
-    assignment = queries.join(assign(values, parameters), on="query_id")
-    levels = [name for name in assignment.columns if name.startswith("level_")]
+    assignment = assign(values, parameters)
     rule = build.rule(RULE, SOURCE, parameters, rankers=list(build.runs))
-    return ShiftResult([build.table("chameleons", split, assignment, levels, rule)])
+    members = queries.join(assignment, on="query_id")
+    return ShiftResult([build.table("chameleons", split, members, assignment.columns[1:], rule)])

@@ -73,6 +73,7 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
         raise UserError(f"{models} crossed models need at least {2 * models} clusters; there are {sizes.height}")
     rows = hadamard(models)[1:] > 0
     random = np.random.default_rng(parameters.seed)
+    names = [f"m{model + 1}" for model in range(models)]
     frames = []
     for number, part in enumerate(sizes["part"]):
         trains = rows[number // 2 % len(rows)]
@@ -80,14 +81,11 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
         queries = parts.filter(pl.col("part") == part)["query_id"].sort()
         dealt = random.permutation(np.arange(len(queries)) % (models // 2))
         turn = np.cumsum(trains) - 1
-        roles = {
-            f"m{model + 1}": np.where(dealt == turn[model], "in", "train") if trains[model] else ["out"] * len(queries)
-            for model in range(models)
-        }
-        frames.append(pl.DataFrame({"query_id": queries, "cluster": [f"c{number:02d}"] * len(queries), **roles}))
-    clusters = pl.Enum([f"c{number:02d}" for number in range(sizes.height)])
+        roles = np.where(trains[:, None], np.where(dealt == turn[:, None], "in", "train"), "out")
+        of_models = pl.DataFrame(roles, names, orient="col").cast(pl.Enum(ROLES))
+        frames.append(pl.select(queries, pl.lit(f"c{number:02d}").alias("cluster")).hstack(of_models))
     assignment = pl.concat(frames)
-    return assignment.with_columns(pl.col("cluster").cast(clusters), pl.col(models_in(assignment)).cast(pl.Enum(ROLES)))
+    return assignment.with_columns(pl.col("cluster").cast(pl.Enum(assignment["cluster"].unique(maintain_order=True))))
 
 
 def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
