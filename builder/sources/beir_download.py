@@ -1,11 +1,12 @@
 """Download a dataset of BEIR: the zip resumes and is verified by md5; its folder appears whole or not at all."""
 
-import hashlib
+import shutil
 import zipfile
 from collections.abc import Iterator
+from itertools import filterfalse
 from pathlib import Path, PurePosixPath
 
-from builder.sources.fetch import Advance, Checksum, UnavailableError, download_verified
+from builder.sources.fetch import Advance, UnavailableError, download_verified
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.beir import read_documents
@@ -34,7 +35,7 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
         if target.exists():
             return target
         archive = out / f"{dataset.name}.zip"
-        download_verified(dataset.url, archive, Checksum("md5", _md5, dataset.md5), advance)
+        download_verified(dataset.url, archive, "md5", dataset.md5, advance)
         with atomic.folder(target) as staging:
             _unpack(archive, dataset.name, staging)
         archive.unlink()
@@ -77,8 +78,7 @@ def _unpack(archive: Path, name: str, staging: Path) -> None:
                 destination = staging / path
                 destination.parent.mkdir(parents=True, exist_ok=True)
                 with zip_file.open(entry) as content, destination.open("wb") as out:
-                    while block := content.read(1 << 20):
-                        out.write(block)
+                    shutil.copyfileobj(content, out, 1 << 20)
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise UserError(f"{archive}: is not a zip file that can be unpacked: {error}") from error
 
@@ -89,19 +89,11 @@ def _files(zip_file: zipfile.ZipFile, name: str) -> Iterator[tuple[zipfile.ZipIn
     Raises:
         UserError: a file that is not below it, or none at all.
     """
-    count = 0
-    for entry in zip_file.infolist():
+    entries = list(filterfalse(zipfile.ZipInfo.is_dir, zip_file.infolist()))
+    if not entries:
+        raise UserError(f"{zip_file.filename}: holds no files")
+    for entry in entries:
         path = PurePosixPath(entry.filename)
-        if entry.is_dir():
-            continue
         if path.parts[:1] != (name,) or len(path.parts) < 2 or ".." in path.parts:
             raise UserError(f"{zip_file.filename}: {entry.filename} is not in the folder {name}/")
-        count += 1
         yield entry, path.relative_to(name)
-    if not count:
-        raise UserError(f"{zip_file.filename}: holds no files")
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

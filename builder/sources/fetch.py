@@ -26,6 +26,7 @@ from eval_kit.search.cache import cache_folder
 CHUNK_BYTES = 1 << 16
 TIMEOUT_SECONDS = (10, 60)
 WORKERS = 4
+GIT_BLOB = "git blob"
 
 type Advance = Callable[[int], object]
 
@@ -38,7 +39,6 @@ class UnavailableError(UserError):
 class SourceFile:
     """One declared file: its location and the bytes it must have."""
 
-    source: str
     repository: str
     commit: str
     path: str
@@ -52,19 +52,6 @@ class SourceFile:
         return f"{self.repository}/{self.path}"
 
 
-@dataclass(frozen=True)
-class Checksum:
-    """A file's required checksum: its kind for messages, how it is computed, and its value."""
-
-    kind: str
-    compute: Callable[[Path], str]
-    expected: str
-
-    def is_of(self, path: Path) -> bool:
-        """Whether ``path`` is a file with that checksum."""
-        return path.is_file() and self.compute(path) == self.expected
-
-
 def declared() -> dict[str, SourceFile]:
     """Every file of ``published.json`` by its id."""
     document = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
@@ -73,7 +60,7 @@ def declared() -> dict[str, SourceFile]:
         repository, commit = source["repository"], source["commit"]
         for path, git_blob in source["files"].items():
             url = document["url"].format(repository=repository, commit=commit, path=quote(path))
-            file = SourceFile(source["id"], repository, commit, path, git_blob, source["licence"], url)
+            file = SourceFile(repository, commit, path, git_blob, source["licence"], url)
             files[file.id] = file
     return files
 
@@ -99,7 +86,7 @@ def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[d
             path = upstream / file.id
             if not path.is_file():
                 lacking[file.id] = f"{file.id} is not in the upstream folder"
-            elif (git_blob := git_blob_id(path)) != file.git_blob:
+            elif (git_blob := checksum(path, GIT_BLOB)) != file.git_blob:
                 raise UserError(f"{path}: is not the declared file: git blob {git_blob}, expected {file.git_blob}")
             else:
                 have[file.id] = path
@@ -116,48 +103,50 @@ def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[d
 
 
 def download(file: SourceFile, cache: Path, advance: Advance = lambda count: None) -> Path:
-    """Download one file into the cache, or find it there; resumes a partial earlier download.
-
-    Raises:
-        UnavailableError: no connection, a refusal (404 …), or bytes that are not the declared ones.
-        UserError: the cache cannot be written.
-    """
+    """Download one file into the cache, or find it there; see :func:`download_verified`."""
     target = cache / file.repository / file.commit / file.path
-    return download_verified(file.url, target, Checksum("git blob", git_blob_id, file.git_blob), advance)
+    return download_verified(file.url, target, GIT_BLOB, file.git_blob, advance)
 
 
-def download_verified(url: str, target: Path, checksum: Checksum, advance: Advance = lambda count: None) -> Path:
-    """Download a file to ``target``, or find it there; resumes a partial earlier download.
+def download_verified(url: str, target: Path, kind: str, expected: str, advance: Advance) -> Path:
+    """Download a file with a checksum of that kind to ``target``, or find it there.
+
+    A partial earlier download is resumed.
 
     Raises:
         UnavailableError: no connection, a refusal (404 …), or bytes with another checksum.
         UserError: ``target`` cannot be written.
     """
+
+    def is_whole(path: Path) -> bool:
+        return path.is_file() and checksum(path, kind) == expected
+
     with disk_errors(target):
-        if checksum.is_of(target):  # without the lock: a finished cache may be read-only
+        if is_whole(target):  # without the lock: a finished cache may be read-only
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{target}.lock"):
-            if not checksum.is_of(target):
+            if not is_whole(target):
                 part = target.with_name(target.name + ".part")
                 resumes = part.exists()
                 _download_part(url, part, advance)
-                if resumes and not checksum.is_of(part):  # the part was damaged (power failure): start again
+                if resumes and not is_whole(part):  # the part was damaged (power failure): start again
                     part.unlink()
                     _download_part(url, part, advance)
-                if (actual := checksum.compute(part)) != checksum.expected:
+                if (actual := checksum(part, kind)) != expected:
                     part.unlink()
-                    raise UnavailableError(
-                        f"{url}: is not the declared file: {checksum.kind} {actual}, expected {checksum.expected}"
-                    )
+                    raise UnavailableError(f"{url}: is not the declared file: {kind} {actual}, expected {expected}")
                 part.replace(target)
     return target
 
 
-def git_blob_id(path: Path) -> str:
-    """The id that git gives the file's content: 40 hexadecimal digits."""
-    content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+def checksum(path: Path, kind: str) -> str:
+    """The id that git gives a file's content (``git blob``), or its digest of another kind (``md5``): hexadecimal."""
+    is_blob = kind == GIT_BLOB
+    digest = hashlib.new("sha1" if is_blob else kind, usedforsecurity=False)
+    with path.open("rb") as file:
+        digest.update(b"blob %d\0" % path.stat().st_size if is_blob else b"")
+        return hashlib.file_digest(file, lambda: digest).hexdigest()
 
 
 def _download_part(url: str, part: Path, advance: Advance) -> None:

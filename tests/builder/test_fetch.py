@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.sources.fetch import SourceFile, UnavailableError, download, git_blob_id, obtain
+from builder.sources.fetch import SourceFile, UnavailableError, checksum, download, obtain
 from eval_kit.errors import UserError
 
 CONTENT = random.Random(1).randbytes(300_000) + b"the end\n" * 1_000
@@ -80,7 +80,7 @@ def server() -> Iterator[Server]:
 
 def source(server: Server, path: str = "some folder/list.tsv", content: bytes = CONTENT) -> SourceFile:
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    return SourceFile("test", "owner/name", "0123abcd", path, blob, "MIT", f"{server.url}/{path}")
+    return SourceFile("owner/name", "0123abcd", path, blob, "MIT", f"{server.url}/{path}")
 
 
 def files(cache: Path) -> list[Path]:
@@ -89,7 +89,7 @@ def files(cache: Path) -> list[Path]:
 
 def test_blob_id_is_gits(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello\n")
-    assert git_blob_id(tmp_path / "file") == "ce013625030ba8dba906f756967f9e9ca394464a"
+    assert checksum(tmp_path / "file", "git blob") == "ce013625030ba8dba906f756967f9e9ca394464a"
 
 
 def test_download_and_reuse(server: Server, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path, monk
     monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(tmp_path))
     good = [source(server, f"list-{i}.tsv") for i in range(6)]
     wrong = source(server, "other.tsv", b"other content")
-    gone = SourceFile("test", "owner/name", "0", "gone.tsv", "0" * 40, "MIT", "http://127.0.0.1:9/gone.tsv")
+    gone = SourceFile("owner/name", "0", "gone.tsv", "0" * 40, "MIT", "http://127.0.0.1:9/gone.tsv")
     have, lacking = obtain([*good, wrong, gone])
     assert {name: path.read_bytes() for name, path in have.items()} == {file.id: CONTENT for file in good}
     assert set(lacking) == {wrong.id, gone.id}

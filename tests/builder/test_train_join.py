@@ -194,7 +194,7 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
     for path, content in world(complements).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(content.encode())
-        files[path] = replace(fetch.declared()[path], git_blob=fetch.git_blob_id(tmp_path / path))
+        files[path] = replace(fetch.declared()[path], git_blob=fetch.checksum(tmp_path / path, "git blob"))
     judged = [(query, f"{int(query) * 7}", 1) for query in [*TRAINING, *UNLISTED]]
     training = {**TRAINING, **UNLISTED, **UNJUDGED}
     monkeypatch.setattr(published, "declared", lambda: files)
