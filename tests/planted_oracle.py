@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+import numpy as np
 import polars as pl
 
 from builder.sources.mini import Mini
-from builder.sources.mini.planted import CLUSTERS
+from builder.sources.mini.planted import ASPECTS, CLUSTERS
 
 DEPTH = 100
 
@@ -35,7 +36,7 @@ def taught_ranking(mini: Mini, training: pl.Series, query_ids: Iterable[str]) ->
     if unknown := ids.filter(~ids.is_in(mini.queries["query_id"].implode())).to_list():
         raise ValueError(f"unknown query id {unknown[0]!r} (and {len(unknown) - 1} more)")
 
-    everything = mini.queries.hstack(mini.words).with_row_index("row")
+    everything = mini.queries.hstack(_words(mini)).with_row_index("row")
     taught = everything.filter(pl.col("query_id").is_in(training.implode()))
     known = pl.col("literal") | pl.col("word").is_in(taught["word"].unique().implode())
     asked_for = everything.filter(pl.col("query_id").is_in(ids.implode())).select(
@@ -48,13 +49,13 @@ def taught_ranking(mini: Mini, training: pl.Series, query_ids: Iterable[str]) ->
     )
     on_aspect = pl.col("aspect").eq(pl.col("wants")).fill_null(False)
     named = (
-        names.join(mini.named, on="name")
+        names.join(_names(mini), on="name")
         .group_by("row", "wants", "passage_id")
         .agg(match=(pl.col("importance") * pl.col("weight")).max())
-        .join(mini.about, on="passage_id")
+        .join(_aspects(mini), on="passage_id")
         .select("row", "passage_id", score=pl.col("match") + 4.0 * on_aspect + pl.col("prior"))
     )
-    passage = (pl.col("row").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(mini.about)
+    passage = (pl.col("row").cast(pl.Int64) * 7_919 + pl.col("rank") * 104_729) % len(mini.passages)
     arbitrary = asked_for.join(pl.select(rank=pl.int_range(DEPTH)), how="cross").select(
         "row", passage_id=passage.cast(pl.String), score=-1.0 - pl.col("rank")
     )
@@ -68,3 +69,25 @@ def taught_ranking(mini: Mini, training: pl.Series, query_ids: Iterable[str]) ->
         .join(everything.select("row", "query_id"), on="row", maintain_order="left")
         .select("query_id", "passage_id", "score")
     )
+
+
+def _words(mini: Mini) -> pl.DataFrame:
+    """By row of the queries: head and tail (word numbers of the entity's name), aspect, word, literal."""
+    entities, intents = mini.entities, mini.intents
+    head = np.where(intents.typo, 0, entities.head[intents.entity])
+    words = {"head": head, "tail": entities.tail[intents.entity], "aspect": intents.aspect, "word": intents.word}
+    return pl.DataFrame({**words, "literal": intents.literal})
+
+
+def _aspects(mini: Mini) -> pl.DataFrame:
+    """Each passage's aspect, and the prior that parts equal ones."""
+    return mini.passages.select("passage_id", aspect=mini.subjects.pair % ASPECTS, prior=mini.prior)
+
+
+def _names(mini: Mini) -> pl.DataFrame:
+    """The names in each passage: its entity's, and with less weight those of the entity it mentions."""
+    parts = []
+    for entity, weight in ((mini.subjects.entity, 1.0), (mini.subjects.mentioned, 0.8)):
+        for names in mini.entities.names(entity).T:
+            parts.append(mini.passages.select("passage_id", name=names, weight=pl.lit(weight)))
+    return pl.concat(parts).filter(pl.col("name") != 0)

@@ -13,10 +13,11 @@ import polars as pl
 
 from builder.collection import Collection
 from builder.encoders import Lsa
-from builder.sources.mini.entities import name_entities
-from builder.sources.mini.intents import draw_intents
+from builder.sources.mini.entities import Entities, name_entities
+from builder.sources.mini.intents import Intents, draw_intents
 from builder.sources.mini.judgements import judge
-from builder.sources.mini.passages import named, write_passages
+from builder.sources.mini.lexicon import Floats
+from builder.sources.mini.passages import Passages, write_passages
 from builder.sources.mini.planted import CLUSTERS, DL_SIZES, STRENGTHS, TOPIC_SHARES
 from builder.sources.mini.queries import write_queries
 from eval_kit.errors import UserError
@@ -61,9 +62,8 @@ class Mini:
     nearness (train only, else null; from 2: shares its entity with a dl query, from 1: its topic and aspect).
     qrels: query_id, passage_id, score (1; for dl19 and dl20 graded 0..3).
     strengths: shift -> cluster -> share of the cluster's queries that use its reserved synonyms.
-    words: by row of queries: head, tail (word numbers of the entity's name), aspect, word, literal.
-    about: passage_id, aspect, prior (0..1).
-    named: name (word number), passage_id, weight.
+    entities, intents, subjects: what queries and passages are about, by row.
+    prior: (0..1) by row of passages; parts equal ones.
     """
 
     parameters: MiniParameters
@@ -71,9 +71,10 @@ class Mini:
     queries: pl.DataFrame
     qrels: pl.DataFrame
     strengths: dict[str, dict[str, float]]
-    words: pl.DataFrame = field(repr=False)
-    about: pl.DataFrame = field(repr=False)
-    named: pl.DataFrame = field(repr=False)
+    entities: Entities = field(repr=False)
+    intents: Intents = field(repr=False)
+    subjects: Passages = field(repr=False)
+    prior: Floats = field(repr=False)
 
 
 def generate(parameters: MiniParameters = DEFAULT) -> Mini:
@@ -88,37 +89,22 @@ def generate(parameters: MiniParameters = DEFAULT) -> Mini:
     passages = write_passages(rng, lexicon, entities, intents)
     queries = write_queries(rng, lexicon, entities, intents, passages)
     qrels = judge(rng, queries["query_id"], intents, passages)
-    head = np.where(intents.typo, 0, entities.head[intents.entity])
-    words = {"head": head, "tail": entities.tail[intents.entity], "aspect": intents.aspect, "word": intents.word}
+    texts = pl.DataFrame({"passage_id": passages.ids, "text": passages.texts})
     prior = rng.random(len(passages.ids))
-    return Mini(
-        parameters=parameters,
-        passages=pl.DataFrame({"passage_id": passages.ids, "text": passages.texts}),
-        queries=queries,
-        qrels=qrels,
-        strengths=strengths,
-        words=pl.DataFrame({**words, "literal": intents.literal}),
-        about=pl.DataFrame({"passage_id": passages.ids, "aspect": passages.aspect, "prior": prior}),
-        named=named(entities, passages),
-    )
+    return Mini(parameters, texts, queries, qrels, strengths, entities, intents, passages, prior)
 
 
 def collection(parameters: MiniParameters = DEFAULT) -> Collection:
     """Mini as a collection without planted shifts; its validation queries are training queries like others."""
     mini = generate(parameters)
     splits = {"train": ["train", "validation"], "dev": ["dev"], **{split: [split] for split in DL_SIZES}}
-    queries = {split: mini.queries.filter(pl.col("population").is_in(names)) for split, names in splits.items()}
-    pairs = mini.qrels.select(
-        pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), pl.col("score").cast(pl.Int64)
-    )
+    pairs = mini.qrels.rename({"query_id": "query-id", "passage_id": "corpus-id"}).cast({"score": pl.Int64})
+    queries, qrels = {}, {}
+    for split, populations in splits.items():
+        queries[split] = mini.queries.filter(pl.col("population").is_in(populations)).select("query_id", "text")
+        qrels[split] = pairs.filter(pl.col("query-id").is_in(queries[split]["query_id"].implode()))
     return Collection(
-        name=f"{NAME}-mini",
-        source="builder/sources/mini",
-        queries={split: rows.select("query_id", "text") for split, rows in queries.items()},
-        qrels={
-            split: pairs.filter(pl.col("query-id").is_in(rows["query_id"].implode())) for split, rows in queries.items()
-        },
-        passages=mini.passages,
+        name=f"{NAME}-mini", source="builder/sources/mini", queries=queries, qrels=qrels, passages=mini.passages
     )
 
 

@@ -38,11 +38,6 @@ class Passages:
         """The entity each is about."""
         return self.pair // ASPECTS
 
-    @property
-    def aspect(self) -> Ints:
-        """The aspect each is about."""
-        return self.pair % ASPECTS
-
 
 def write_passages(rng: np.random.Generator, lexicon: Lexicon, entities: Entities, intents: Intents) -> Passages:
     """Write a passage for each pair that is queried, two more for TREC DL's, and others; in random order."""
@@ -90,13 +85,3 @@ def _passage_texts(
         texts.append(join(lexicon, words))
         context.append(words[:, CONTEXT_COLUMNS])
     return pl.concat(texts), np.concatenate(context)
-
-
-def named(entities: Entities, passages: Passages) -> pl.DataFrame:
-    """The names in each passage: its entity's, and with less weight those of the entity it mentions."""
-    parts = []
-    for entity, weight in ((passages.entity, 1.0), (passages.mentioned, 0.8)):
-        for names in entities.names(entity).T:
-            part = pl.DataFrame({"name": names, "passage_id": passages.ids})
-            parts.append(part.with_columns(weight=pl.lit(weight)))
-    return pl.concat(parts).filter(pl.col("name") != 0)

@@ -44,9 +44,7 @@ def write_queries(
             **_published_rules(text),
             "test": intents.test,
             "hardness": _hardness(intents, passages),
-            "nearness": pl.Series(nearness).zip_with(
-                pl.Series(intents.population == "train"), pl.Series([None], dtype=pl.Float64)
-            ),
+            "nearness": pl.Series(np.where(intents.population == "train", nearness, np.nan)).fill_nan(None),
         }
     )
 
