@@ -192,19 +192,15 @@ def _systems(sources: Sequence[Source], baseline: str | None) -> list[str]:
 
 def _align(values: pl.DataFrame, systems: Sequence[str], heading: str) -> pl.DataFrame:
     """Values of one test set, the queries of every system and measure in one order."""
-    by_query = values.sort("query_id")
-    first = by_query.filter(pl.col("system") == systems[0])
+    in_order = values.sort("measure", "query_id")
+    first = in_order.filter(system=systems[0])
     for name in systems[1:]:
-        second = by_query.filter(pl.col("system") == name)
+        second = in_order.filter(system=name)
         if set(second["measure"]) != set(first["measure"]):
             raise UserError(f"{systems[0]} and {name} were scored with different measures on {heading}")
-        for measure in first["measure"].unique():
-            first_queries, second_queries = (
-                frame.filter(pl.col("measure") == measure)["query_id"] for frame in (first, second)
-            )
-            if first_queries.to_list() != second_queries.to_list():
-                raise UserError(f"{systems[0]} and {name} were scored on different queries of {heading}")
-    return by_query
+        if not second.select("measure", "query_id").equals(first.select("measure", "query_id")):
+            raise UserError(f"{systems[0]} and {name} were scored on different queries of {heading}")
+    return values.sort("query_id")
 
 
 def _rows(

@@ -69,22 +69,19 @@ def entries(folder: Path, release: Release, allow_missing: bool = False) -> list
 def _entries(source: str, submission: Submission, release: Release, allow_missing: bool) -> Iterator[Entry]:
     grid = [run for run, cell in submission.runs.items() if cell is not None]
     single = [run for run, cell in submission.runs.items() if cell is None]
-
-    def declared(run: Path) -> list[str]:
-        return submission.document.training_data
-
+    document = submission.document
     entry = partial(
         Entry,
-        system=submission.document.system,
-        team=submission.document.team,
-        architecture=submission.document.architecture,
+        system=document.system,
+        team=document.team,
+        architecture=document.architecture,
         release_digest=release.digest,
         release_version=release.version,
         source=source,
-        document=submission.document.as_json(),
+        document=document.as_json(),
     )
     if grid:
-        results = protocols(grid, release, allow_missing=allow_missing, declared=declared)
+        results = protocols(grid, release, allow_missing=allow_missing, declared=lambda run: document.training_data)
         for shift, of_shift in results.results.items():
             outs, group = _outs(results.values, shift, release), SHIFTS[shift].group
             for row in of_shift.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
@@ -105,7 +102,7 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
                 )
     if single:
         runs: dict[tuple[str, str], str] = {}
-        for mean in score(single, release, allow_missing, declared=declared).means:
+        for mean in score(single, release, allow_missing, declared=lambda run: document.training_data).means:
             first = runs.setdefault((mean.test_set, mean.measure), mean.run)
             if first != mean.run:
                 raise UserError(f"{submission.folder}: {second_run(first, mean.run, mean.test_set)}")

@@ -210,9 +210,8 @@ def _text(results: Results, before: str, dataset: str, revision: str, source: st
         )
         for result in results.values
     ]
-    entries = {_key(entry): entry for entry in _parse(before)}
-    entries |= {_key(entry): entry for entry in eval_result_entries_to_yaml(new)}
-    in_order = [entries[key] for key in sorted(entries)]
+    entries = {_key(entry): entry for entry in [*_parse(before), *eval_result_entries_to_yaml(new)]}
+    in_order = sorted(entries.values(), key=_key)
     return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=1_000)
 
 

@@ -6,17 +6,20 @@ table that ``--per-query`` wrote beside it (``x.tsv`` for ``x.json``), which mus
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 import polars as pl
+from msgspec import structs
 
 from eval_kit.documents import Provenance, ScoresDocument
+from eval_kit.documents.scores import ScoredRun
 from eval_kit.errors import UserError
 from eval_kit.exchange import submission
 from eval_kit.files import schemas
 from eval_kit.files.text import LARGEST_TABLE, read_utf8
-from eval_kit.protocols.scores import Mean, Scores
+from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score, with_measures
 from eval_kit.release import Release
 from eval_kit.runs import contamination
@@ -32,7 +35,7 @@ _VALUES = {
 _PER_QUERY = dict.fromkeys(("run", "test_set", "measure", "query_id"), pl.String()) | {"value": pl.Float64()}
 TRACKS = {"2019": "dl19", "2020": "dl20"}
 """The test sets of the TREC DL years that runs may be named after."""
-_KEYS = ("test_set", "figure", "measure", "query_id")
+_OF_SYSTEM = list(_VALUES)[1:]
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,6 @@ def load(
     return sources
 
 
-def of_scores(name: str, scores: Scores) -> Source:
-    """Each scored run as a separate system."""
-    plain = scores.per_query_in_full().rename({"run": "system"}).with_columns(figure=pl.lit(""))
-    systems = list(dict.fromkeys(figure.run for figure in scores.means))
-    return Source(name, systems, plain.select(list(_VALUES)), _provenance(scores))
-
-
 def of_submission(path: Path, release: Release, allow_missing: bool = False, measures: Collection[str] = ()) -> Source:
     """A submission as one system: its plain runs as they are, its grids as In and Out of each cluster.
 
@@ -124,13 +120,13 @@ def of_submission(path: Path, release: Release, allow_missing: bool = False, mea
     cells = dict(zip(names, opened_submission.runs.values(), strict=True))
     values = scores.per_query_in_full()
     plain = values.filter(pl.col("run").is_in([name for name, cell in cells.items() if cell is None]))
-    plain = plain.with_columns(figure=pl.lit(""))
-    if plain.select(_KEYS).is_duplicated().any():
-        twice = plain.filter(plain.select(_KEYS).is_duplicated())["test_set"][0]
-        raise UserError(f"{path}: two of its runs cover {twice}; it is not clear which one represents the system")
-    whole = pl.concat([plain.select(*_KEYS, "value", "missing", "trained_on"), _in_and_out(values, cells, release)])
-    whole = whole.with_columns(system=pl.lit(opened_submission.document.system)).select(list(_VALUES))
-    return Source(str(path), [opened_submission.document.system], whole, _provenance(scores))
+    twice = plain.filter(plain.select("test_set", "measure", "query_id").is_duplicated())["test_set"]
+    if len(twice):
+        raise UserError(f"{path}: two of its runs cover {twice[0]}; it is not clear which one represents the system")
+    plain = plain.with_columns(figure=pl.lit("")).select(_OF_SYSTEM)
+    system = opened_submission.document.system
+    whole = pl.concat([plain, _in_and_out(values, cells, release)]).select(pl.lit(system).alias("system"), pl.all())
+    return Source(str(path), [system], whole, msgspec.convert(scores.provenance, Provenance))
 
 
 def of_document(path: Path) -> Source:
@@ -173,10 +169,6 @@ def of_document(path: Path) -> Source:
     return Source(str(path), systems, whole, document.provenance)
 
 
-def _provenance(scores: Scores) -> Provenance:
-    return msgspec.convert(scores.provenance, Provenance)
-
-
 def _by_measures(source: Source, measures: Collection[str]) -> Source:
     """The source with these measures alone; unchanged if none are named."""
     measures_of = set(source.values["measure"])
@@ -188,25 +180,26 @@ def _by_measures(source: Source, measures: Collection[str]) -> Source:
 
 def _of_runs(scores: Scores) -> dict[str, Source]:
     """The system that each run file belongs to."""
-    figures: dict[str, list[Mean]] = {run["run"]: [] for run in scores.provenance["runs"]}
-    for figure in scores.means:
-        figures[figure.run].append(figure)
-    systems: dict[str, list[str]] = {}
+    values = scores.per_query_in_full().with_columns(figure=pl.lit(""))
+    provenance = msgspec.convert(scores.provenance, Provenance)
+    systems: dict[str, list[ScoredRun]] = {}
     test_sets: dict[str, set[str]] = {}
-    for run, of_run in figures.items():
-        stem, _, track = run.rpartition(".")
-        test_sets[run] = {figure.test_set for figure in of_run}
-        systems.setdefault(stem if stem and TRACKS.get(track, track) in test_sets[run] else run, []).append(run)
+    for run in provenance.runs:
+        stem, _, track = run.run.rpartition(".")
+        test_sets[run.run] = set(values.filter(run=run.run)["test_set"])
+        is_of_stem = stem and TRACKS.get(track, track) in test_sets[run.run]
+        systems.setdefault(stem if is_of_stem else run.run, []).append(run)
     by_file: dict[str, Source] = {}
     for system, runs in systems.items():
-        scored_on = [name for run in runs for name in test_sets[run]]
+        scored_on = list(chain.from_iterable(test_sets[run.run] for run in runs))
         apart = len(runs) == 1 or len(set(scored_on)) < len(scored_on)
         for members in [[run] for run in runs] if apart else [runs]:
-            name = members[0] if apart else system
-            new_figures = [replace(figure, run=name) for run in members for figure in figures[run]]
-            made_of = [run for run in scores.provenance["runs"] if run["run"] in members]
-            source = of_scores(made_of[0]["file"], Scores(new_figures, {**scores.provenance, "runs": made_of}))
-            by_file |= {run["file"]: source for run in made_of}
+            name = members[0].run if apart else system
+            is_member = pl.col("run").is_in([run.run for run in members])
+            of_members = values.filter(is_member).select(pl.lit(name).alias("system"), *_OF_SYSTEM)
+            source = Source(members[0].file, [name], of_members, structs.replace(provenance, runs=members))
+            for run in members:
+                by_file[run.file] = source
     return by_file
 
 
@@ -215,7 +208,7 @@ def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Re
     in_grids = [(run, cell.shift, cell.held_out) for run, cell in cells.items() if cell is not None]
     columns = dict.fromkeys(("run", "shift", "held_out"), pl.String())
     rows = values.join(pl.DataFrame(in_grids, columns, orient="row"), on="run", maintain_order="left")
-    figures = [pl.DataFrame(schema={**_VALUES, "shift": pl.String()}).select(*_KEYS, "value", "missing", "trained_on")]
+    figures = [pl.DataFrame(schema=_VALUES).drop("system")]
     for (name,), grid in rows.group_by("shift", maintain_order=True):
         shift = SHIFTS[str(name)]
         figure = pl.when("is_out").then(pl.lit("Out")).otherwise(pl.lit("In"))
@@ -223,9 +216,9 @@ def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Re
             figure = figure + " " + pl.col("part")
         comparison = shift.roles(grid, release).with_columns(figure=figure)
         figures.append(
-            comparison.group_by(_KEYS, maintain_order=True)
-            .agg(pl.col("value").mean(), pl.col("missing").max(), contamination.WORST)
-            .select(figures[0].columns)
+            comparison.group_by("test_set", "figure", "measure", "query_id", maintain_order=True).agg(
+                pl.col("value").mean(), pl.col("missing").max(), contamination.WORST
+            )
         )
     return pl.concat(figures)
 
