@@ -69,11 +69,7 @@ def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl
 
 
 def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonParameters()) -> pl.DataFrame:
-    """The set of each query, at each level.
-
-    Args:
-        values: ``query_id`` and a column of average precision for each ranker (at least three).
-        parameters: the levels.
+    """The set of each query, at each level, by ``query_id`` and a column of average precision for each ranker.
 
     Returns:
         ``query_id`` and ``level_<x>`` (Enum none, veiled, pygmy, lesser: the strictest set that holds the query), in

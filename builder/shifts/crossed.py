@@ -50,11 +50,7 @@ class CrossedParameters:
 
 
 def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
-    """The role of each query for each model.
-
-    Args:
-        parts: ``query_id`` and ``part`` (any text), each query once.
-        parameters: number of models and seed.
+    """The role of each query for each model, where ``parts`` holds each query once, with any text.
 
     Returns:
         ``query_id``, ``cluster`` (Enum, the largest first) and a column for each model, m1, m2, ... (Enum of
@@ -90,10 +86,6 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
 
 def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Each part divided by wh word (a query with several has the first) and by length (in halves as even as can be).
-
-    Args:
-        parts: ``query_id`` and ``part``.
-        queries: ``query_id`` and ``text``.
 
     Returns:
         ``query_id`` and ``part``: "3 how long".

@@ -34,12 +34,7 @@ class GivenParameters:
 
 
 def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParameters) -> pl.DataFrame:
-    """Part and split of the queries that have a part.
-
-    Args:
-        queries: ``query_id`` of the training queries.
-        parts: ``query_id`` and ``part`` (any text), each query once.
-        parameters: share of test queries and seed.
+    """Part and split of the queries that have a part, where ``parts`` holds each query once, with any text.
 
     Returns:
         ``query_id``, ``part``, ``cluster`` (Enum, the part as a name in a-z, 0-9 and _) and ``split``.
@@ -79,13 +74,9 @@ def part_names(parts: Iterable[str]) -> dict[str, str]:
 
 
 def merged(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.DataFrame:
-    """Parts merged into fewer, by k-means of the mean vectors of their queries.
+    """Parts merged into so many groups, by k-means of the mean vectors of their queries.
 
-    Args:
-        parts: ``query_id`` and ``part``.
-        vectors: of these queries.
-        groups: how many there shall be; if there are no more parts than that, they stay as they are.
-        seed: of k-means.
+    If there are no more parts than groups, they stay as they are.
 
     Returns:
         ``query_id`` and ``part``: g1, g2, ... with the most queries first.
@@ -99,7 +90,7 @@ def merged(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.
     means = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
     group = kmeans(means.astype(np.float32), groups, seed).labels[number]
     rank = np.argsort(np.argsort(-np.bincount(group, minlength=groups), kind="stable"))
-    return parts.with_columns(part=pl.Series([f"g{rank[group_of] + 1}" for group_of in group]))
+    return parts.with_columns(part="g" + pl.Series(rank[group] + 1).cast(pl.String))
 
 
 def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list[str]:
@@ -110,8 +101,9 @@ def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list
     """
     if not parts.height:
         raise UserError("no training query has a part; are the ids those of the collection?")
-    left_out = queries.height - parts.height
-    return [f"{shift}: {left_out:,} of {queries.height:,} queries have no part and are left out"] if left_out else []
+    if left_out := queries.height - parts.height:
+        return [f"{shift}: {left_out:,} of {queries.height:,} queries have no part and are left out"]
+    return []
 
 
 def lacking(build: Build) -> str:

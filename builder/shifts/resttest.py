@@ -45,7 +45,7 @@ def assign(
 
     Args:
         splits: name -> queries, as ``train``, ``dev``, ``dl19``; all vectors of one width.
-        parameters: k, seed.
+        parameters: by default as in the paper.
 
     Returns:
         For each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
@@ -60,7 +60,7 @@ def assign(
     clusters = kmeans(vectors, parameters.k, parameters.seed, parameters.iterations)
     number = np.empty(parameters.k, np.int64)
     number[np.argsort(-clusters.sizes, kind="stable")] = np.arange(parameters.k)
-    names = pl.Series([f"b{i + 1}" for i in range(parameters.k)])
+    names = "b" + pl.int_range(1, parameters.k + 1, eager=True).cast(pl.String)
     buckets = names.gather(number[clusters.labels]).cast(pl.Enum(names))
     assignment, start = {}, 0
     for split, queries in splits.items():

@@ -36,20 +36,18 @@ def collection(folder: Path) -> Collection:
     paths = [folder / "corpus.jsonl", folder / "queries.jsonl", *judgements.values()]
     queries = _queries(paths[1])
     query_ids = set(queries["query_id"])
-    qrels = {split: read_qrels(path, query_ids) for split, path in judgements.items()}
+    judged_queries, qrels = {}, {}
+    for split, path in judgements.items():
+        pairs = read_qrels(path, query_ids)
+        judged_queries[split] = queries.filter(pl.col("query_id").is_in(pairs["query_id"].implode()))
+        qrels[split] = pairs.rename({"query_id": "query-id", "passage_id": "corpus-id", "relevance": "score"})
     rows = counted(read_corpus(paths[0]), "reading corpus.jsonl", "passages")
     passages = pl.DataFrame(rows, {"passage_id": pl.String(), "text": pl.String()}, orient="row")
     return Collection(
         name=name,
         source=f"the BEIR folder {name}",
-        queries={
-            split: queries.filter(pl.col("query_id").is_in(pairs["query_id"].implode()))
-            for split, pairs in qrels.items()
-        },
-        qrels={
-            split: pairs.rename({"query_id": "query-id", "passage_id": "corpus-id", "relevance": "score"})
-            for split, pairs in qrels.items()
-        },
+        queries=judged_queries,
+        qrels=qrels,
         passages=passages,
         inputs=[input_record(path, f"{name}/{path.relative_to(folder).as_posix()}", NONE_IN_FOLDER) for path in paths],
         remarks=_remarks(passages, queries, qrels),
@@ -67,7 +65,7 @@ def _remarks(passages: pl.DataFrame, queries: pl.DataFrame, qrels: Mapping[str, 
             "out of the query's ranking if its --release is the BEIR folder, and does not if it is this release"
         )
     for split, pairs in qrels.items():
-        absent = pairs.join(passages, on="passage_id", how="anti").height
+        absent = pairs.join(passages, left_on="corpus-id", right_on="passage_id", how="anti").height
         if absent:
             remarks.append(f"{absent:,} judgements of {split} are of passages that corpus.jsonl lacks; kept")
     return remarks

@@ -243,13 +243,13 @@ def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
     made_for = document.get("release")
     if not isinstance(made_for, dict):
         return []
-    identity = {"version": release.version, "digest": release.digest}
-    return [
-        f"{DOCUMENT}: $.release.{name}: the runs were made for {printable(str(made_for[name]))[:80]}, "
-        f"this release has {value}"
-        for name, value in identity.items()
-        if isinstance(made_for.get(name), str) and made_for[name] != value
-    ]
+    faults = []
+    for name, value in {"version": release.version, "digest": release.digest}.items():
+        claim = made_for.get(name)
+        if isinstance(claim, str) and claim != value:
+            difference = f"the runs were made for {printable(claim)[:80]}, this release has {value}"
+            faults.append(f"{DOCUMENT}: $.release.{name}: {difference}")
+    return faults
 
 
 def _files_not_listed(folder: Path, document: Mapping[str, Any]) -> list[str]:
@@ -272,10 +272,9 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
             faults.append(f"the release holds no {printable(shift)} shift, which a run is listed for")
             continue
         held_out = {cell.held_out for cell in members}
-        faults += [
-            f"the {shift} shift has no {printable(unknown)}, which a run is listed for; it has {', '.join(have)}"
-            for unknown in sorted(held_out - set(have))
-        ]
+        for unknown in sorted(held_out - set(have)):
+            fault = f"the {shift} shift has no {printable(unknown)}, which a run is listed for"
+            faults.append(f"{fault}; it has {', '.join(have)}")
         lacking = set(SHIFTS[shift].complete(held_out, release)) - held_out
         for part in have:
             if part in lacking:
