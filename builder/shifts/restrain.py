@@ -12,7 +12,7 @@ This rule gives both properties; sampling from all but a small top-E would not.
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -52,9 +52,7 @@ TOLERANCE = 0.1
 class RestrainParameters:
     """The paper's three sizes (in queries); the seed is ours."""
 
-    sizes: Mapping[str, int] = field(
-        default_factory=lambda: MappingProxyType({"14k": 14_000, "45k": 45_000, "200k": 200_000})
-    )
+    sizes: Mapping[str, int] = MappingProxyType({"14k": 14_000, "45k": 45_000, "200k": 200_000})
     seed: int = 13
 
 

@@ -9,6 +9,7 @@ says 30k, split 26,000/6,200; the released test sets (5,868 to 6,595 queries, ab
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -121,23 +122,19 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     distances = cdist(clusters.centroids, clusters.centroids)
     native = occupied[list(farthest(distances[np.ix_(occupied, occupied)], count))]
     native = native[np.argsort(-clusters.sizes[native], kind="stable")]
-
-    def grown(size: int) -> tuple[Ints, Ints]:
-        topic = expanded(distances[native], clusters.sizes, native, size)
-        return topic, np.bincount(topic[topic >= 0], weights=clusters.sizes[topic >= 0], minlength=count).astype(int)
-
-    topic, counts = grown(size)
+    expanded_to = partial(expanded, distances[native], clusters.sizes, native)
+    topic, counts = expanded_to(size)
     worst = int(np.abs(counts - size).argmax())
     if abs(counts[worst] - size) > TOLERANCE * size:
         most = len(clusters.labels) // count
         larger = [round(size * STEP**i) for i in range(1, STEPS) if size * STEP**i <= most]
         smaller = [round(size / STEP**i) for i in range(1, STEPS) if size / STEP**i >= 2]
-        others = (other for other in (*larger, *smaller) if (abs(grown(other)[1] - other) <= TOLERANCE * other).all())
+        others = (n for n in (*larger, *smaller) if (abs(expanded_to(n)[1] - n) <= TOLERANCE * n).all())
         next_size = next(others, None)
+        remedy = f"{next_size:,} can (--set topic.size={next_size})" if next_size else "another k is needed"
         raise UnreachableError(
             f"topics of about {size:,} queries cannot be reached: c{worst} would have {counts[worst]:,} of the "
-            f"{len(clusters.labels):,} queries; "
-            + (f"{next_size:,} can (--set topic.size={next_size})" if next_size else "another k is needed"),
+            f"{len(clusters.labels):,} queries; {remedy}",
             next_size,
         )
     return topic
@@ -196,7 +193,7 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
     return best
 
 
-def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
+def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> tuple[Ints, Ints]:
     """Join the nearest clusters to each topic, in turn.
 
     In each round every topic, in order, considers the free cluster whose centroid is nearest to the topic's *native*
@@ -211,7 +208,7 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
         size: the target.
 
     Returns:
-        (k,) the topic of each cluster, -1 for none.
+        (k,) the topic of each cluster, -1 for none; (topics,) the queries of each topic.
     """
     topic = np.full(len(sizes), -1)
     topic[native] = np.arange(len(native))
@@ -228,7 +225,7 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> Ints:
                 continue
             topic[nearest] = number
             counts[number] += sizes[nearest]
-    return topic
+    return topic, counts
 
 
 def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:

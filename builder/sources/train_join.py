@@ -73,9 +73,7 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
 
 def _repair(texts: pl.Series, known_texts: pl.Series) -> pl.Series:
     """Each text as MS MARCO has it: unchanged or, if unknown there, its Latin-1 bytes read as UTF-8."""
-    unknown = ~texts.is_in(known_texts.implode())
-    repairs = {text: _read_as_utf8(text) for text in texts.filter(unknown)}
-    return texts.replace(list(repairs), list(repairs.values())) if repairs else texts
+    return texts.zip_with(texts.is_in(known_texts.implode()), texts.map_elements(_read_as_utf8, pl.String))
 
 
 def _read_as_utf8(text: str) -> str:

@@ -68,13 +68,11 @@ class Comparison(Result):
         for system in others:
             columns.append(Column(system, "number", wrap="anywhere"))
             columns.append(Column("Δ [95 % interval]", "number", wrap="anywhere", beside_last=True))
-        by_key: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
-        for row in self.rows.iter_rows(named=True):
-            by_key.setdefault((row["test_set"], row["figure"], row["measure"]), {})[row["system"]] = row
         lines = []
-        for (test_set, figure, name), by_system in by_key.items():
-            measure = parse(name)
-            line: list[Cell | str] = [f"{test_set} {figure}".strip(), name, f"{by_system[base]['queries']:,}"]
+        for (test_set, figure, name), group in self.rows.group_by("test_set", "figure", "measure", maintain_order=True):
+            by_system = group.rows_by_key("system", named=True, unique=True)
+            measure = parse(str(name))
+            line: list[Cell | str] = [f"{test_set} {figure}".strip(), measure.name, f"{by_system[base]['queries']:,}"]
             line.append(_value(by_system[base], measure))
             for system in others:
                 line += _value_and_difference(by_system.get(system), measure)

@@ -4,6 +4,7 @@ docs/submissions.md says which of its fields stands for which of submission.json
 """
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,11 @@ def _training_data(metadata: Any) -> Iterator[str]:
 
 
 def _architecture(metadata: Any) -> str:
-    stages = _items_of(metadata, "method", "retrieval")
-    parts = [
-        architecture
-        for flag, architecture in _ARCHITECTURES.items()
-        if any(_text(stage, flag).lower() in ("yes", "true", "on") for stage in stages)
-    ]
-    return parts[0] if len(parts) == 1 else "hybrid" if parts else "other"
+    parts = set()
+    for stage, flag in product(_items_of(metadata, "method", "retrieval"), _ARCHITECTURES):
+        if _text(stage, flag).lower() in ("yes", "true", "on"):
+            parts.add(_ARCHITECTURES[flag])
+    return parts.pop() if len(parts) == 1 else "hybrid" if parts else "other"
 
 
 def _files(folder: Path) -> Iterator[str]:
