@@ -55,7 +55,7 @@ REBUILDABLE = {
     "resttest": Rebuildable(resttest.rebuild, resttest.LIMITS, encodes=True),
     "restrain": Rebuildable(restrain.rebuild, restrain.LIMITS, encodes=True, lacking=restrain.lacking),
     "given": Rebuildable(given.rebuild, given.LIMITS, lacking=given.lacking),
-    "crossed": Rebuildable(crossed.rebuild, crossed.LIMITS, encodes=True, lacking=crossed.lacking, on_request=True),
+    "crossed": Rebuildable(crossed.rebuild, crossed.LIMITS, encodes=True, lacking=lacks_train, on_request=True),
     "chameleons": Rebuildable(chameleons.rebuild, chameleons.LIMITS, lacking=chameleons.lacking),
 }
 

@@ -17,13 +17,13 @@ from builder.collection import Collection
 from builder.encoders import MOST_FREQUENT, Encoder, Lsa
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
 from builder.release import Draft
-from builder.shifts import restrain
 from builder.shifts.length import even_cut
 from builder.shifts.wh import WhLanguage
 from builder.test_sets import in_order, test_sets
 from eval_kit import languages
 from eval_kit.errors import UserError
 from eval_kit.question_words import ENGLISH, TERMS
+from eval_kit.shifts import nearness_splits
 
 SIZED = ("topic", "wh", "length", "restrain")
 """Shifts whose parameters have sizes in queries."""
@@ -90,7 +90,8 @@ def draft(
         *_size_remarks(collection, [shift for shift in SIZED if shift in results.keys() - set_by_user]),
         *chain.from_iterable(result.remarks for result in results.values()),
     ]
-    if "restrain" in results and "resttest" not in results and not set(DL) & set(restrain.test_splits(build)):
+    near_dl = set(DL) & set(nearness_splits(collection.evaluation))
+    if "restrain" in results and "resttest" not in results and not near_dl:
         remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
     return Draft(
         kind="rebuilt",

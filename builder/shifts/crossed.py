@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from builder.assembly import TESTED, Build, ShiftResult, interval_remark, lacks_train
+from builder.assembly import TESTED, Build, ShiftResult, interval_remark
 from builder.shifts import length, wh
 from builder.shifts.given import merged, without_part
 from builder.shifts.kmeans import kmeans
@@ -96,11 +96,6 @@ def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
         word = pl.when(wh.member(texts, cluster)).then(pl.lit(cluster)).otherwise(word)
     size = length.cluster(texts, length.even_cut(texts)).cast(pl.String)
     return parts.with_columns(part=pl.concat_str("part", word, pl.lit(size), separator=" "))
-
-
-def lacking(build: Build) -> str:
-    """What the collection lacks for crossed hold-outs; empty if nothing."""
-    return lacks_train(build)
 
 
 def _check_largest(parts: pl.DataFrame, given: bool) -> None:

@@ -149,21 +149,17 @@ def depths(train: Vectors, tests: Vectors) -> Ints:
     return best
 
 
-def test_splits(build: Build) -> list[str]:
-    """The splits to whose queries nearness is measured: TREC DL's, else test, else dev."""
-    return nearness_splits(build.collection.evaluation)
-
-
 def lacking(build: Build) -> str:
     """What the collection lacks for ReSTrain; empty if nothing."""
     if not build.train.height:
         return lacks_train(build)
-    return "" if test_splits(build) else f"{build.collection.name} has no dl19, dl20, test or dev split with judgements"
+    enough = nearness_splits(build.collection.evaluation)
+    return "" if enough else f"{build.collection.name} has no dl19, dl20, test or dev split with judgements"
 
 
 def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     """A table of training queries for each regime and size, and its judgements."""
-    train, splits = build.embedded["train"], test_splits(build)
+    train, splits = build.embedded["train"], nearness_splits(build.collection.evaluation)
     parts = [build.embedded[split] for split in splits]
     query_ids = pl.concat(part.query_ids for part in parts)
     tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))

@@ -70,16 +70,14 @@ def _passage_texts(
         row = np.arange(size)
         words = prose(rng, lexicon, topic[part], high)
         words[np.arange(high) >= rng.integers(low, high + 1, size=size)[:, None]] = 0
-        aspect_word = lexicon.aspect + aspect[part]
         words[:, [0, 2, 5]] = THE, OF, IS
-        words[:, 1] = aspect_word
+        words[:, 1] = lexicon.aspect + aspect[part]
         words[:, 3:5] = name[part]
         again = np.flatnonzero(rng.random(size) < 0.5)
         column = rng.integers(8, 12, size=size)
         words[again[:, None], column[again, None] + [0, 1]] = name[part][again]
-        words[row, 14 + rng.integers(3, size=size)] = lexicon.aspect + np.where(
-            rng.random(size) < 0.5, aspect_word - lexicon.aspect, rng.integers(ASPECTS, size=size)
-        )
+        again_or_other = np.where(rng.random(size) < 0.5, aspect[part], rng.integers(ASPECTS, size=size))
+        words[row, 14 + rng.integers(3, size=size)] = lexicon.aspect + again_or_other
         mentions = np.flatnonzero(companions[part, 0])
         words[mentions[:, None], [18, 19]] = companions[part][mentions]
         texts.append(join(lexicon, words))
