@@ -6,6 +6,7 @@ per-query values are compared; means alone are not enough.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from operator import attrgetter
 from typing import Any
 
@@ -164,7 +165,7 @@ def _shared_provenance(sources: Sequence[Source]) -> dict[str, Any]:
                     f"{first.name} and {other.name} cannot be compared: they were scored with different {what}, "
                     f"{first_value!r} and {second_value!r}"
                 )
-    runs = [run for source in sources for run in source.provenance.runs]
+    runs = list(chain.from_iterable(map(attrgetter("provenance.runs"), sources)))
     return replace(first.provenance, runs=runs).as_json()
 
 
@@ -177,7 +178,7 @@ _MUST_AGREE = {
 
 
 def _systems(sources: Sequence[Source], baseline: str | None) -> list[str]:
-    names = [name for source in sources for name in source.systems]
+    names = list(chain.from_iterable(map(attrgetter("systems"), sources)))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two systems are called {twice}; rename one of them")
     if baseline is not None and baseline not in names:
@@ -212,7 +213,7 @@ def _rows(
     worst_of = worst.rows_by_key("system", named=True, unique=True)
     base, *rest = systems
     measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)
-    pairs = [(measure, name) for measure in measures for name in rest]
+    pairs = list(product(measures, rest))
     differences = np.stack([columns[measure, name] - columns[measure, base] for measure, name in pairs], axis=1)
     means = resampled_means(differences, resamples, seed)
     ends = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T

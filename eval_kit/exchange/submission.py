@@ -7,6 +7,7 @@ inside their folders.
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -101,7 +102,9 @@ class Checked(Result):
 
     def to_polars(self) -> pl.DataFrame:
         """A row for each fault: ``submission`` and ``fault``."""
-        rows = [(str(folder), fault) for folder, faults in self.faults.items() for fault in faults]
+        rows: list[tuple[str, str]] = []
+        for folder, faults in self.faults.items():
+            rows += product([str(folder)], faults)
         return pl.DataFrame(rows, {"submission": pl.String, "fault": pl.String}, orient="row")
 
     def tables(self) -> list[Table]:
@@ -158,7 +161,7 @@ def _inspect(folder: Path, release: Release) -> tuple[Any, dict[Path, Cell | Non
     if document is None:
         return None, {}, faults
     runs, of_runs = _runs_of(folder, document, name)
-    of_grid = _grid_faults([cell for cell in runs.values() if cell], release)
+    of_grid = _grid_faults(list(filter(None, runs.values())), release)
     return document, runs, faults + of_runs + _release_faults(document, release) + of_grid
 
 
