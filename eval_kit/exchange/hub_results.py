@@ -103,7 +103,7 @@ def read(path: Path, system: str | None = None) -> Results:
             by_system.setdefault(name, []).append(result)
         release = document["provenance"]["release"]
         version, digest = str(release["version"]), str(release["digest"])
-    except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+    except (KeyError, TypeError, ValueError, AttributeError, pl.exceptions.PolarsError):
         commands = "eval_kit protocol, score, run or compare"
         raise UserError(f"{path}: is not what --json of {commands} writes") from None
     system_name = system or (next(iter(by_system)) if len(by_system) == 1 else None)

@@ -87,10 +87,14 @@ def test_scores_give_the_first_measure_of_each_test_set(mini_release: Release, t
     assert "trained on them: unknown" in results.values[0].notes
 
 
+NO_NUMBER = {"run": "r", "test_set": "dev", "measure": "RR@10", "queries": 1, "trained_on": "no", "value": "high"}
+
+
 @pytest.mark.parametrize(
     ("document", "system", "words"),
     [
         ([], None, "is not what --json of eval_kit protocol, score, run or"),
+        ({"measures": [NO_NUMBER]}, None, "is not what --json of eval_kit protocol, score, run or"),
         (
             {"protocols": {"topic": [{}]}, "provenance": {}},
             None,
