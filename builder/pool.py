@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import Measure, parse
+from eval_kit.measures.definitions import Measure, parse, per_query
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Result
 from eval_kit.runs.names import run_name
@@ -286,9 +286,7 @@ def _values(
             in_pool = run.join(pool, on="passage_id", how="semi", maintain_order="left")
             run = in_pool.with_columns(rank=pl.int_range(1, pl.len() + 1).over("query_id"))
         ranks = qrels.join(run, on=["query_id", "passage_id"], how="left")
-        values = measure.kind.values(ranks.lazy(), measure).collect()
-        column = queries.join(values, on="query_id", how="left", maintain_order="left")["value"]
-        rows.append(column.fill_null(measure.value_of_empty_result).to_numpy())
+        rows.append(per_query(measure, ranks, queries["query_id"]).to_numpy())
     return np.array(rows)
 
 

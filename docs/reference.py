@@ -130,7 +130,7 @@ def _measures() -> str:
         facts = ["lower is better" if kind.lower_is_better else "higher is better", f"unit: {kind.unit.name}"]
         facts.append("needs a cutoff" if kind.needs_cutoff else "with or without a cutoff")
         example = f"`{kind.name}@10`{f', `{kind.name}(rel=2)@10`' if kind.takes_grade else ''}"
-        parts.append(f"## {kind.name}\n\n{inspect.getdoc(kind.values)}\n\n{example}: {'; '.join(facts)}.")
+        parts.append(f"## {kind.name}\n\n{inspect.getdoc(kind.value)}\n\n{example}: {'; '.join(facts)}.")
     return "\n\n".join([*parts, *_official()]) + "\n"
 
 

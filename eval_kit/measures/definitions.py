@@ -48,9 +48,9 @@ class Kind:
 
     Attributes:
         name: as ir_measures writes it.
-        values: ``query_id`` and ``value`` from :func:`per_query`'s judged passages; a query without a row gets the
-            value of an empty result.
-        lowest_grade: the lowest grade that counts; ``(rel=2)`` raises it.
+        value: a query's, from the ``relevance`` and ``rank`` of its passages with a grade that counts; null for an
+            empty result.
+        lowest_grade: the lowest grade that counts, 0 for all of them; ``(rel=2)`` raises it.
         takes_grade: whether a name may say ``(rel=2)``; nDCG and Judged take every grade.
         needs_retrieved: its values depend on how many passages the run has for a query.
         for_any_query: its passages are those of the run that are judged for any query, each with relevance 1; a query
@@ -66,7 +66,7 @@ class Kind:
     """
 
     name: str
-    values: Callable[[pl.LazyFrame, "Measure"], pl.LazyFrame]
+    value: Callable[["Measure"], pl.Expr]
     unit: Unit = FRACTION
     lowest_grade: int = 1
     takes_grade: bool = True
@@ -167,13 +167,17 @@ def per_query(measure: Measure, judgements: pl.DataFrame, queries: pl.Series) ->
     Returns:
         float64, in the order of ``queries``.
     """
-    values = measure.kind.values(judgements.lazy(), measure).collect()
-    return (
-        queries.to_frame("query_id")
-        .join(values, on="query_id", how="left", maintain_order="left")
-        .get_column("value")
-        .cast(pl.Float64)
-        .fill_null(measure.value_of_empty_result)
+    return with_values(queries.to_frame("query_id").lazy(), measure, judgements, "value").collect()["value"]
+
+
+def with_values(queries: pl.LazyFrame, measure: Measure, judgements: pl.DataFrame, name: str) -> pl.LazyFrame:
+    """``queries`` with the measure's values (:func:`per_query`) in the column ``name``."""
+    passages = judgements.lazy().with_columns(pl.col("rank").cast(pl.Int64))
+    if measure.grade:
+        passages = passages.filter(pl.col("relevance") >= measure.grade)
+    values = passages.group_by("query_id").agg(measure.kind.value(measure).cast(pl.Float64).alias(name))
+    return queries.join(values, on="query_id", how="left", maintain_order="left").with_columns(
+        pl.col(name).fill_null(measure.value_of_empty_result)
     )
 
 
@@ -234,89 +238,77 @@ def check_library() -> None:
             )
 
 
-def _reciprocal_rank(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _within(measure: Measure) -> pl.Expr:
+    return (pl.col("rank") <= measure.cutoff).fill_null(False)
+
+
+def _reciprocal_rank(measure: Measure) -> pl.Expr:
     """``1 / rank`` of the first relevant passage; 0 where none is within the cutoff (trec_eval's recip_rank)."""
-    return _within(_relevant(judgements, measure), measure).group_by("query_id").agg(value=1 / pl.col("rank").min())
+    rank = pl.col("rank")
+    return 1 / (rank if measure.cutoff is None else rank.filter(rank <= measure.cutoff)).min()
 
 
-def _recall(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _recall(measure: Measure) -> pl.Expr:
     """``|relevant, rank ≤ k| / |relevant|``: the share of relevant passages within the cutoff (trec_eval's recall)."""
-    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    return _relevant(judgements, measure).group_by("query_id").agg(value=within.mean())
+    return _within(measure).mean()
 
 
-def _precision(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _precision(measure: Measure) -> pl.Expr:
     """``|relevant, rank ≤ k| / k``: the relevant passages within the cutoff, divided by it (trec_eval's P)."""
-    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    return _relevant(judgements, measure).group_by("query_id").agg(value=within.sum() / measure.cutoff)
+    return _within(measure).sum() / measure.cutoff
 
 
-def _success(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _success(measure: Measure) -> pl.Expr:
     """1 where a relevant passage is within the cutoff, else 0 (trec_eval's success)."""
-    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    return _relevant(judgements, measure).group_by("query_id").agg(value=within.any().cast(pl.Float64))
+    return _within(measure).any()
 
 
-def _share_judged(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _share_judged(measure: Measure) -> pl.Expr:
     """``|judged, rank ≤ k| / min(k, |retrieved|)``: the share that was judged, at any grade (ir_measures' Judged)."""
-    within = (pl.col("rank") <= measure.cutoff).fill_null(False)
-    count = pl.col("retrieved").first().clip(upper_bound=measure.cutoff)
-    return judgements.group_by("query_id").agg(value=within.sum() / count)
+    return _within(measure).sum() / pl.col("retrieved").first().clip(upper_bound=measure.cutoff)
 
 
-def _hole(passages: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _hole(measure: Measure) -> pl.Expr:
     """``|never judged, rank ≤ k| / k``: first passages that no query's annotators saw (BEIR §6, Table 4, and its code).
 
     ``1 - Judged@k`` asks instead whether they are judged for this query. Not a measure of quality: it says how far the
     others can be trusted. A query without any passages has no holes.
     """
-    judged_count = (pl.col("rank") <= measure.cutoff).fill_null(False).sum().cast(pl.Int64)
+    judged_count = _within(measure).sum().cast(pl.Int64)
     count = pl.col("retrieved").first().cast(pl.Int64).clip(upper_bound=measure.cutoff)
-    return passages.group_by("query_id").agg(value=(count - judged_count) / measure.cutoff)
+    return (count - judged_count) / measure.cutoff
 
 
-def _capped_recall(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _capped_recall(measure: Measure) -> pl.Expr:
     """``|relevant, rank ≤ k| / min(k, |relevant|)``: recall relative to what could be there (BEIR, App. G)."""
-    within = (pl.col("rank") <= measure.cutoff).fill_null(False).sum()
-    possible = pl.min_horizontal(pl.len(), pl.lit(measure.cutoff))
-    return _relevant(judgements, measure).group_by("query_id").agg(value=within / possible)
+    return _within(measure).sum() / pl.min_horizontal(pl.len(), pl.lit(measure.cutoff))
 
 
-def _average_precision(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _average_precision(measure: Measure) -> pl.Expr:
     """``Σ P@rank / |relevant|``, the sum over the relevant passages within the cutoff (trec_eval's map and map_cut)."""
     rank = pl.col("rank").sort(nulls_last=True)
     precision = pl.int_range(1, pl.len() + 1) / rank
     within = precision if measure.cutoff is None else precision.filter(rank <= measure.cutoff)
-    return _relevant(judgements, measure).group_by("query_id").agg(value=within.sum() / pl.len())
+    return within.sum() / pl.len()
 
 
-def _ndcg(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _ndcg(measure: Measure) -> pl.Expr:
     """``Σ grade / log2(rank + 1)`` within the cutoff, divided by the same sum in the ideal order (trec_eval's ndcg)."""
     ideal = pl.col("relevance").sort(descending=True) / (pl.int_range(2, pl.len() + 2)).log(2)
     gain = pl.col("relevance") / (pl.col("rank") + 1).log(2)
     if measure.cutoff is not None:
         ideal, gain = ideal.head(measure.cutoff), gain.filter(pl.col("rank") <= measure.cutoff)
-    return judgements.filter(pl.col("relevance") > 0).group_by("query_id").agg(value=gain.sum() / ideal.sum())
+    return gain.sum() / ideal.sum()
 
 
-def _search_length(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
+def _search_length(measure: Measure) -> pl.Expr:
     """``Σ min(k, |non-relevant above|) / |relevant|``, the sum over all relevant passages: how much one reads in vain.
 
     A relevant passage that the run lacks counts as the cutoff (Alex, Hall and Metzler 2022; "a 100 bounded ASL",
     ECIR 2023 §4, footnote 5). Lower is better.
     """
     above = pl.col("rank").sort(nulls_last=True) - pl.int_range(1, pl.len() + 1)
-    read = above.clip(upper_bound=measure.cutoff).fill_null(measure.cutoff)
-    return _relevant(judgements, measure).group_by("query_id").agg(value=read.mean())
-
-
-def _relevant(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    return judgements.filter(pl.col("relevance") >= measure.grade).with_columns(pl.col("rank").cast(pl.Int64))
-
-
-def _within(judgements: pl.LazyFrame, measure: Measure) -> pl.LazyFrame:
-    retrieved_ones = judgements.filter(pl.col("rank").is_not_null())
-    return retrieved_ones if measure.cutoff is None else retrieved_ones.filter(pl.col("rank") <= measure.cutoff)
+    return above.clip(upper_bound=measure.cutoff).fill_null(measure.cutoff).mean()
 
 
 KINDS = {

@@ -13,7 +13,15 @@ import polars as pl
 from eval_kit import __version__
 from eval_kit.console import reading
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import Measure, check_library, check_values, named, parse, with_ties_resolved
+from eval_kit.measures.definitions import (
+    Measure,
+    check_library,
+    check_values,
+    named,
+    parse,
+    with_ties_resolved,
+    with_values,
+)
 from eval_kit.protocols.scores import NOTHING_JUDGED, Mean, Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
@@ -210,11 +218,7 @@ def _values(
                     passages, measure.cutoff or 0, how == "best", min(measure.grade, 1)
                 )
         for name, ranks in passages_of.items():
-            value = pl.col("value").cast(pl.Float64).alias(name)
-            of_measure = measure.kind.values(ranks.lazy(), measure).select("query_id", value)
-            values = values.join(of_measure, on="query_id", how="left", maintain_order="left").with_columns(
-                pl.col(name).fill_null(measure.value_of_empty_result)
-            )
+            values = with_values(values, measure, ranks, name)
     with_counts = values.join(ranking.queries.lazy(), on="query_id", how="left", maintain_order="left").collect()
     for measure in measures:
         check_values(measure, with_counts[measure.name])

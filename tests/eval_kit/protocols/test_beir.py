@@ -117,7 +117,7 @@ def test_capped_recall_and_holes_against_brute_force(scratch, run, judged, k):
     both = frame.join(ranked.judged, on=["query_id", "passage_id"], how="left")
     queries = pl.Series([*reversed(QUERIES), "other"])
     recalls = per_query(parse(f"R_cap@{k}"), both, queries)
-    retrieved = ranked.queries.select("query_id", "retrieved")
+    retrieved = ranked.queries.select("query_id", "retrieved", relevance=pl.lit(1))
     shares = per_query(parse(f"hole@{k}"), retrieved.join(ranked.judged, on="query_id", how="left"), queries)
     for place, query in enumerate(queries[:3]):
         assert recalls[place] == pytest.approx(capped_recall(run[query], judged[query], k))
