@@ -55,9 +55,7 @@ class Cross(Pretrained):
     first: Retriever | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Refuse options out of range and a checkpoint of another architecture."""
         super().__post_init__()
-        bm25.check(self.k1, self.b)
         bm25.check(self.k1, self.b)
         if self.candidates < 1:
             raise UserError(f"candidates must be at least 1, not {self.candidates}")

@@ -49,7 +49,6 @@ class Dense(Encoder):
     library_class = "SentenceTransformer"
 
     def __post_init__(self) -> None:
-        """Refuse options out of range and a checkpoint of another architecture."""
         super().__post_init__()
         if self.similarity is not None and self.similarity not in SIMILARITIES:
             raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
@@ -79,11 +78,6 @@ class Dense(Encoder):
         """``vectors``: (n, d), in the order of the texts."""
         store = store_of(self.store, self.encode_precision)
         return {"vectors": self._encode(texts, "document").astype(store, copy=False)}
-
-    def encode_queries(self, texts: list[str]) -> dense.Vectors:
-        """(n, d) float32, in the order of the texts."""
-        vectors: dense.Vectors = self._encode(texts, "query")
-        return vectors
 
     def hits(
         self, queries: dense.Vectors, encodings: shards.Shards, index: Any, depth: int
@@ -127,6 +121,7 @@ class Dense(Encoder):
             )
 
     def _encode_in(self, size: int, texts: Sequence[Any], role: str) -> NDArray[np.float32]:
+        """(n, d) float32."""
         model = self._query_model if role == "query" else self._model
         if isinstance(model, bare.Bare):
             length = self.query_length if role == "query" else self.passage_length

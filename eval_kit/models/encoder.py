@@ -54,7 +54,7 @@ class Pretrained:
 class Encoder(Pretrained, ABC):
     """A model that encodes queries and passages apart.
 
-    A subclass encodes them (``encode_passages``, ``encode_queries``) and searches (``hits``); if its search needs an
+    A subclass encodes them (``encode_passages``, ``_encode_in``) and searches (``hits``); if its search needs an
     index beside the encoded passages, it makes and opens one (``build``, ``open``).
 
     Attributes:
@@ -78,9 +78,9 @@ class Encoder(Pretrained, ABC):
     def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
         """The arrays of a shard, in the order of the texts."""
 
-    @abstractmethod
     def encode_queries(self, texts: list[str]) -> Any:
-        """The queries in the form that :meth:`hits` takes."""
+        """The queries in their order, in the form that :meth:`hits` takes."""
+        return self._encode(texts, "query")
 
     @abstractmethod
     def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:

@@ -37,7 +37,6 @@ class MultiVector(Encoder):
     library_class = "MultiVectorEncoder"
 
     def __post_init__(self) -> None:
-        """Refuse options out of range and a checkpoint of another architecture."""
         super().__post_init__()
         if self.engine is not None:
             late.check_engine(self.engine)
@@ -54,11 +53,6 @@ class MultiVector(Encoder):
         """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""
         vectors = self._encode(texts, "document")
         return {"tokens": np.concatenate(vectors), "lengths": np.array(list(map(len, vectors)), np.int32)}
-
-    def encode_queries(self, texts: list[str]) -> late.Tokens:
-        """For each text its vectors, (tokens, d) float32."""
-        vectors: late.Tokens = self._encode(texts, "query")
-        return vectors
 
     def index_share(self, passages: Passages) -> float:
         """Bytes of PLAID's index for each byte of the tokens.
@@ -93,7 +87,10 @@ class MultiVector(Encoder):
         return late.plaid(queries, index, encodings, depth)
 
     def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> list[NDArray[Any]]:
-        """Like sentence-transformers' ``encode``, which waits for the GPU once per text."""
+        """For each text its vectors, (tokens, d); queries' are float32.
+
+        Like sentence-transformers' ``encode``, which waits for the GPU once per text.
+        """
         import torch
 
         store = "float32" if role == "query" else store_of(self.store, self.encode_precision)

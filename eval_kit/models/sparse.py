@@ -32,7 +32,6 @@ class Sparse(Encoder):
     library_class = "SparseEncoder"
 
     def __post_init__(self) -> None:
-        """Refuse options out of range and a checkpoint of another architecture."""
         super().__post_init__()
         if self.form not in (None, *FORMS):
             raise UserError(f"there is no sparse form {self.form!r}; there is {FORMS[0]}")
@@ -52,10 +51,6 @@ class Sparse(Encoder):
         """The postings of the terms; the texts are numbered in order."""
         return sparse.arrays_of(self._encode(texts, "document"))
 
-    def encode_queries(self, texts: list[str]) -> Any:
-        """A scipy CSR matrix (n, terms) of float32, in the order of the texts."""
-        return self._encode(texts, "query")
-
     def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
         """The passages of greatest inner product, among those that share a term with the query."""
         return sparse.exact(queries, encodings, depth)
@@ -66,7 +61,7 @@ class Sparse(Encoder):
         return to_precision(Sparta(model, self.revision, self.device, self.passage_length), self.encode_precision)
 
     def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> Any:
-        """A scipy CSR matrix, batch by batch: a batch is as wide as the vocabulary until it is made sparse."""
+        """A scipy CSR matrix (n, terms) of float32; a batch is as wide as the vocabulary until it is made sparse."""
         from scipy.sparse import csr_matrix, vstack
 
         encode = self._model.encode_query if role == "query" else self._model.encode_document
