@@ -12,13 +12,14 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import starmap
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
 from eval_kit.search import shards
-from eval_kit.search.processes import cores, map_here, map_in_order, pool
+from eval_kit.search.processes import cores, map_in_order, pool
 from eval_kit.search.retriever import Passages
 from eval_kit.search.texts import PassageTexts
 
@@ -74,7 +75,7 @@ def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Worker
             yield Workers(retriever, spread)
         return
     if len(names) < 2:
-        yield Workers(retriever, map_here)
+        yield Workers(retriever, starmap)
         return
     devices = get_context("spawn").SimpleQueue()
     for name in names:

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import logging
 import os
+from contextlib import closing
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -57,13 +58,10 @@ def documents(folder: Path) -> int:
     from jnius import JavaException, autoclass
 
     try:
-        searcher = autoclass("io.anserini.search.SimpleSearcher")(str(folder))
+        with closing(autoclass("io.anserini.search.SimpleSearcher")(str(folder))) as searcher:
+            return int(searcher.get_total_num_docs())
     except JavaException:
         return 0
-    try:
-        return int(searcher.get_total_num_docs())
-    finally:
-        searcher.close()
 
 
 def _quiet() -> None:

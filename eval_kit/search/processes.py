@@ -51,15 +51,10 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
         begin(*arguments)
 
 
-def map_here[Result](function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
-    """What ``function`` returns for each call's arguments, one call at a time, when its result is wanted."""
-    yield from (function(*arguments) for arguments in calls)
-
-
 def map_in_order[Result](
     executor: Executor, function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
 ) -> Iterator[Result]:
-    """Like :func:`map_here`, by other processes.
+    """Like :class:`itertools.starmap`, by other processes.
 
     Args:
         executor: of the processes.

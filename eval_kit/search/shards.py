@@ -20,7 +20,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.search.arrays import append_rows, cut_rows, write_array
-from eval_kit.search.processes import map_here
 from eval_kit.search.topk import rank_of
 
 LOG = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ def write(
     doing: str = "encoding passages",
     unit: str = "passages",
     index_share: float = 0.0,
-    spread: Spread = map_here,
+    spread: Spread = itertools.starmap,
     size: int | None = None,
 ) -> "Shards":
     """Encode into ``folder`` the passages that are not there yet. A second process waits for the first.
@@ -219,6 +218,7 @@ class Shards:
         count: of the passages.
         seconds: that the encoding took, over all attempts.
         arrays: names of the arrays of a shard.
+        resident: the blocks that a device keeps in its memory; see :mod:`eval_kit.search.resident`.
     """
 
     folder: Path
@@ -226,6 +226,9 @@ class Shards:
     count: int
     seconds: float
     arrays: tuple[str, ...]
+    resident: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _maps: dict[str, NDArray[Any]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Kept, as a new map is read page by page again."""
 
     def __len__(self) -> int:
         """Passages in all."""
@@ -271,7 +274,7 @@ class Shards:
         """Remove an array that the index made from it no longer needs."""
         (self.folder / f"{name}.npy").unlink(missing_ok=True)
 
-    @cached_property
+    @property
     def offsets(self) -> NDArray[np.int64]:
         """(passages + 1,): where each passage's rows begin, and where the last one's end."""
         return self.array("offsets")
@@ -285,16 +288,6 @@ class Shards:
     def ids(self) -> NDArray[np.bytes_]:
         """The passage ids, UTF-8, in the order of the rows."""
         return self.array("ids")
-
-    @cached_property
-    def resident(self) -> dict[str, Any]:
-        """The blocks that a device keeps in its memory; see :mod:`eval_kit.search.resident`."""
-        return {}
-
-    @cached_property
-    def _maps(self) -> dict[str, NDArray[Any]]:
-        """Kept, as a new map is read page by page again."""
-        return {}
 
 
 @contextmanager
