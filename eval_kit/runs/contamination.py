@@ -105,8 +105,7 @@ def declare(run: Path, training_data: list[str] | None, batch_size: int | None =
     if training_data is None and batch_size is None:
         path.unlink(missing_ok=True)
         return
-    declaration_of = Training(training_data, batch_size)
-    atomic.write_text(path, json.dumps(declaration_of.as_json()) + "\n")
+    atomic.write_text(path, json.dumps(Training(training_data, batch_size).as_json()) + "\n")
 
 
 def declaration(run: Path) -> Path:

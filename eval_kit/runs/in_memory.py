@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def lines(name: str, run: Run) -> pl.DataFrame:
     Raises:
         UserError: naming the run, and the id, score or rank that is none.
     """
-    queries, passages, scores, ranks = _columns(name, run)
+    queries, passages, scores, *ranks = _columns(name, run)
     frame = pl.DataFrame(
         {
             "query_id": _ids(name, "query", queries),
@@ -85,7 +86,7 @@ def lines(name: str, run: Run) -> pl.DataFrame:
     )
     if frame.is_empty():
         raise UserError(f"{name}: holds no passages")
-    return frame if ranks is None else frame.with_columns(rank=_numbers(name, "rank", ranks).cast(pl.Int64))
+    return frame.with_columns(rank=_numbers(name, "rank", ranks[0]).cast(pl.Int64)) if ranks else frame
 
 
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:
@@ -166,7 +167,7 @@ def _check_name(name: object) -> None:
         raise UserError(f"the run's name {name[:40]!r}… has more than {LONGEST_NAME} bytes; choose another")
 
 
-def _columns(name: str, run: Any) -> tuple[Any, Any, Any, Any]:
+def _columns(name: str, run: Any) -> list[Any]:
     """Query ids, passage ids, scores, and ranks if there are any, in one order."""
     if hasattr(run, "to_dict") and type(run).__module__.startswith("ranx"):
         run = run.to_dict()
@@ -187,11 +188,10 @@ def _columns(name: str, run: Any) -> tuple[Any, Any, Any, Any]:
     our_columns = [*names, *(["rank"] if "rank" in present else [])]
     if twice := [column for column in our_columns if present.count(column) > 1]:
         raise UserError(f"{name}: the column {twice[0]} is there twice")
-    columns = [run[column] for column in our_columns]
-    return columns[0], columns[1], columns[2], columns[3] if len(columns) > 3 else None
+    return [run[column] for column in our_columns]
 
 
-def _of_scores(name: str, run: Mapping[Any, Any]) -> tuple[list[Any], list[Any], list[Any], None]:
+def _of_scores(name: str, run: Mapping[Any, Any]) -> list[Any]:
     queries: list[Any] = []
     passages: list[Any] = []
     scores: list[Any] = []
@@ -203,17 +203,15 @@ def _of_scores(name: str, run: Mapping[Any, Any]) -> tuple[list[Any], list[Any],
         scores += of_query.values()
     if len(set(map(str, run))) < len(run):
         raise UserError(f"{name}: a query is there twice, as a text and as a number")
-    return queries, passages, scores, None
+    return [queries, passages, scores]
 
 
-def _of_items(name: str, items: list[Any]) -> tuple[list[Any], list[Any], list[Any], None]:
+def _of_items(name: str, items: list[Any]) -> list[Any]:
     """The columns of ir_measures' ``ScoredDoc``s."""
     try:
-        rows = [(item.query_id, item.doc_id, item.score) for item in items]
+        return [list(map(attrgetter(column), items)) for column in ("query_id", "doc_id", "score")]
     except AttributeError as error:
         raise UserError(f"{name}: {EXPECTED}; it holds items without query_id, doc_id and score") from error
-    queries, passages, scores = ([row[place] for row in rows] for place in range(3))
-    return queries, passages, scores, None
 
 
 def _ids(name: str, what: str, column: Any) -> pl.Series:

@@ -7,7 +7,7 @@ is needed for it: a passage's rank is one more than the number of passages befor
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -76,15 +76,14 @@ def rank_judged(
     """
     refuse_forked()
     columns = pairs.select({"query_id", "passage_id"}.intersection(pairs.columns))
-    ranker = _Ranker(path, columns, sorted(set(cutoffs)), own_kept)
+    ascending = sorted(set(cutoffs))
 
     def rank(in_queries: Callable[[Iterator[pl.DataFrame]], Iterator[pl.DataFrame]]) -> RankedRun:
         digest = hashlib.sha256()
         with ThreadPoolExecutor(1) as beside:  # computes the digest during the reading
-            queries, hits, lines = ranker.rank(
-                in_queries(read_pieces(path, feed=lambda data: beside.submit(digest.update, data)))
-            )
-        return RankedRun(path, digest.hexdigest(), lines, ranker.contradictions, queries, hits, ranker.own_left_out)
+            pieces = read_pieces(path, feed=lambda data: beside.submit(digest.update, data))
+            ranking = _ranking(path, in_queries(pieces), columns, ascending, own_kept)
+        return replace(ranking, sha256=digest.hexdigest())
 
     try:
         return rank(partial(_whole_queries, path))
@@ -96,93 +95,89 @@ class _ScatteredError(Exception):
     """A query's lines do not stand together; they must be grouped first."""
 
 
-class _Ranker:
-    def __init__(self, path: Path, pairs: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None) -> None:
-        self.path = path
-        self.judged = pairs
-        self.cutoffs = cutoffs
-        self.own_kept = own_kept
-        self.contradictions = self.own_left_out = 0
-
-    def rank(self, frames: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-        queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in self.cutoffs})]
-        hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
-        ranks = []
-        query_ids: set[str] = set()
-        lines = self.contradictions = self.own_left_out = 0
-        repeats: list[Future[list[tuple[int, str]]]] = []
-        with ThreadPoolExecutor(1) as beside:
-            for frame in frames:
-                blocks = _blocks(frame)
-                before = len(query_ids)
-                query_ids.update(blocks["query_id"])
-                if len(query_ids) - before < blocks.height:
-                    raise _ScatteredError
-                frame = frame.with_columns(block=pl.col("query_id").rle_id())
-                for column in ("passage_id", "rank"):
-                    if column in frame.columns:
-                        repeats.append(beside.submit(_repeats, frame, column, lines))
-                if "rank" in frame.columns:
-                    ranks.append(_ranks_by_query(frame))
-                lines += frame.height
-                if self.own_kept is not None:
-                    keeps = pl.col("query_id").is_in(self.own_kept.implode())
-                    others = frame.filter((pl.col("query_id") != pl.col("passage_id")) | keeps)
-                    self.own_left_out += frame.height - others.height
-                    frame, blocks = others, _blocks(others)
-                frame = _by_score(frame)
-                if "stated_rank" in frame.columns:
-                    self.contradictions += _contradictions(frame)
-                queries.append(self._queries(blocks, frame["tied"]))
-                hits.append(self._hits(blocks, frame))
-        faults = Faults(self.path)
-        if ranks and _look_like_scores(pl.concat(ranks)):
-            faults.add(1, f"the third column looks like a score; expected {MS_MARCO}, or {TREC}")
-            faults.raise_any()
-        for line, what in sorted(chain.from_iterable(repeat.result() for repeat in repeats)):
-            faults.add(line, what)
+def _ranking(
+    path: Path, frames: Iterator[pl.DataFrame], pairs: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None
+) -> RankedRun:
+    """The run of frames of whole queries; its digest is known once all of them are read."""
+    queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in cutoffs})]
+    hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
+    ranks = []
+    query_ids: set[str] = set()
+    lines = contradictions = own_left_out = 0
+    repeats: list[Future[list[tuple[int, str]]]] = []
+    with ThreadPoolExecutor(1) as beside:
+        for frame in frames:
+            blocks = _blocks(frame)
+            before = len(query_ids)
+            query_ids.update(blocks["query_id"])
+            if len(query_ids) - before < blocks.height:
+                raise _ScatteredError
+            frame = frame.with_columns(block=pl.col("query_id").rle_id())
+            for column in ("passage_id", "rank"):
+                if column in frame.columns:
+                    repeats.append(beside.submit(_repeats, frame, column, lines))
+            if "rank" in frame.columns:
+                ranks.append(_ranks_by_query(frame))
+            lines += frame.height
+            if own_kept is not None:
+                keeps = pl.col("query_id").is_in(own_kept.implode())
+                others = frame.filter((pl.col("query_id") != pl.col("passage_id")) | keeps)
+                own_left_out += frame.height - others.height
+                frame, blocks = others, _blocks(others)
+            frame = _by_score(frame)
+            if "stated_rank" in frame.columns:
+                contradictions += _contradictions(frame)
+            queries.append(_queries(blocks, frame["tied"], cutoffs))
+            hits.append(_hits(blocks, frame, pairs))
+    faults = Faults(path)
+    if ranks and _look_like_scores(pl.concat(ranks)):
+        faults.add(1, f"the third column looks like a score; expected {MS_MARCO}, or {TREC}")
         faults.raise_any()
-        return pl.concat(queries), pl.concat(hits), lines
+    for line, what in sorted(chain.from_iterable(repeat.result() for repeat in repeats)):
+        faults.add(line, what)
+    faults.raise_any()
+    return RankedRun(path, "", lines, contradictions, pl.concat(queries), pl.concat(hits), own_left_out)
 
-    def _queries(self, blocks: pl.DataFrame, ties: pl.Series) -> pl.DataFrame:
-        """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, the line there is another's."""
-        after = {k: pl.min_horizontal(pl.col("start") + k, len(ties) - 1) for k in self.cutoffs}
-        return blocks.select(
-            "query_id",
-            "retrieved",
-            *(((pl.col("retrieved") > k) & pl.lit(ties).gather(after[k])).alias(f"tied_across_{k}") for k in after),
-        )
 
-    def _hits(self, blocks: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of :attr:`RankedRun.judged` among the lines of ``frame``."""
-        pairs = self.judged
-        if "query_id" in pairs.columns:
-            pairs = pairs.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
-        hits = (
-            frame.lazy()
-            .select("query_id", "passage_id")
-            .with_row_index("row")
-            .filter(pl.col("passage_id").is_in(pairs["passage_id"].implode()))
-            .join(pairs.lazy(), on=pairs.columns, how="semi")
-            .join(blocks.lazy().select("query_id", "start"), on="query_id")
-            .sort("row")
-            .collect()
-        )
-        ties = (~frame["tied"]).arg_true()  # where each run of equal scores begins
-        tie = ties.search_sorted(hits["row"], side="right")
-        with_rank = hits.lazy().with_columns(
-            first=ties.gather(tie - 1), end=ties.append(pl.Series([frame.height], dtype=ties.dtype)).gather(tie)
-        )
-        first_rank = pl.col("first") - pl.col("start") + 1
-        ahead = _ahead_in_tie(with_rank, frame["passage_id"])
-        ranking = with_rank.join(ahead, on="row", how="left", maintain_order="left").select(
-            "query_id",
-            "passage_id",
-            rank=first_rank + pl.col("ahead").fill_null(0),
-            tied_from=first_rank,
-            tied_to=pl.col("end") - pl.col("start"),
-        )
-        return ranking.collect()
+def _queries(blocks: pl.DataFrame, ties: pl.Series, cutoffs: list[int]) -> pl.DataFrame:
+    """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, the line there is another's."""
+    after = {k: pl.min_horizontal(pl.col("start") + k, len(ties) - 1) for k in cutoffs}
+    return blocks.select(
+        "query_id",
+        "retrieved",
+        *(((pl.col("retrieved") > k) & pl.lit(ties).gather(after[k])).alias(f"tied_across_{k}") for k in after),
+    )
+
+
+def _hits(blocks: pl.DataFrame, frame: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """The rows of :attr:`RankedRun.judged` among the lines of ``frame``."""
+    if "query_id" in pairs.columns:
+        pairs = pairs.filter(pl.col("query_id").is_in(blocks["query_id"].implode()))
+    hits = (
+        frame.lazy()
+        .select("query_id", "passage_id")
+        .with_row_index("row")
+        .filter(pl.col("passage_id").is_in(pairs["passage_id"].implode()))
+        .join(pairs.lazy(), on=pairs.columns, how="semi")
+        .join(blocks.lazy().select("query_id", "start"), on="query_id")
+        .sort("row")
+        .collect()
+    )
+    ties = (~frame["tied"]).arg_true()  # where each run of equal scores begins
+    tie = ties.search_sorted(hits["row"], side="right")
+    with_rank = hits.lazy().with_columns(
+        first=ties.gather(tie - 1), end=ties.append(pl.Series([frame.height], dtype=ties.dtype)).gather(tie)
+    )
+    first_rank = pl.col("first") - pl.col("start") + 1
+    ahead = _ahead_in_tie(with_rank, frame["passage_id"])
+    ranking = with_rank.join(ahead, on="row", how="left", maintain_order="left").select(
+        "query_id",
+        "passage_id",
+        rank=first_rank + pl.col("ahead").fill_null(0),
+        tied_from=first_rank,
+        tied_to=pl.col("end") - pl.col("start"),
+    )
+    return ranking.collect()
 
 
 def _blocks(frame: pl.DataFrame) -> pl.DataFrame:

@@ -241,7 +241,7 @@ def _fault(line: bytes, columns: int | None) -> str:
 
 
 def _fields(line: bytes) -> list[bytes]:
-    return [field for field in _BLANKS.split(line) if field]
+    return list(filter(None, _BLANKS.split(line)))
 
 
 def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
@@ -269,21 +269,19 @@ def _blocks(path: Path, size: int, feed: Feed | None) -> Iterator[bytes]:
         file.seek(0)
         raw = _Raw(file, feed)
         if magic[:2] == b"\x1f\x8b":
-            yield from _unpacked(path, _packed_blocks(raw, size, partial(zlib.decompressobj, wbits=31), b"\0"))
+            blocks = _packed_blocks(raw, size, partial(zlib.decompressobj, wbits=31), b"\0")
         elif magic == b"\x28\xb5\x2f\xfd":
-            yield from _unpacked(path, _packed_blocks(raw, size, zstandard.ZstdDecompressor().decompressobj))
+            blocks = _packed_blocks(raw, size, zstandard.ZstdDecompressor().decompressobj)
         else:
             while block := raw.read(raw.to_line_end(size)):
                 yield block
-
-
-def _unpacked(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    room = max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size)
-    for block in blocks:
-        room -= len(block)
-        if room < 0:
-            raise RunError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no run does")
-        yield block
+            return
+        room = max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size)
+        for block in blocks:
+            room -= len(block)
+            if room < 0:
+                raise RunError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no run does")
+            yield block
 
 
 class _Raw:

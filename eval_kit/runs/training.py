@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,13 @@ def read(source: Path) -> Training:
     if not rows:
         raise UserError(f"{source}: holds no queries")
     ids, texts, positives = zip(*rows, strict=True)
-    passages = [text for many in positives for text in many]
     queries = pl.DataFrame({"query_id": ids, "text": texts}, SCHEMA).unique("text", keep="first", maintain_order=True)
-    passage_texts = pl.Series("text", passages, pl.String).unique(maintain_order=True)
+    passage_texts = pl.Series("text", chain.from_iterable(positives), pl.String).unique(maintain_order=True)
     return Training(source, queries, pl.Series("passage_id", [], pl.String), passage_texts)
 
 
 def _of_release(folder: Path, release: Release) -> Training:
-    tables = [
-        release.table(config, split) for config, splits in release.configs.items() for split in splits if split == TRAIN
-    ]
+    tables = [release.table(config, TRAIN) for config, splits in release.configs.items() if TRAIN in splits]
     with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
     if not with_text:
         raise UserError(f"{folder}: has no train split")
