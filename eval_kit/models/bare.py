@@ -7,9 +7,11 @@ modeling.py): the mean of all tokens, where those of passages are of token type 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from eval_kit.files import checkpoint
+from eval_kit.search.encoders import longest_first
+from eval_kit.search.topk import device_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,13 +27,10 @@ _MARKERS = {"query": "[CLS] [Q] ", "document": "[CLS] [D] "}
 _MARKER_TOKENS = 4
 
 
-class Bare:
-    """A BERT model with the input and pooling of one of ``FORMS``."""
+class Plain:
+    """A plain transformer and its tokenizer, moved and asked for its device like a model of sentence-transformers."""
 
-    def __init__(
-        self, model: str, form: str, tokenizer: str, revision: str | None = None, device: str | None = None
-    ) -> None:
-        import torch
+    def __init__(self, model: str, tokenizer: str, revision: str | None, device: str | None) -> None:
         from transformers import AutoModel, AutoTokenizer
 
         with checkpoint.loading(model):
@@ -40,10 +39,9 @@ class Bare:
             self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer)
             self._model = AutoModel.from_pretrained(model, **of_model).eval()
         checkpoint.check_tokenizer(tokenizer, self._tokenizer)
-        self._form = form
-        self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.to(device_of(device))
 
-    def to(self, where: Any) -> "Bare":
+    def to(self, where: Any) -> Self:
         """Move to a device, or convert to a data type."""
         self._model.to(where)
         return self
@@ -53,15 +51,21 @@ class Bare:
         """The device that it computes on."""
         return self._model.device
 
+
+class Bare(Plain):
+    """A BERT model with the input and pooling of one of ``FORMS``."""
+
+    def __init__(self, model: str, form: str, tokenizer: str, revision: str | None, device: str | None) -> None:
+        super().__init__(model, tokenizer, revision, device)
+        self._form = form
+
     def encode(self, texts: Sequence[str], role: str, batch_size: int, length: int | None = None) -> "Tensor":
         """Vectors (n, d) in the order of the texts, computed longest first."""
         import torch
 
-        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         vectors: list[Any] = [None] * len(texts)
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            inputs = self._inputs([texts[i] for i in rows], role, length or _LENGTHS[self._form, role])
+        for rows in longest_first(list(map(len, texts)), batch_size):
+            inputs = self._inputs([texts[row] for row in rows], role, length or _LENGTHS[self._form, role])
             with torch.inference_mode():
                 states = self._model(**inputs).last_hidden_state
             skip = _MARKER_TOKENS if self._form == "tct-colbert" else 0

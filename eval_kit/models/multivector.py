@@ -38,8 +38,9 @@ class MultiVector(Encoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.engine is not None:
-            late.check_engine(self.engine)
+        if self.engine not in (None, *late.ENGINES):
+            engines = ", ".join(late.ENGINES)
+            raise UserError(f"there is no late-interaction engine {self.engine!r}; there are {engines}")
         check_store(self.store)
         checkpoint.check(self.model, "multivector", self.revision)
 

@@ -13,7 +13,7 @@ from eval_kit.files import checkpoint
 from eval_kit.models.encoder import Encoder
 from eval_kit.models.sparta import Sparta
 from eval_kit.search import shards, sparse
-from eval_kit.search.encoders import to_precision
+from eval_kit.search.encoders import longest_first, to_precision
 from eval_kit.search.retriever import Passages
 
 FORMS = ("sparta",)
@@ -65,17 +65,16 @@ class Sparse(Encoder):
         from scipy.sparse import csr_matrix, vstack
 
         encode = self._model.encode_query if role == "query" else self._model.encode_document
-        order = np.argsort([-len(text) for text in texts], kind="stable")
-        parts = []
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
+        order, parts = [], []
+        for rows in longest_first(list(map(len, texts)), size):
+            order.append(rows)
             dense = encode(
                 [texts[row] for row in rows], batch_size=size, show_progress_bar=False, convert_to_sparse_tensor=False
             )
             nonzero = dense.nonzero(as_tuple=True)
             weights = dense[nonzero].float().cpu().numpy()
             parts.append(csr_matrix((weights, [axis.cpu().numpy() for axis in nonzero]), shape=tuple(dense.shape)))
-        return vstack(parts, format="csr", dtype=np.float32)[np.argsort(order, kind="stable")]
+        return vstack(parts, format="csr", dtype=np.float32)[np.argsort(np.concatenate(order), kind="stable")]
 
 
 def greatest_first(model: Any) -> Any:

@@ -6,9 +6,9 @@ tokens. Unlike there, padding does not affect a passage's weights.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from eval_kit.files import checkpoint
+from eval_kit.models.bare import Plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,32 +19,19 @@ LENGTH = 500
 """Tokens of a passage."""
 
 
-class Sparta:
+class Sparta(Plain):
     """A model with the two encoding methods that :class:`eval_kit.models.sparse.Sparse` calls."""
 
     def __init__(self, model: str, revision: str | None, device: str | None, passage_length: int | None) -> None:
-        import torch
-        from transformers import AutoModel, AutoTokenizer
-
-        with checkpoint.loading(model):
-            pin = checkpoint.pinned(model, revision)
-            self._tokenizer = AutoTokenizer.from_pretrained(model, **pin)
-            self._model = AutoModel.from_pretrained(model, **pin).eval()
-        checkpoint.check_tokenizer(model, self._tokenizer)
+        super().__init__(model, model, revision, device)
         self._length = passage_length or LENGTH
-        self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
-    def to(self, where: Any) -> "Sparta":
+    def to(self, where: Any) -> Self:
         """Move to a device, or convert to a data type."""
-        self._model.to(where)
+        super().to(where)
         self._terms = self._model.get_input_embeddings().weight.detach()[: len(self._tokenizer)].clone()
         self._terms[self._tokenizer.all_special_ids] = 0
         return self
-
-    @property
-    def device(self) -> Any:
-        """The device that it computes on."""
-        return self._model.device
 
     def encode_query(self, texts: Sequence[str], **_: Any) -> "Tensor":
         """(n, terms): how often each term is in the query."""

@@ -101,6 +101,13 @@ def check_store(name: str | None) -> None:
         raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(STORES)}")
 
 
+def longest_first(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.int64]]:
+    """Positions of inputs of these lengths, ``size`` at a time."""
+    order = np.argsort(-np.array(lengths, np.int64), kind="stable")
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
 def batches(
     model: Any, inputs: Sequence[Any], lengths: Sequence[int], size: int, **options: Any
 ) -> Iterator[tuple[NDArray[np.int64], Any]]:
@@ -120,9 +127,7 @@ def batches(
 
     model.eval()
     task = {"task": options["task"]} if "task" in options else {}
-    order = np.argsort([-length for length in lengths], kind="stable")
-    for start in range(0, len(order), size):
-        rows = order[start : start + size]
+    for rows in longest_first(lengths, size):
         features = model.preprocess([inputs[row] for row in rows], **options)
         with torch.inference_mode():
             yield rows, model(_on_device(features, model.device), **task)
@@ -132,12 +137,12 @@ def _on_device(features: Mapping[str, Any], device: Any) -> dict[str, Any]:
     """Copies from pinned memory, for which the CPU does not wait."""
     from torch import Tensor
 
-    if device.type != "cuda":
-        return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in features.items()}
-    return {
-        name: value.pin_memory().to(device, non_blocking=True) if isinstance(value, Tensor) else value
-        for name, value in features.items()
-    }
+    on_device = dict(features)
+    for name, value in features.items():
+        if isinstance(value, Tensor):
+            is_pinned = device.type == "cuda"
+            on_device[name] = (value.pin_memory() if is_pinned else value).to(device, non_blocking=is_pinned)
+    return on_device
 
 
 def pooled(model: str, pooling: str, revision: str | None = None, device: str | None = None) -> Any:

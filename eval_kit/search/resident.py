@@ -24,7 +24,8 @@ def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arra
     if cache is not None:
         yield from cache
         return
-    fits = _bytes(shards) <= room(device)
+    size = sum(shards.array(name).nbytes for name in shards.arrays if name != "lengths")
+    fits = size <= room(device)
     cache = []
     for start, arrays in shards.blocks(passages):
         block = to_device(arrays)
@@ -46,7 +47,3 @@ def room(device: Any) -> float:
         return 0.0
     free = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return SHARE * (torch.cuda.mem_get_info(device)[0] + free)
-
-
-def _bytes(shards: Shards) -> int:
-    return sum(shards.array(name).nbytes for name in shards.arrays if name not in ("ids", "lengths"))
