@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from baselines.runners import Runner
-from eval_kit.errors import UserError, disk_errors
+from eval_kit.errors import UserError
 from eval_kit.options import argument, option
 
 ReleaseOption = Annotated[str | None, option("Release folder or Hub id. Default: as for eval_kit.")]
@@ -91,8 +91,6 @@ def search(
         shutil.rmtree(index, ignore_errors=True)
     if runner is Runner.ray:
         ray.encode(retriever, _read(*texts)[0], index)
-    with disk_errors(out):
-        out.mkdir(parents=True, exist_ok=True)
     for file in runs:
         contamination.declare(file, training_data)
     efficiency, *of_wordings = make_runs(retriever, collection, runs, index, depth)

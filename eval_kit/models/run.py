@@ -3,13 +3,14 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from eval_kit import api
-from eval_kit.errors import UserError, disk_errors
+from eval_kit.errors import UserError
 from eval_kit.exchange.compare import Comparison
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.opening import BM25, opened
@@ -115,7 +116,7 @@ def run(
     for system in sources:
         names = {f"{system}.{variation}".rstrip("."): texts for variation, texts in queries.items()}
         runs[system] = {out / f"{file}.trec": texts for file, texts in names.items()}
-    run_files = [file for files in runs.values() for file in files]
+    run_files = list(chain.from_iterable(runs.values()))
     check_outputs({"pivots": list(pivots), "out": [*run_files, *outputs]})
     trained_on: list[str] | None = None
     for system, source in reversed(sources.items()):  # the model first: if it cannot be used, that is said at once
@@ -125,8 +126,6 @@ def run(
         if isinstance(retriever, Bm25):
             retriever = replace(retriever, key=f"{collection_key(release)} {retriever.language}")
         index = out / f"{system}.{'lucene' if source == BM25 else 'index'}"
-        with disk_errors(out):
-            out.mkdir(parents=True, exist_ok=True)
         for file in runs[system]:  # before the run, which a kill would leave with what was declared of an earlier one
             contamination.declare(file, training_data)
         make_runs(retriever, passages(release), runs[system], index)

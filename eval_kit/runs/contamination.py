@@ -18,6 +18,7 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.documents import Training
+from eval_kit.errors import disk_errors
 from eval_kit.files import atomic, schemas
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import is_of_ms_marco
@@ -47,16 +48,11 @@ WORST = pl.col("trained_on").sort().last()
 
 
 def trained_on(training_data: Sequence[str] | None, test_set: TestSet, release: Release) -> TrainedOn:
-    """Whether a model was trained on queries of a test set: the one rule.
+    """Whether a model was trained on queries of a test set of a release: the one rule.
 
     A source that names the release's collection means its training queries, unless it names another split; one that
     names a training set of the release means just these. In a release of another collection than MS MARCO a source
-    that names neither may be anything.
-
-    Args:
-        training_data: every source that the model was trained on, as declared; None where nobody declared it.
-        test_set: of the release.
-        release: the one that was scored on.
+    that names neither may be anything. ``training_data`` is every source, as declared; None where nobody declared it.
     """
     if training_data is None:
         return TrainedOn.UNKNOWN
@@ -93,15 +89,15 @@ def training_beside(run: Path) -> Training:
 def declare(run: Path, training_data: list[str] | None, batch_size: int | None = None) -> None:
     """Declare beside a run how its model was trained; what an older run of that name declared is replaced or removed.
 
-    Args:
-        run: need not exist.
-        training_data: sources; None where unknown.
-        batch_size: queries of a training step, if it was trained here.
+    Neither the run nor its folder need exist. The training data are its sources, None where unknown; the batch size is
+    the queries of a training step, if it was trained here.
 
     Raises:
         UserError: the file cannot be written.
     """
     path = declaration(run)
+    with disk_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     if training_data is None and batch_size is None:
         path.unlink(missing_ok=True)
         return
