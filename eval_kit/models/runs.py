@@ -35,14 +35,17 @@ def make_runs(
         depth: passages per query.
 
     Returns:
-        The measurements, by run.
+        The measurements, by run; those of an index made of shards say how many passages were encoded per second.
     """
     start = time.monotonic()
     if isinstance(retriever, Bm25):
         collection = counted(collection, "indexing passages", "passages")
     retriever.index(collection, index)
     indexing = {"index_seconds": round(time.monotonic() - start, 3), "index_bytes": shards.index_bytes(index)}
-    indexing |= _encoding(index)
+    if (index / shards.MANIFEST).is_file():
+        encodings = shards.read(index)
+        rate = round(len(encodings) / max(encodings.seconds, 1e-9), 1)
+        indexing |= {"passages": len(encodings), "passages_per_second": rate}
     return [_search(retriever, texts, run, index, depth) | indexing for run, texts in queries.items()]
 
 
@@ -104,12 +107,9 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
 
 
 def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """``query_id`` and ``text`` of variations, by full name.
+    """``query_id`` and ``text`` of a release's variations of some test sets (by default all), by full name.
 
-    Args:
-        release: that holds them.
-        names: full names, or their first words (``dl19.typo``: every replica); or ``all``.
-        test_sets: only variations of these; by default of all.
+    The names are full ones, or their first words (``dl19.typo``: every replica); or ``all``.
 
     Raises:
         UserError: the release has no variation of that name.
@@ -124,11 +124,3 @@ def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> 
             raise UserError(f"{release.folder}: has no variation {name!r} of the test sets that are searched")
         queries |= {variation.full_name: release.wordings(variation) for variation in matches}
     return queries
-
-
-def _encoding(index: Path) -> dict[str, Any]:
-    """Passages, and how many were encoded per second, where the index is made of shards."""
-    if not (index / shards.MANIFEST).is_file():
-        return {}
-    encodings = shards.read(index)
-    return {"passages": len(encodings), "passages_per_second": round(len(encodings) / max(encodings.seconds, 1e-9), 1)}

@@ -48,7 +48,7 @@ def build(shards: Shards, engine: str, folder: Path) -> None:
     with building(folder, "plaid", shards.key) as missing:
         if missing:
             _plaid(shards, folder)
-    shards.remove("tokens")
+    (shards.folder / "tokens.npy").unlink(missing_ok=True)
 
 
 def engine_for(passages: int, engine: str | None) -> str:

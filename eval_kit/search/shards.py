@@ -36,9 +36,6 @@ from eval_kit.search.arrays import append_rows, cut_rows, write_array
 from eval_kit.search.topk import rank_of
 
 LOG = logging.getLogger(__name__)
-MADE_OF_SHARDS = ("plaid",)
-"""Indexes that lie beside the vectors that they were made from, and are searched in their stead."""
-
 SHARD = 2_048
 """Passages in a shard: how many are in memory at once, and a killed encoding may lose (MiniLM's minute on a laptop)."""
 MANIFEST = "shards.json"
@@ -172,10 +169,9 @@ class _Log:
                 lengths = np.load(self._folder / "lengths.npy", mmap_mode="r")
                 arrays["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
             for name, array in arrays.items():
-                with atomic.whole(self._folder / f"{name}.npy") as part:
-                    write_array(part, array)
-            passages, seconds = (sum(shard[name] for shard in self._done) for name in ("passages", "seconds"))
-            manifest = {"key": key, "passages": passages, "seconds": seconds, "arrays": names}
+                write_array(self._folder / f"{name}.npy", array)
+            totals = {name: sum(map(operator.itemgetter(name), self._done)) for name in ("passages", "seconds")}
+            manifest = {"key": key, **totals, "arrays": names}
             atomic.write_text(self._folder / MANIFEST, json.dumps(manifest) + "\n")
         return read(self._folder)
 
@@ -270,10 +266,6 @@ class Shards:
                 ) from error
         return self._maps[name]
 
-    def remove(self, name: str) -> None:
-        """Remove an array that the index made from it no longer needs."""
-        (self.folder / f"{name}.npy").unlink(missing_ok=True)
-
     @property
     def offsets(self) -> NDArray[np.int64]:
         """(passages + 1,): where each passage's rows begin, and where the last one's end."""
@@ -292,12 +284,9 @@ class Shards:
 
 @contextmanager
 def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
-    """Make an index of shards once, even if two processes want it.
+    """Make the index ``name`` of the shards in ``folder`` once, even if two processes want it.
 
-    Args:
-        folder: of the shards and the index.
-        name: of the index; ``<name>.json`` says what it was made of, once it is complete.
-        state: of everything that decides the index.
+    Once it is complete, ``<name>.json`` holds the state: everything that decides the index.
 
     Yields:
         Whether it has to be made.
@@ -358,9 +347,9 @@ def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
 
 
 def index_bytes(folder: Path) -> int:
-    """Bytes of all files that a search of an index reads."""
-    copies = [folder / name for name in MADE_OF_SHARDS if (folder / name).exists()]
-    return sum(map(bytes_below, copies or [folder]))
+    """Bytes of all files that a search of an index reads: PLAID's, where it lies beside what it was made from."""
+    plaid = folder / "plaid"
+    return bytes_below(plaid if plaid.exists() else folder)
 
 
 def bytes_below(path: Path) -> int:

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from eval_kit.errors import UserError
-from eval_kit.files import atomic
 from eval_kit.search import shards
 from eval_kit.search.arrays import write_array
 from eval_kit.search.retriever import Passages
@@ -31,9 +30,8 @@ def write(passages: Passages, folder: Path) -> "PassageTexts":
     with shards.building(folder, "order", index.key) as missing:
         if missing:
             order = np.argsort(index.ids, kind="stable")
-            for name, array in (("order", order), ("sorted", index.ids[order])):
-                with atomic.whole(folder / f"{name}.npy") as part:
-                    write_array(part, array)
+            write_array(folder / "order.npy", order)
+            write_array(folder / "sorted.npy", index.ids[order])
     return PassageTexts(folder)
 
 
@@ -44,11 +42,7 @@ def is_written(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class PassageTexts:
-    """Texts by passage id.
-
-    Attributes:
-        folder: that :func:`write` made.
-    """
+    """Texts by passage id, in a folder that :func:`write` made."""
 
     folder: Path
 
