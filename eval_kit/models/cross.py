@@ -99,21 +99,12 @@ class Cross(Pretrained):
     def rank(
         self, queries: Sequence[tuple[str, str, list[str]]], folder: Path, depth: int
     ) -> list[tuple[str, list[tuple[str, float]]]]:
-        """Queries with the best of their candidates, best first; all pairs are scored together.
-
-        Args:
-            queries: the id of each, its text and its candidates.
-            folder: that :meth:`index` made.
-            depth: passages kept per query.
-        """
+        """The ``depth`` best of each ``(query id, text, candidates)``, best first; all pairs are scored together."""
         ids = list(chain.from_iterable(passages for _, _, passages in queries))
         contents = self._contents(folder / "texts").of(ids) if ids else []
         texts = chain.from_iterable(repeat(text, len(passages)) for _, text, passages in queries)
         scores = iter(self.scores(list(zip(texts, contents, strict=True))).tolist() if ids else ())
-        return [
-            (query, best_first((passage, next(scores)) for passage in passages)[:depth])
-            for query, _, passages in queries
-        ]
+        return [(query, best_first(zip(passages, scores, strict=False))[:depth]) for query, _, passages in queries]
 
     def scores(self, pairs: Sequence[tuple[str, Content]]) -> Any:
         """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""

@@ -46,12 +46,7 @@ def encode(retriever: Any, passages: Passages, folder: Path, index_share: float 
 
 @dataclass(frozen=True)
 class Workers:
-    """Where a retriever's methods are called.
-
-    Attributes:
-        retriever: None where it is in other processes.
-        spread: makes the calls, in those.
-    """
+    """What makes the calls of a retriever's methods, and the retriever, unless it is in other processes."""
 
     retriever: Any
     spread: shards.Spread
@@ -65,9 +60,8 @@ class Workers:
 def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Workers]:
     """This process, for many passages on a CPU its threads, or with two or more GPUs one process for each.
 
-    Args:
-        retriever: whose attribute ``device`` says where its model is.
-        passages: whose contents the processes will be given, in the form that the model reads.
+    The retriever's ``device`` says where its model is. The processes will be given the contents of the passages, in the
+    form that the model reads.
     """
     names = visible()
     if not names and _is_slow(retriever, passages):

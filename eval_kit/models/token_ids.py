@@ -6,7 +6,7 @@ tokenizer makes of the text, in a third of the time.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,8 @@ QUERY = "what is a query"
 def read[Source: Passages](model: Any, passages: Source, prompt: str | None = None) -> Source | PassageTokens:
     """The passages as token ids, where a grid stores their texts and the model can read ids; else unchanged.
 
-    Args:
-        model: of sentence-transformers; its ``preprocess`` takes ids from now on, alone or paired with a query's text.
-        passages: ``(passage id, text)`` pairs.
-        prompt: that the model puts before a passage.
-
-    Returns:
-        :class:`eval_kit.search.tokens.PassageTokens`, or ``passages``.
+    The ``preprocess`` of the model, one of sentence-transformers, takes ids from now on, alone or paired with a query's
+    text. The prompt is what the model puts before a passage.
     """
     if not isinstance(passages, PassageTexts) or (reader := _reader(model, passages, prompt)) is None:
         return passages
@@ -107,7 +102,7 @@ class _Reader:
         ]
         inputs: list[list[Any]] = [texts, of_ids]
         if is_pairs:
-            inputs = [[(QUERY, content) for content in contents] for contents in inputs]
+            inputs = [list(product([QUERY], contents)) for contents in inputs]
         for options in ({"task": "document"}, {"task": "document", "max_length": SHORT}):
             library_output, actual = (self(contents, prompt=self._prompt or None, **options) for contents in inputs)
             if not _same(library_output, actual):
@@ -119,10 +114,11 @@ class _Reader:
         return int(length or min(self._tokenizer.model_max_length, 1 << 30))  # without a limit it is 1e30
 
     def _pairs(self, pairs: Sequence[tuple[str, Ids]]) -> list[Sequence[Ids]]:
-        queries = list({query: None for query, _ in pairs})
-        encodings = self._backend.encode_batch_fast(queries, add_special_tokens=False)
-        ids = {query: np.array(encoding.ids) for query, encoding in zip(queries, encodings, strict=True)}
-        return [[ids[query] for query, _ in pairs], [passage for _, passage in pairs]]
+        queries, passages = zip(*pairs, strict=True)
+        distinct = list(dict.fromkeys(queries))
+        encodings = self._backend.encode_batch_fast(distinct, add_special_tokens=False)
+        ids = {query: np.array(encoding.ids) for query, encoding in zip(distinct, encodings, strict=True)}
+        return [list(map(ids.__getitem__, queries)), passages]
 
     def _prompt_length(self, prompt: str, task: str | None) -> Any:
         """The value that the model's own preprocessing gives."""
@@ -174,7 +170,7 @@ def _batch(columns: Sequence[Sequence[Ids]], form: _Form, length: int, pad: int)
         ``input_ids``, ``attention_mask`` and ``token_type_ids``, each (n, longest).
     """
     rows = len(columns[0])
-    sizes = _cut([np.array([len(ids) for ids in column]) for column in columns], length - sum(map(len, form.special)))
+    sizes = _cut([np.array(list(map(len, column))) for column in columns], length - sum(map(len, form.special)))
     total = np.sum(sizes, axis=0) + sum(map(len, form.special))
     every = np.arange(rows)
     ids = np.full((rows, int(total.max())), pad, np.int64)

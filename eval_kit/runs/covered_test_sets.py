@@ -109,13 +109,9 @@ def covered(
 
 
 def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_missing: bool = False) -> Coverage:
-    """Check that a run covers test sets, by the rule of :func:`covered`.
+    """Check that a run covers the test sets that it is to be scored on, by the rule of :func:`covered`.
 
-    Args:
-        run: the file, for messages.
-        queries: the run's distinct query ids; those outside the test sets are ignored.
-        test_sets: those that the run is to be scored on.
-        allow_missing: score missing queries as 0, however many there are.
+    Its other queries are ignored. With ``allow_missing``, missing ones are scored as 0, however many there are.
 
     Raises:
         RunError: a test set that the run does not cover.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -166,7 +167,7 @@ def grid_and_worded(runs: Sequence[Path], release: Release) -> tuple[list[Path],
     variation nor the original of one counts as a grid's.
     """
     of_variations = {run: worded_run for run in runs if (worded_run := _varied_run(run, release))}
-    names = {name for worded_run in of_variations.values() for name in _original_names(worded_run)}
+    names = set(chain.from_iterable(map(_original_names, of_variations.values())))
     rest = [run for run in runs if run not in of_variations]
     originals = [run for run in rest if run_name(run) in names]
     return [run for run in rest if run not in originals or cell_of(run)], [*originals, *of_variations]

@@ -40,12 +40,8 @@ class Settings:
 def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
     """Search for every ``query_id`` and ``text`` that was not searched for before, and keep what is found.
 
-    A killed call loses at most ``SHARD`` queries; the next one continues, and ends with the same files.
-
-    Args:
-        queries: several may have the same id and different texts.
-        index: folder of :func:`eval_kit.search.bm25.index_once`.
-        settings: of the search.
+    A killed call loses at most ``SHARD`` queries; the next one continues, and ends with the same files. Several queries
+    may have the same id and different texts. ``index`` is a folder of :func:`eval_kit.search.bm25.index_once`.
 
     Raises:
         UserError: the folder holds no finished index; no Java; the disk is full.

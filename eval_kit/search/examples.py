@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -34,14 +35,10 @@ class Judged:
 
 
 def permitted(release: Release, shift: str, held_out: str, strict: bool = False, name: str = "--held-out") -> Training:
-    """The queries that a model without ``held_out`` may train on, by the rule of the shift.
+    """The queries that a model without ``held_out`` may train on, by the rule of a shift of ``TRAINED_FOR``.
 
-    Args:
-        release: one with training queries.
-        shift: a name of :data:`eval_kit.shifts.TRAINED_FOR`.
-        held_out: the part.
-        strict: as for :meth:`eval_kit.shift.Shift.training`.
-        name: of the option or run that needs them, for messages.
+    ``strict`` is as for :meth:`eval_kit.shift.Shift.training`; ``name`` is that of the option or run that needs the
+    queries, for messages.
 
     Raises:
         UserError: the shift has no such part, or the release no training queries of it.
@@ -61,10 +58,7 @@ def relevant(release: Release, qrels: str) -> pl.DataFrame:
 def judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
     """The queries that have a relevant passage, with those passages and the release's negatives, if it has any.
 
-    Args:
-        release: whose judgements they are.
-        queries: ``query_id`` and ``text``.
-        qrels: the split of their judgements.
+    The queries have ``query_id`` and ``text``; ``qrels`` is the split of their judgements.
 
     Raises:
         UserError: the release has no such judgements.
@@ -150,22 +144,16 @@ def tables(
     """
     by_query: Mapping[str, Sequence[str]] = queries.negatives if width and not random else {}
     lengths = [len(by_query.get(query, ())) for query in queries.texts]
-    turns = -(-count // sum(len(queries.positives[query]) for query in queries.texts)) if width else 1
+    turns = -(-count // sum(map(len, queries.positives.values()))) if width else 1
     if by_query:
         turns = min(turns, max(1, max(lengths) // width))
     ids = pl.Series((passage for passage, _ in passages) if min(lengths) < width else (), dtype=pl.String)
-    parts = [
-        pl.DataFrame(
-            {
-                "query": part,
-                "positive": [queries.positives[query] for query in part],
-                "own": [_shuffled(by_query.get(query, ()), seed, query, turns * width) for query in part],
-                "length": own_lengths,
-            },
-            schema_overrides={"own": pl.List(pl.String)},
-        )
-        for part, own_lengths in zip(batched(queries.texts, AT_ONCE), batched(lengths, AT_ONCE), strict=True)
-    ]
+    parts = []
+    for ids_of_part, own_lengths in zip(batched(queries.texts, AT_ONCE), batched(lengths, AT_ONCE), strict=True):
+        positives = list(map(queries.positives.__getitem__, ids_of_part))
+        own = [_shuffled(by_query.get(query, ()), seed, query, turns * width) for query in ids_of_part]
+        rows: dict[str, Any] = {"query": ids_of_part, "positive": positives, "own": own, "length": own_lengths}
+        parts.append(pl.DataFrame(rows, schema_overrides={"own": pl.List(pl.String)}))
     for turn in range(turns):
         numbers = range(turn * width, (turn + 1) * width)
         negatives = [pl.col("own").list.get(number % pl.col("length")) for number in numbers]
@@ -200,7 +188,6 @@ def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, 
         return drawn
 
     few = part.filter(pl.col("length") < width)
-    rows = (few[name].to_list() for name in ("query", "positive", "own"))
-    lists = [negatives(*row) for row in zip(*rows, strict=True)]
+    lists = list(map(negatives, few["query"].to_list(), few["positive"].to_list(), few["own"].to_list()))
     with_negatives = few.select("query", own=pl.Series(lists, dtype=pl.List(pl.String)), length=width)
     return part.update(with_negatives, on="query")

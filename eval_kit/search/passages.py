@@ -65,12 +65,7 @@ def how_many(release: Release) -> int | None:
 
 @dataclass(frozen=True)
 class Counted:
-    """Passages with a known length.
-
-    Attributes:
-        read: begins to read them.
-        count: of them, for progress.
-    """
+    """Passages with a known length, for progress; ``read`` begins to read them."""
 
     read: Callable[[], Passages]
     count: int

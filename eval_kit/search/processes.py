@@ -54,12 +54,9 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
 def map_in_order[Result](
     executor: Executor, function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
 ) -> Iterator[Result]:
-    """Like :class:`itertools.starmap`, by other processes.
+    """Like :class:`itertools.starmap`, by threads, or by other processes that can import ``function``.
 
-    Args:
-        executor: of the processes.
-        function: that other processes can import.
-        calls: read no further than ``AHEAD`` of the results.
+    The calls are read no further than ``AHEAD`` of the results.
     """
     pending: deque[Future[Result]] = deque()
     for arguments in calls:

@@ -32,13 +32,7 @@ type Ids = NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True)
 class PassageTokens:
-    """Token ids of passages.
-
-    Attributes:
-        texts: that are tokenised.
-        described: the tokenizer, as :func:`described` gives it.
-        prompt: put before each text.
-    """
+    """Token ids of texts, each after the prompt, by the tokenizer that :func:`described` describes."""
 
     texts: PassageTexts
     described: str
@@ -66,8 +60,8 @@ class PassageTokens:
             return list(chain.from_iterable(executor.map(self._tokenised, batched(texts, AT_ONCE))))
 
     def _pairs(self, batch: Sequence[tuple[str, str]]) -> list[tuple[str, Ids]]:
-        ids = self._tokenised([text for _, text in batch])
-        return [(passage_id, of_text) for (passage_id, _), of_text in zip(batch, ids, strict=True)]
+        passage_ids, texts = zip(*batch, strict=True)
+        return list(zip(passage_ids, self._tokenised(texts), strict=True))
 
     def _tokenised(self, texts: Sequence[str]) -> list[Ids]:
         with_prompt = [self.prompt + text for text in texts]
