@@ -188,10 +188,11 @@ def with_ties_resolved(judgements: pl.DataFrame, cutoff: int, best: bool, lowest
         judgements: as for :func:`per_query`, with ``tied_from`` and ``tied_to`` too.
         cutoff: only passages tied with others on both sides of it move.
         best: the higher grades first, or last.
-        lowest_grade: passages of lower grades stay where they are.
+        lowest_grade: passages of lower grades stay where they are; 0 for none.
     """
     crossing = (pl.col("tied_from") <= cutoff) & (pl.col("tied_to") > cutoff)
-    crossing &= pl.col("relevance") >= lowest_grade
+    if lowest_grade:
+        crossing &= pl.col("relevance") >= lowest_grade
     order = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
     rank = pl.col("tied_from") + order - 1 if best else pl.col("tied_to") - order + 1
     return judgements.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))

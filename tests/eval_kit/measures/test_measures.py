@@ -159,6 +159,13 @@ def test_best_and_worst_of_a_tie_across_the_cutoff():
             assert per_query(measure, resolved, queries)[0] == pytest.approx(expected), (name, how)
 
 
+def test_a_tie_of_a_passage_with_a_negative_grade_counts_where_every_grade_does():
+    frame, measure = judged_frame({"q0": {"a": 1.0, "b": 1.0}}, {"q0": {"a": -1}}), parse("Judged@1")
+    worst, best = (with_ties_resolved(frame, 1, how, min(measure.grade, 1)) for how in (False, True))
+    values = [per_query(measure, resolved, pl.Series(["q0"]))[0] for resolved in (worst, best)]
+    assert values == [0.0, 1.0]
+
+
 @settings(max_examples=100, deadline=None)
 @given(runs, qrels)
 def test_properties(run, judged):
