@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from eval_kit.errors import UserError
@@ -79,8 +80,16 @@ class Encoder(Pretrained, ABC):
         """The arrays of a shard, in the order of the texts."""
 
     def encode_queries(self, texts: list[str]) -> Any:
-        """The queries in their order, in the form that :meth:`hits` takes."""
-        return self._encode(texts, "query")
+        """The queries in their order, in the form that :meth:`hits` takes.
+
+        Raises:
+            UserError: the model gives NaN or infinity for one.
+        """
+        queries = self._encode(texts, "query")
+        values = queries if isinstance(queries, list) else [queries.data]
+        if not all(np.isfinite(part).all() for part in values):
+            raise UserError(f"{self.model}: gives NaN or infinity for a query")
+        return queries
 
     @abstractmethod
     def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
+from scipy.sparse import csr_matrix
 from tiny_checkpoints import passages, texts, tiny
 
 from eval_kit.errors import UserError
@@ -200,3 +201,15 @@ def test_mistakes_are_one_sentence(tmp_path: Path):
         with pytest.raises(UserError) as error:
             make()
         assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+NOT_FINITE = np.array([[1, 0], [np.nan, 1], [0, np.inf]], np.float32)
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix, list])
+def test_a_query_without_finite_numbers_is_refused(form, monkeypatch: pytest.MonkeyPatch):
+    model = Dense(str(tiny("dense")))
+    monkeypatch.setattr(model, "_encode", lambda texts, role: form(NOT_FINITE[: len(texts)]))
+    model.encode_queries(["a"])
+    with pytest.raises(UserError, match=r"gives NaN or infinity for a query$"):
+        model.encode_queries(["a", "b"])
