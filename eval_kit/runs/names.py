@@ -93,11 +93,7 @@ def named(
 ) -> dict[Path, Cell]:
     """The cell of each run: from the three lists if given, else from its file name.
 
-    Args:
-        runs: run files.
-        systems: of each run, in the order of the runs, or one for all of them.
-        shifts: likewise.
-        held_outs: likewise; give all three lists or none.
+    Each list has an item for each run, in the order of the runs, or one for all of them; give all three or none.
 
     Raises:
         UserError: lists that do not fit the runs; a file name that is not a cell's; two runs of one cell.

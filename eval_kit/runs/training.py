@@ -24,11 +24,8 @@ QUERY_FIELDS, POSITIVE_FIELDS = ("query", "anchor"), ("positive", "pos", "positi
 class Training:
     """Training queries, and the passages that were labelled relevant to them as far as they are known.
 
-    Attributes:
-        source: the file or folder.
-        queries: ``query_id`` and ``text``, each text once; ids are the texts where the source has none.
-        passage_ids: of the relevant passages.
-        passage_texts: of the relevant passages.
+    The queries have ``query_id`` and ``text``, each text once; ids are the texts where the source, a file or folder,
+    has none. Relevant passages are known by id or by text.
     """
 
     source: Path

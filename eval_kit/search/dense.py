@@ -20,13 +20,10 @@ type Vectors = NDArray[np.float32]
 
 
 def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = None) -> Ranking:
-    """The ``depth`` passages of greatest inner product for each of the queries (q, d).
+    """The ``depth`` passages, or all of fewer, of greatest inner product for each of the queries (q, d) of float32.
 
-    Args:
-        queries: float32.
-        shards: with the array ``vectors``.
-        depth: passages per query; all, where there are fewer.
-        device: for the matrix products in torch; None takes the GPU where there is one, else ``faiss.knn``.
+    The shards have the array ``vectors``. The device is for the matrix products in torch; None takes the GPU where
+    there is one, else ``faiss.knn``.
     """
     import torch
 

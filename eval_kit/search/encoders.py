@@ -19,13 +19,7 @@ STORES = ("float32", "float16")
 
 @dataclass
 class Batch:
-    """How much is encoded at once: the size given, else one for a CPU or a GPU; less after running out of memory.
-
-    Attributes:
-        size: the size given.
-        on_cpu: the size for a CPU, and ``on_gpu`` for a GPU.
-        unit: what is counted.
-    """
+    """How many units are encoded at once: the size given, else that for a CPU or a GPU; less after a full memory."""
 
     size: int | None
     on_cpu: int = 16

@@ -33,11 +33,8 @@ def arrays_of(matrix: Any) -> Arrays:
 def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -> Iterator[list[tuple[str, float]]]:
     """The ``depth`` passages of greatest inner product with each of the queries, among those that share a term with it.
 
-    Args:
-        queries: scipy CSR matrix (q, terms) of float32, without negative weights.
-        shards: of such passages.
-        depth: passages per query.
-        device: for torch; None takes the GPU where there is one, else scipy.
+    The queries are a scipy CSR matrix (q, terms) of float32, without negative weights, as the passages are. The device
+    is for torch; None takes the GPU where there is one, else scipy.
     """
     import torch
 
