@@ -94,7 +94,7 @@ def covered(
             raise refusal
         selection.add(name)
     all_judged = set().union(*members.values())
-    all_expected = set().union(*(members[name] for name in members if name in selection or name not in SELECTIONS))
+    all_expected = set().union(*(members[name] for name in members.keys() - SELECTIONS))
     rest = (ids & all_expected).difference(*(members[name] for name in selection))
     if not rest and not selection:
         raise RunError(f"{run}: this release judges none of its {len(ids):,} queries")
