@@ -66,13 +66,15 @@ def search(
     Raises:
         UserError: an unknown system that lacks a run; a folder not in BEIR's format; a GPU that torch cannot use.
     """
-    runs = {system: [out / f"{system}.{dataset_name(folder)}.trec" for folder in datasets] for system in systems}
-    missing = [
-        (system, run, folder)
-        for system, files in runs.items()
-        for run, folder in zip(files, datasets, strict=True)
-        if not run.is_file()
-    ]
+    runs: dict[str, list[Path]] = {}
+    missing = []
+    for system in systems:
+        runs[system] = []
+        for folder in datasets:
+            run = out / f"{system}.{dataset_name(folder)}.trec"
+            runs[system].append(run)
+            if not run.is_file():
+                missing.append((system, run, folder))
     for system, run, folder in missing:
         try:
             check(system, folder)

@@ -80,11 +80,10 @@ def run_grid(
         typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
     systems_of = {name: config.chosen(name, system, backbone, precision, of_card) for name in configs}
     opened_release = open_release(release)
-    trained = [
-        options for systems in systems_of.values() for options in systems.values() if isinstance(options, Trained)
-    ]
-    if not check and any(options.negatives for options in trained):
-        refuse_without_negatives(opened_release)
+    for systems in systems_of.values():
+        for options in systems.values():
+            if not check and isinstance(options, Trained) and options.negatives:
+                refuse_without_negatives(opened_release)
     if runner is Runner.ray:
         ray.connect()
     cells = []

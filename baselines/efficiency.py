@@ -24,7 +24,6 @@ from eval_kit.tables.table import Column, Table, number_columns
 
 DEPTH = 10
 """Passages per query, as in BEIR's benchmark."""
-_WHERE = ("gpu", "cpu")
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,13 @@ class Efficiency:
         names = beir.published_as()
         cells = {(cell["system"], cell["measure"]): printed(cell) for cell in published("beir2021-table3")}
         columns = [Column("system", "heading"), Column("passages", "number", wrap="never")]
-        for group in (*(f"latency {where.upper()}, ms" for where in _WHERE), "index, GB"):
+        for group in ("latency GPU, ms", "latency CPU, ms", "index, GB"):
             columns += number_columns("ours", "BEIR", group=group, wrap="never")
         rows = []
         for system, figures in self.measured.items():
             name = names.get(system, system)
             row = [system, f"{figures['passages']:,}"]
-            for where in _WHERE:
+            for where in ("gpu", "cpu"):
                 latency = f"{figures['latency_ms']:,.1f}" if figures["device"] == where else ""
                 row += [latency, cells.get((name, f"latency-{where}-ms"), "")]
             rows.append([*row, f"{figures['index_bytes'] / 1e9:.3g}", cells.get((name, "index-gb"), "")])

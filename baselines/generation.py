@@ -8,9 +8,10 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import batched, chain, islice
+from itertools import batched, chain, compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
         UserError: ``out`` exists already; a folder not in BEIR's format; a model that cannot be loaded.
     """
     generator = Generator(recipe)
-    decides = [recipe.as_json(), generator.identity, seed, file_sha256(source / "corpus.jsonl")]
+    decides = [recipe.as_json(), checkpoint.digest(recipe.model), seed, file_sha256(source / "corpus.jsonl")]
     work = out.with_name(f".{out.name}.{sha256(json.dumps(decides).encode()).hexdigest()[:16]}.generating")
     with atomic.lock(out):
         if out.exists():
@@ -73,17 +74,11 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
     return count
 
 
+@dataclass
 class Generator:
-    """A sequence-to-sequence model by Hub id or folder."""
+    """A sequence-to-sequence model by Hub id or folder, which is loaded when it first writes queries."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        """Look the model up.
-
-        Raises:
-            UserError: there is none.
-        """
-        self._recipe = recipe
-        self.identity = checkpoint.digest(recipe.model)
+    recipe: Recipe
 
     def queries(self, texts: list[str], seed: list[int]) -> list[list[str]]:
         """The distinct queries drawn for each text; texts of similar length share a batch."""
@@ -95,34 +90,35 @@ class Generator:
         for rows in batched(order, BATCH):
             samples = iter(self._draw([texts[row] for row in rows]))
             for row in rows:
-                of_text = (query.strip() for query in islice(samples, self._recipe.queries))
+                of_text = (query.strip() for query in islice(samples, self.recipe.queries))
                 queries[row] = list(dict.fromkeys(filter(None, of_text)))
         return queries
 
     def _draw(self, texts: list[str]) -> list[str]:
         import torch
 
-        tokenizer, model = self._load
+        tokenizer, model = self._tokenizer_and_model
         cut = {"truncation": True, "max_length": LONGEST_PASSAGE}
         inputs = tokenizer(texts, padding=True, return_tensors="pt", **cut).to(model.device)
         with torch.inference_mode():
             tokens = model.generate(
-                **{name: inputs[name] for name in ("input_ids", "attention_mask")},
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
                 do_sample=True,
                 max_length=LONGEST_QUERY,
-                top_k=self._recipe.top_k,
-                top_p=self._recipe.top_p,
-                num_return_sequences=self._recipe.queries,
+                top_k=self.recipe.top_k,
+                top_p=self.recipe.top_p,
+                num_return_sequences=self.recipe.queries,
             )
         texts_of: list[str] = tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return texts_of
 
     @cached_property
-    def _load(self) -> tuple[Any, Any]:
+    def _tokenizer_and_model(self) -> tuple[Any, Any]:
         import torch
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-        name = self._recipe.model
+        name = self.recipe.model
         with checkpoint.loading(name):
             pin = checkpoint.pinned(name)
             model = AutoModelForSeq2SeqLM.from_pretrained(name, **pin).eval()
@@ -143,8 +139,8 @@ def _sample(corpus: Path, most: int | None, seed: int) -> Iterator[Document]:
     if most is None:
         return read_documents(corpus)
     count = sum(1 for _ in read_documents(corpus))
-    rows = set(np.random.default_rng(seed).permutation(count)[:most].tolist())
-    return (document for number, document in enumerate(read_documents(corpus)) if number in rows)
+    rows = np.random.default_rng(seed).permutation(count)[:most]
+    return compress(read_documents(corpus), np.isin(np.arange(count), rows))
 
 
 def _write_training(pairs: Iterable[tuple[Document, list[str]]], folder: Path, seed: int) -> int:

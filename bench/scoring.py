@@ -62,9 +62,8 @@ def _commands(run: Path, pairs: pl.DataFrame, release: Path, peers: bool) -> dic
         columns = pairs.drop_nulls().select("query_id", pl.lit(0), "passage_id", "relevance")
         columns.write_csv(qrels, include_header=False, separator=" ")
         if trec_eval := shutil.which("trec_eval"):
-            names = ["recip_rank", "recall.1000", "map", "ndcg"]
-            flags = [flag for name in names for flag in ("-m", name)]
-            commands["trec_eval"] = [trec_eval, "-c", *flags, str(qrels), str(run)]
+            measures = ["-m", "recip_rank", "-m", "recall.1000", "-m", "map", "-m", "ndcg"]
+            commands["trec_eval"] = [trec_eval, "-c", *measures, str(qrels), str(run)]
         commands["pytrec_eval"] = [sys.executable, "-c", PYTREC_EVAL, str(qrels), str(run)]
         commands["ir_measures"] = [
             sys.executable, "-m", "ir_measures", str(qrels), str(run), "RR@10", "R@1000", "AP", "nDCG",
@@ -89,7 +88,7 @@ def write_run(run: Path, pairs: pl.DataFrame) -> int:
     lines = 0
     with run.open("w") as file:
         for query in queries:
-            passages = [f"{number}" for number in PASSAGES + rng.choice(PASSAGES, DEPTH, replace=False)]
+            passages = list(map(str, PASSAGES + rng.choice(PASSAGES, DEPTH, replace=False)))
             for passage in relevant.get(query, []):
                 passages[int(DEPTH * rng.random() ** 3)] = passage
             scores = np.sort(rng.random(DEPTH) * 50)[::-1]

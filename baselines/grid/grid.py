@@ -52,18 +52,15 @@ def cells(
     """
     shift_names = [shift for shift in SHIFTS if shift in release.configs] if shifts is None else shifts
     names_of_variations = list(release.variations) if "all" in variations else varied(release, variations, [])
-    variations_of_release = [release.variations[name] for name in names_of_variations]
     grid = []
     for seed, name in itertools.product(seeds, [*shift_names, *([CONTROL.name] if control else [])]):
         shift = TRAINED_FOR[name]
         test_sets = {*shift.test_sets(release), *BENCHMARKS}
-        variation_names = tuple(
-            variation.full_name for variation in variations_of_release if variation.base in test_sets
-        )
+        own_variations = tuple(name for name in names_of_variations if release.variations[name].base in test_sets)
         for part, system in itertools.product(shift.parts(release), options):
             if shift is not CONTROL or is_trained(system):
                 cell_name = names.Cell(system, name, part, seed)
-                grid.append(Cell(cell_name, release, options[system], root, variation_names, benchmarks))
+                grid.append(Cell(cell_name, release, options[system], root, own_variations, benchmarks))
     return grid
 
 

@@ -40,17 +40,22 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
             small.
     """
     unfinished = [cell for cell in cells if not cell.finished]
+    backbones, teachers, precisions = set(), set(), set()
     for cell in unfinished:
-        if isinstance(cell.options, Trained):
+        options = cell.options
+        if isinstance(options, Trained):
             share_of(cell, processes)
-    for backbone in {cell.named_models["backbone"] for cell in unfinished if "backbone" in cell.named_models}:
-        checkpoint.kind(backbone)
-    of_trained = [cell.options for cell in unfinished if isinstance(cell.options, Trained)]
-    for teacher, distillation in {(options.teacher, options.distillation) for options in of_trained}:
+            backbones.add(options.backbone)
+            teachers.add((options.teacher, options.distillation))
+            precisions.add(options.precision)
+    for backbone in backbones:
+        if isinstance(backbone, str):
+            checkpoint.kind(backbone)
+    for teacher, distillation in teachers:
         if teacher is not None and distillation is not None:
             checkpoint.check(teacher, ARCHITECTURES[distillation])
-    if of_trained:
-        refuse_old_gpus(bfloat16=any(options.precision == "bfloat16" for options in of_trained))
+    if precisions:
+        refuse_old_gpus(bfloat16="bfloat16" in precisions)
     if unfinished:
         passages = how_many(unfinished[0].release) or 0
         if any(_by_plaid(cell, passages) for cell in unfinished):

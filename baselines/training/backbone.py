@@ -127,7 +127,7 @@ def _tokenizer(words: Iterable[str]) -> Any:
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(token, numbers[token]) for token in ("[CLS]", "[SEP]")],
+        special_tokens=[("[CLS]", numbers["[CLS]"]), ("[SEP]", numbers["[SEP]"])],
     )
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
@@ -200,8 +200,8 @@ def _with_words(base: Path, texts: Iterable[str], folder: Path) -> str:
     model: Any = BertForMaskedLM.from_pretrained(base)
     document = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = document["model"]["vocab"]
-    new = [word for word in _words(texts) if word not in vocabulary]
-    vocabulary.update({word: len(vocabulary) + number for number, word in enumerate(new)})
+    for word in _words(texts):
+        vocabulary.setdefault(word, len(vocabulary))
     before = model.config.vocab_size
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)

@@ -137,9 +137,9 @@ class Lookup:
 
     def __call__(self, batch: dict[str, list[str]]) -> dict[str, list[Any]]:
         """Turn ``query``, ``positive``, ``negative_0`` ... from ids into texts or token ids, and add ``label``."""
-        ids = [query.removeprefix(QUERY) for query in batch["query"]]
+        passages = dict(batch)
+        ids = [query.removeprefix(QUERY) for query in passages.pop("query")]
         columns: dict[str, list[Any]] = {"query": [self.queries[query] for query in ids]}
-        passages = {name: column for name, column in batch.items() if name != "query"}
         if self.mined is not None:
             passages = self._with_mined(self.mined, ids, passages)
         if self.mined_next is not None:

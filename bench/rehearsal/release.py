@@ -21,10 +21,8 @@ def make(folder: Path, sizes: Sizes, negatives: bool = False) -> None:
 
     With ``negatives`` the release also holds random ones, for callers that do not search for them.
     """
-    blocks = list(collection.blocks(sizes.passages, sizes.train + sizes.test + sizes.validation))
-    passages = pl.concat(block for block, _ in blocks)
-    queries = pl.concat(block for _, block in blocks)
-    del blocks
+    blocks = collection.blocks(sizes.passages, sizes.train + sizes.test + sizes.validation)
+    passages, queries = map(pl.concat, zip(*blocks, strict=True))
     rng = np.random.Generator(np.random.PCG64(collection.SEED))
     queries = queries[rng.permutation(queries.height)]
     first_test, first_validation = sizes.train, sizes.train + sizes.test
