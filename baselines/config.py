@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from baselines.options import SYSTEMS, Options, Recipe, SmallBackbone, Trained
-from baselines.systems import base, is_trained, system
+from baselines.options import SYSTEMS, Options, Recipe, SmallBackbone, Static, Trained
+from baselines.systems import base
 from eval_kit.documents import Document, Text, schema_of
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
@@ -137,7 +137,8 @@ def chosen(
         if isinstance(system_options, Trained):
             of_card = instead_of_bfloat16 if system_options.precision == "bfloat16" else None
             own_precision = precision or of_card or system_options.precision
-            start = system_options.backbone if backbone is None or not system(name).TAKES_BACKBONE else backbone
+            keeps_own = backbone is None or isinstance(system_options, Static)
+            start = system_options.backbone if keeps_own else backbone
             selection[name] = msgspec.structs.replace(system_options, backbone=start, precision=own_precision)
     return selection
 
@@ -200,7 +201,8 @@ def _parse(document: Any, origin: str) -> Config:
         common = document.get("neural", {})
         systems = dict(document["systems"])
         for name, settings in systems.items():
-            if is_trained(name) and isinstance(settings, dict) and isinstance(common, dict):
+            is_trained = issubclass(SYSTEMS.get(base(name), Trained), Trained)
+            if is_trained and isinstance(settings, dict) and isinstance(common, dict):
                 systems[name] = {**common, **settings}
         document = document | {"systems": systems}
     if faults := faults_of("config", document):

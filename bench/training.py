@@ -105,7 +105,7 @@ def plain_trainer(cell: Cell, parts: Parts, folder: Path) -> Any:
 
     options = cell.options_as(Trained)
     texts = Dataset.from_dict(parts.dataset[: len(parts.dataset)])
-    arguments = parts.arguments(
+    arguments = parts.trainer.training_args_class(
         output_dir=str(folder),
         max_steps=options.steps,
         per_device_train_batch_size=options.batch_size,

@@ -10,7 +10,6 @@ from baselines.cells.journal import in_use
 from baselines.grid.documents import describe
 from baselines.grid.stages import Outcome, publish
 from baselines.options import Options, Trained
-from baselines.systems import is_trained
 from eval_kit.models.opening import declared_data
 from eval_kit.models.runs import varied
 from eval_kit.release import Release
@@ -58,7 +57,7 @@ def cells(
         test_sets = {*shift.test_sets(release), *BENCHMARKS}
         own_variations = tuple(name for name in names_of_variations if release.variations[name].base in test_sets)
         for part, system in itertools.product(shift.parts(release), options):
-            if shift is not CONTROL or is_trained(system):
+            if shift is not CONTROL or isinstance(options[system], Trained):
                 cell_name = names.Cell(system, name, part, seed)
                 grid.append(Cell(cell_name, release, options[system], root, own_variations, benchmarks))
     return grid

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.grid.stages import Outcome, attempt, run_cell, train
+from baselines.options import Monobert, Trained
 from baselines.runners.local import environment
 from baselines.runners.ray_encoding import encode_cell, encode_with_ray
 from eval_kit.errors import UserError, in_one_sentence
@@ -59,11 +59,10 @@ def run(
 
     def steps(cell: Cell) -> list[Any]:
         """Functions that each begin one task of the cell, in order."""
-        system = systems.system(cell.name.system)
-        if not system.IS_TRAINED:
+        if not isinstance(cell.options, Trained):
             return [partial(begin, cell, run_cell, threads, 0)]
         together = threads * processes, gpu * processes, processes
-        if not spread or system.SHARES_INDEX:
+        if not spread or isinstance(cell.options, Monobert):
             return [partial(begin, cell, run_cell, *together)]
         training = partial(begin, cell, train_cell, *together)
         encoding = partial(begin, cell, encode_cell, 0, 0, gpu, threads)

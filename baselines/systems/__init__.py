@@ -2,19 +2,16 @@
 
 import hashlib
 import importlib
-import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
-from eval_kit.errors import UserError
+from baselines.options import Bm25, Monobert
 from eval_kit.search.candidates import BM25
 from eval_kit.search.passages import collection_key
 from eval_kit.search.retriever import Retriever
-
-SYSTEMS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 class System(Protocol):
@@ -22,15 +19,9 @@ class System(Protocol):
 
     Attributes:
         TITLE: what it is, for the card of a trained model.
-        IS_TRAINED: whether it learns from the training queries of a cell.
-        TAKES_BACKBONE: whether it starts from the transformer of ``--backbone``.
-        SHARES_INDEX: whether passages are indexed without the trained model, so that all cells of a grid use one index.
     """
 
     TITLE: str
-    IS_TRAINED: bool
-    TAKES_BACKBONE: bool
-    SHARES_INDEX: bool
 
     def train(self, cell: Cell, progress: Report | None = None) -> dict[str, Any]:
         """Put the trained model in ``cell.model`` and return facts about the training.
@@ -48,26 +39,15 @@ def base(name: str) -> str:
 
 
 def system(name: str) -> System:
-    """The module of a system, or of the system that a variant is of.
-
-    Raises:
-        UserError: there is none of that name.
-    """
-    if base(name) not in SYSTEMS:
-        raise UserError(f"there is no system {base(name)!r}; there are {', '.join(SYSTEMS)}")
+    """The module of a system of a config, or of the system that a variant is of."""
     return cast(System, importlib.import_module(f"baselines.systems.{base(name)}"))
 
 
-def is_trained(name: str) -> bool:
-    """Whether a system learns from training queries; any system that the kit does not know counts as trained."""
-    return base(name) not in SYSTEMS or system(name).IS_TRAINED
-
-
 def index_folder(cell: Cell) -> Path:
-    """Where the index of a cell's passages is: in the cell's folder, or in the grid's if its system shares it."""
-    if not system(cell.name.system).SHARES_INDEX:
-        return cell.own_index
-    return shared_index(cell) / BM25 if base(cell.name.system) == "bm25" else shared_index(cell)
+    """Where the index of a cell's passages is: in the cell's folder, or in the grid's if no trained model makes it."""
+    if isinstance(cell.options, Bm25):
+        return shared_index(cell) / BM25
+    return shared_index(cell) if isinstance(cell.options, Monobert) else cell.own_index
 
 
 def shared_index(cell: Cell) -> Path:

@@ -20,9 +20,6 @@ from eval_kit.search.passages import passages
 from eval_kit.search.retriever import Retriever
 
 TITLE = "BM25, weights of terms by their frequency"
-IS_TRAINED = False
-TAKES_BACKBONE = False
-SHARES_INDEX = True
 K1 = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
 B = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 PARAMETERS = "bm25.json"

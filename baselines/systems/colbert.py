@@ -5,34 +5,27 @@ authors' repository of 2020; ``similarity`` is ``cosine``, or ``l2``, with which
 """
 
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Report
 from baselines.options import Colbert
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
-from baselines.training.session import Session
+from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts, processes
 from eval_kit import models
 from eval_kit.errors import UserError
-from eval_kit.search.retriever import Retriever
 
 TITLE = "ColBERT, a vector of each token compared by late interaction"
-IS_TRAINED = True
-TAKES_BACKBONE = True
-SHARES_INDEX = False
 ROLES = {"query": "query", "passage": "document"}
 """sentence-transformers' names of the two kinds of text."""
 
 
-def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """Train on in-batch and hard negatives, or a teacher's scores; see :func:`baselines.training.trainer.fit`."""
+def build(session: Session, mini_batch: int | None) -> Parts:
+    """Learn from in-batch and hard negatives, or from a teacher's scores."""
     import torch
-    from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
+    from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.losses import (
         CachedMultiVectorMultipleNegativesRankingLoss,
@@ -43,55 +36,43 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
     from sentence_transformers.sentence_transformer.modules import Normalize
 
+    cell = session.cell
     options = cell.options_as(Colbert)
-    session = Session(cell, retriever)
-
-    def build(mini_batch: int | None) -> Parts:
-        expansion = {"strategy": "fixed", "length": options.query_length}
-        with loading(cell):
-            encoder = transformer(
-                cell,
-                session.judged.texts.values(),
-                query_length=options.query_length,
-                document_length=options.passage_length,
-                query_expansion=expansion if options.expand_queries else None,
-            )
-            projection = Dense(
-                encoder.get_embedding_dimension(),
-                options.dimensions,
-                bias=False,
-                activation_function=torch.nn.Identity(),
-                module_input_name="token_embeddings",
-            )
-            torch.nn.init.orthogonal_(projection.linear.weight)
-            markers = options.markers.as_json() if options.markers else {}
-            register(markers.values(), encoder)
-            mask = MultiVectorMask(list(string.punctuation) if options.skip_punctuation else None)
-            model = MultiVectorEncoder(
-                modules=[encoder, projection, mask, Normalize("token_embeddings")],
-                prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
-            )
-        session.feed(model)
-        if options.distillation == "margin_mse":
-            if mini_batch:
-                raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
-            loss: Any = MultiVectorMarginMSELoss(model)
-        else:
-            in_batch = options.in_batch_negatives
-            scores = negative_squared_l2 if options.similarity == "l2" else colbert_scores
-            contrastive: Any = MultiVectorMultipleNegativesRankingLoss
-            if mini_batch:
-                contrastive = partial(CachedMultiVectorMultipleNegativesRankingLoss, mini_batch_size=mini_batch)
-            loss = contrastive(
-                model,
-                scale=options.scale,
-                similarity_fct=scores if in_batch else own_passages_only(scores),
-                gather_across_devices=in_batch and processes() > 1,
-                score_mini_batch_size=options.batch_size,  # in one piece, which the diagonal is laid over
-            )
-        return session.parts(model, loss, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments)
-
-    return session.train(build, progress)
+    expansion = {"strategy": "fixed", "length": options.query_length} if options.expand_queries else None
+    with loading(cell):
+        encoder = transformer(cell, session.judged.texts.values(), query_expansion=expansion)
+        projection = Dense(
+            encoder.get_embedding_dimension(),
+            options.dimensions,
+            bias=False,
+            activation_function=torch.nn.Identity(),
+            module_input_name="token_embeddings",
+        )
+        torch.nn.init.orthogonal_(projection.linear.weight)
+        markers = options.markers.as_json() if options.markers else {}
+        register(markers.values(), encoder)
+        mask = MultiVectorMask(list(string.punctuation) if options.skip_punctuation else None)
+        model = MultiVectorEncoder(
+            modules=[encoder, projection, mask, Normalize("token_embeddings")],
+            prompts={ROLES[name]: f"{marker} " for name, marker in markers.items()},
+        )
+    if options.distillation == "margin_mse":
+        if mini_batch:
+            raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
+        return session.parts(model, MultiVectorMarginMSELoss(model), MultiVectorEncoderTrainer)
+    in_batch = options.in_batch_negatives
+    scores = negative_squared_l2 if options.similarity == "l2" else colbert_scores
+    contrastive: Any = MultiVectorMultipleNegativesRankingLoss
+    if mini_batch:
+        contrastive = partial(CachedMultiVectorMultipleNegativesRankingLoss, mini_batch_size=mini_batch)
+    loss = contrastive(
+        model,
+        scale=options.scale,
+        similarity_fct=scores if in_batch else own_passages_only(scores),
+        gather_across_devices=in_batch and processes() > 1,
+        score_mini_batch_size=options.batch_size,  # in one piece, which the diagonal is laid over
+    )
+    return session.parts(model, loss, MultiVectorEncoderTrainer)
 
 
 def register(markers: Iterable[str], encoder: Any) -> None:
@@ -121,6 +102,5 @@ def register(markers: Iterable[str], encoder: Any) -> None:
         encoder.model.resize_token_embeddings(len(tokenizer))
 
 
-def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
-    """End-to-end search by MaxSim."""
-    return models.retriever("multivector", model, options)
+retriever = partial(models.retriever, "multivector")
+train = partial(train_by, build, retriever)

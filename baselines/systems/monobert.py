@@ -12,21 +12,24 @@ from baselines.options import Monobert
 from baselines.systems import bm25
 from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length
-from baselines.training.session import Session
+from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts
 from eval_kit import models
 from eval_kit.search.retriever import Retriever
 
 TITLE = "monoBERT, a cross-encoder that re-ranks what BM25 found"
-IS_TRAINED = True
-TAKES_BACKBONE = True
-SHARES_INDEX = True
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """Train to tell the relevant passage from negatives, with cross-entropy."""
+    """Train, and with the option ``tune`` choose k1 and b of the BM25 that finds the candidates."""
+    facts = train_by(build, retriever, cell, progress)
+    return facts | (bm25.keep_tuned(cell) if cell.options_as(Monobert).tune else {})
+
+
+def build(session: Session, mini_batch: int | None) -> Parts:
+    """Learn to tell the relevant passage from negatives, with cross-entropy."""
     import torch
-    from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers import CrossEncoder, CrossEncoderTrainer
     from sentence_transformers.cross_encoder.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
@@ -56,27 +59,20 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     class Cached(InBatch, CachedMultipleNegativesRankingLoss):
         """One mini-batch of pairs at a time."""
 
-    options = cell.options_as(Monobert)
-    session = Session(cell, retriever)
-
-    def build(mini_batch: int | None) -> Parts:
-        with loading(cell):
-            name, pin = backbone(cell, session.judged.texts.values())
-            model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pin)
-        preprocess = model.preprocess
-        model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
-        by_length(model, "scores")
-        session.feed(model)
-        loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else Whole)(
-            model,
-            num_negatives=options.in_batch_negatives,
-            scale=options.scale,  # type: ignore[arg-type]  # it accepts any number
-            activation_fn=torch.nn.Identity(),
-        )
-        return session.parts(model, loss, CrossEncoderTrainer, CrossEncoderTrainingArguments)
-
-    facts = session.train(build, progress)
-    return facts | (bm25.keep_tuned(cell) if options.tune else {})
+    options = session.cell.options_as(Monobert)
+    with loading(session.cell):
+        name, pin = backbone(session.cell, session.judged.texts.values())
+        model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pin)
+    preprocess = model.preprocess
+    model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
+    by_length(model, "scores")
+    loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else Whole)(
+        model,
+        num_negatives=options.in_batch_negatives,
+        scale=options.scale,  # type: ignore[arg-type]  # it accepts any number
+        activation_fn=torch.nn.Identity(),
+    )
+    return session.parts(model, loss, CrossEncoderTrainer)
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

@@ -4,62 +4,43 @@ It is sentence-transformers' StaticEmbedding. A text costs one look-up a word, s
 in minutes what takes a transformer hours.
 """
 
-from collections.abc import Mapping
+from functools import partial
 from itertools import batched, islice
-from pathlib import Path
 from typing import Any
 
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Report
 from baselines.options import Static
 from baselines.training.backbone import loading, transformer
-from baselines.training.session import Session
+from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts, processes
 from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.search.passages import passages
-from eval_kit.search.retriever import Passages, Retriever
+from eval_kit.search.retriever import Passages
 
 TITLE = "static bi-encoder, means of word vectors compared by cosine"
-IS_TRAINED = True
-TAKES_BACKBONE = False
-SHARES_INDEX = False
 COUNTED, AT_ONCE = 100_000, 1_000
 """Passages that the rarity of words is counted in, and how many of them are tokenised together."""
 
 
-def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """Train on in-batch and hard negatives, from the backbone's words and their vectors without its layers."""
-    from sentence_transformers import (
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
+def build(session: Session, mini_batch: int | None) -> Parts:
+    """Learn from in-batch and hard negatives, from the backbone's words and their vectors without its layers."""
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-    session = Session(cell, retriever)
-
-    def build(mini_batch: int | None) -> Parts:
-        if mini_batch is not None:  # GradCache cuts batches by rows, and an EmbeddingBag's batch has no row a text
-            raise UserError(f"{cell.name.file}: a batch does not fit into the GPU's memory; lower batch_size")
-        with loading(cell):
-            backbone = transformer(cell, session.judged.texts.values())
-        vectors = backbone.model.get_input_embeddings().weight.detach().clone()
-        vectors *= _rarity(backbone.tokenizer, passages(cell.release))[:, None]
-        words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
-        model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
-        loss = MultipleNegativesRankingLoss(
-            model, scale=cell.options_as(Static).scale, gather_across_devices=processes() > 1
-        )
-        return session.parts(model, loss, SentenceTransformerTrainer, SentenceTransformerTrainingArguments)
-
-    return session.train(build, progress)
-
-
-def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
-    """Exact search by cosine."""
-    return models.retriever("dense", model, options)
+    cell = session.cell
+    if mini_batch is not None:  # GradCache cuts batches by rows, and an EmbeddingBag's batch has no row a text
+        raise UserError(f"{cell.name.file}: a batch does not fit into the GPU's memory; lower batch_size")
+    with loading(cell):
+        backbone = transformer(cell, session.judged.texts.values())
+    vectors = backbone.model.get_input_embeddings().weight.detach().clone()
+    vectors *= _rarity(backbone.tokenizer, passages(cell.release))[:, None]
+    words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
+    model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
+    loss = MultipleNegativesRankingLoss(
+        model, scale=cell.options_as(Static).scale, gather_across_devices=processes() > 1
+    )
+    return session.parts(model, loss, SentenceTransformerTrainer)
 
 
 def _rarity(tokenizer: Any, passages: Passages) -> Any:
@@ -77,3 +58,7 @@ def _rarity(tokenizer: Any, passages: Passages) -> Any:
         count += len(batch)
     rarity = torch.log1p(count / (1 + frequency))
     return rarity / rarity.mean()
+
+
+retriever = partial(models.retriever, "dense")
+train = partial(train_by, build, retriever)

@@ -51,11 +51,13 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
 
 
 def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
-    """The :func:`backbone` as a sentence-transformers module, which gets the other options."""
+    """The :func:`backbone` as a sentence-transformers module with the cell's lengths, which gets the other options."""
     from sentence_transformers.base.modules import Transformer
 
     name, pin = backbone(cell, texts)
-    return Transformer(name, model_kwargs=pin, processor_kwargs=pin, config_kwargs=pin, **options)
+    trained = cell.options_as(Trained)
+    lengths = {"query_length": trained.query_length, "document_length": trained.passage_length}
+    return Transformer(name, model_kwargs=pin, processor_kwargs=pin, config_kwargs=pin, **lengths, **options)
 
 
 @contextlib.contextmanager

@@ -8,13 +8,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
 from baselines.options import Splade, Trained
+from baselines.training.early_stopping import METRIC
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory, is_out_of_memory
@@ -44,23 +45,19 @@ class Parts:
 
     Attributes:
         trainer: class of sentence-transformers.
-        arguments: its class of arguments.
         model: to be trained.
         loss: of the model.
         dataset: columns in the order of their roles.
         evaluator: on the validation queries; None without early stopping.
-        metric: of the evaluator; higher is better.
         callbacks: the system's own.
     """
 
-    trainer: type
-    arguments: type
+    trainer: Any
     model: Any
     loss: Any
     dataset: "Dataset"
-    evaluator: Any = None
-    metric: str | None = None
-    callbacks: "Sequence[TrainerCallback]" = field(default_factory=list)
+    evaluator: Any
+    callbacks: "Sequence[TrainerCallback]"
 
 
 type Build = Callable[[int | None], Parts]
@@ -144,14 +141,14 @@ def _attempt(
     checkpoints = folder / "checkpoints"
     watch = _watch(steps, progress)
     callbacks = [watch, *parts.callbacks]
-    if parts.evaluator is not None and options.patience is not None:
+    if options.patience is not None:
         callbacks.append(EarlyStoppingCallback(options.patience))
     roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
     prompts = getattr(parts.model, "prompts", {})
     trainer = _adapted(parts.trainer, cell.name.file)(
         model=parts.model,
-        args=parts.arguments(
-            **_arguments(options, cell.name.seed, steps, batch, checkpoints, parts.metric),
+        args=parts.trainer.training_args_class(
+            **_arguments(options, cell.name.seed, steps, batch, checkpoints),
             router_mapping=roles,  # gives each role its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
@@ -238,8 +235,8 @@ def _is_whole(checkpoint: str) -> bool:
     return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
 
 
-def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path, metric: str | None) -> dict[str, Any]:
-    every = options.evaluate_every if metric else None
+def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path) -> dict[str, Any]:
+    every = options.evaluate_every
     # with a teacher or mining, batches are made in the training process
     by_the_model = options.teacher is not None or options.mine_every is not None
     arguments: dict[str, Any] = {
@@ -275,7 +272,7 @@ def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path
             "eval_strategy": "steps",
             "eval_steps": every,
             "load_best_model_at_end": True,
-            "metric_for_best_model": metric,
+            "metric_for_best_model": METRIC,
             "greater_is_better": True,
         }
     return arguments

@@ -271,11 +271,6 @@ def test_a_finished_training_is_not_done_again(trained: Trained) -> None:
     assert not begun
 
 
-def test_an_unknown_system_is_refused() -> None:
-    with pytest.raises(UserError, match=f"no system 'dpr'; there are {', '.join(systems.SYSTEMS)}"):
-        systems.system("dpr")
-
-
 def test_bm25_is_tuned_on_validation_queries(
     trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,7 @@ def test_a_training_that_ended_is_not_done_further(
 
 def test_processes_wait_for_each_other_for_minutes_unless_the_first_mines(tmp_path: Path) -> None:
     waits = [
-        trainer._arguments(tiny_options("biencoder", **more), 0, 10, 8, tmp_path, None)["ddp_timeout"]
+        trainer._arguments(tiny_options("biencoder", **more), 0, 10, 8, tmp_path)["ddp_timeout"]
         for more in ({}, {"mine_every": 5})
     ]
     assert waits == [30 * 60, 24 * 3600]
