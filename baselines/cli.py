@@ -88,7 +88,7 @@ def run_grid(
         ray.connect()
     cells = []
     for name, systems in systems_of.items():
-        plan = config.plan(name)
+        plan = config.read(name)
         cells += grid.cells(
             systems,
             opened_release,

@@ -1,7 +1,6 @@
 """Configs: data that say how every system of a grid is trained and searched."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -107,7 +106,8 @@ def load(config: str | Path) -> dict[str, Options]:
     Raises:
         UserError: there is no such config; it is not JSON; an option is unknown, missing or wrong.
     """
-    return checked(*_document(config))
+    systems: dict[str, Options] = read(config).systems
+    return systems
 
 
 def chosen(
@@ -143,45 +143,32 @@ def chosen(
     return selection
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A config's settings beyond its systems: arguments of :func:`baselines.grid.grid.cells`."""
-
-    shifts: Sequence[str] | None
-    control: bool
-    variations: Sequence[str]
-
-
-def plan(config: str | Path) -> Plan:
-    """A config's plan; by default all shifts (None) and no variations.
-
-    Raises:
-        UserError: as :func:`load`.
-    """
-    document, origin = _document(config)
-    whole = _parse(document, origin)
-    check_names(whole.shifts or [], f"{origin}: $.shifts:")
-    return Plan(whole.shifts, whole.control, ["all"] if whole.variations == "all" else whole.variations)
-
-
 def recipe(config: str | Path) -> Recipe:
     """How a config's queries are generated.
 
     Raises:
         UserError: as :func:`load`, or the config generates none.
     """
-    document, origin = _document(config)
-    generation = _parse(document, origin).generation
+    generation = read(config).generation
     if generation is None:
-        raise UserError(f"{origin}: generates no queries; genq and doct5query do")
+        raise UserError(f"{_path(config)}: generates no queries; genq and doct5query do")
     return generation
 
 
-def _document(config: str | Path) -> tuple[Any, str]:
-    path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
+def read(config: str | Path) -> Config:
+    """One of the kit's configs by name, or a JSON file; ``systems`` as :func:`load` returns them.
+
+    Raises:
+        UserError: as :func:`load`.
+    """
+    path = _path(config)
     if not path.is_file():
         raise UserError(f"{config}: no such config; there are {', '.join(names())}, or name a JSON file")
-    return strict_json.read(path), str(path)
+    return _parse(strict_json.read(path), str(path))
+
+
+def _path(config: str | Path) -> Path:
+    return FOLDER / f"{config}.json" if str(config) in names() else Path(config)
 
 
 def checked(document: Any, origin: str) -> dict[str, Options]:
@@ -208,6 +195,7 @@ def _parse(document: Any, origin: str) -> Config:
     if faults := faults_of("config", document):
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
         raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
+    check_names(document.get("shifts") or [], f"{origin}: $.shifts:")
     systems = document["systems"]
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in BM25_OPTIONS}
     for name, settings in systems.items():

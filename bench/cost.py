@@ -72,7 +72,7 @@ def projected(
     Exact search is assumed to grow with the number of passages, PLAID's search not. Systems that train for epochs
     see ``training_queries`` in each, except on CIKM 2022's shifts. BM25 and the static vectors need no GPU.
     """
-    plan = config.plan(name)
+    plan = config.read(name)
     shifts = list(ECIR) if plan.shifts is None else [shift for shift in plan.shifts if shift in CELLS]
     shifts += [CONTROL.name] * plan.control
     cells, queries = sum(CELLS[shift] for shift in shifts), sum(CELLS[shift] * TEST_QUERIES[shift] for shift in shifts)
@@ -82,7 +82,7 @@ def projected(
     def rate(part: str, what: str) -> Draws:
         return _draws(rates[part][what], part + what)
 
-    for system, options in config.load(name).items():
+    for system, options in plan.systems.items():
         if not isinstance(options, Trained) or isinstance(options, Static):
             continue
         kind, parts = base(system), {}

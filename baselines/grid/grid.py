@@ -43,7 +43,7 @@ def cells(
         seeds: of training; each makes separate cells.
         control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.benchmarks`.
         variations: names as :func:`eval_kit.models.runs.varied` takes them; each cell searches those of its test sets.
-            ``all`` may match none.
+            ``all``, alone or among them, may match none.
         benchmarks: whether every cell also searches dev and TREC DL.
 
     Raises:

@@ -109,7 +109,7 @@ def test_genq_trains_on_them(generated: Path, tmp_path: Path) -> None:
     options = config.load("genq")
     small = {"backbone": str(tiny("bert")), "batch_size": 8, "query_length": 32, "passage_length": 64, "depth": 20}
     options = {name: replace(own, **small, loader_processes=0, precision="float32") for name, own in options.items()}
-    plan = config.plan("genq")
+    plan = config.read("genq")
     grid = cells(options, open_release(str(tmp_path / "release")), tmp_path / "grid", plan.shifts, control=plan.control)
     [cell] = grid
     outcome = run_cell(cell)
