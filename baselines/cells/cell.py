@@ -82,17 +82,8 @@ class Cell:
             decides.append(of_teacher)
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
-    @property
-    def backbone_commit(self) -> str | None:
-        """The commit of a backbone from the Hub; None for a folder, or for a small one made for the release."""
-        return self._commit("backbone")
-
-    @property
-    def teacher_commit(self) -> str | None:
-        """The commit of a teacher from the Hub; None for a folder, or without a teacher."""
-        return self._commit("teacher")
-
-    def _commit(self, role: str) -> str | None:
+    def commit(self, role: str) -> str | None:
+        """The commit of the ``backbone`` or the ``teacher`` on the Hub; None for a folder, or without such a model."""
         # without such a model, the path is ".", which is a folder
         return None if Path(self.named_models.get(role, "")).is_dir() else self.weights.get(role)
 

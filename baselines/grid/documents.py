@@ -13,7 +13,7 @@ import msgspec
 from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal
-from baselines.model_card import Facts, render
+from baselines.model_card import render
 from baselines.options import Trained
 from baselines.training.queries import allowed
 from eval_kit import __version__
@@ -63,40 +63,22 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
         },
         "sparsity": json.loads(cell.sparsity.read_text(encoding="utf-8")) if cell.sparsity.is_file() else None,
         "variations": {name: file_sha256(run) for name, run in cell.runs_of_variations.items()},
-        "figures": [
-            {"test_set": figure.test_set, "measure": figure.measure, "value": figure.value, "queries": figure.queries}
-            for figure in scores.means
-        ],
+        "figures": scores.means,
         "device": _device(),
         "threads": int(os.environ.get("OMP_NUM_THREADS", cores())),
         "libraries": _libraries(),
     }
-    return msgspec.convert(facts, FinishedCell)
-
-
-def conclude(cell: Cell, finished_cell: FinishedCell) -> None:
-    """Write ``done.json``: nothing is left to do."""
-    atomic.write_text(cell.folder / "done.json", json.dumps(finished_cell.as_json(), indent=1) + "\n")
+    return msgspec.convert(facts, FinishedCell, from_attributes=True)
 
 
 def write_card(cell: Cell, finished_cell: FinishedCell) -> None:
-    """Write the model's card, ``README.md`` in its folder.
-
-    Args:
-        cell: the one whose model was trained.
-        finished_cell: from :func:`conclusion`.
-    """
+    """Write the card of the cell's model, ``README.md`` in its folder; ``finished_cell`` is from :func:`conclusion`."""
     options = cell.options_as(Trained)
     backbone = options.backbone if isinstance(options.backbone, str) and not options.random_weights else None
     manifest = cell.release.manifest
-    facts = Facts(
-        finished_cell,
-        architecture=systems.system(cell.name.system).TITLE,
-        backbone=backbone,
-        title=title(manifest),
-        collection=manifest.collection or manifest.built_from,
-    )
-    atomic.write_text(cell.model / "README.md", render(facts))
+    architecture, collection = systems.system(cell.name.system).TITLE, manifest.collection or manifest.built_from
+    card = render(finished_cell, architecture, backbone, title(manifest), collection)
+    atomic.write_text(cell.model / "README.md", card)
 
 
 def _description(cell: Cell) -> dict[str, Any]:
@@ -107,8 +89,8 @@ def _description(cell: Cell) -> dict[str, Any]:
         "release": {"version": release.version, "kind": release.manifest.kind, "digest": release.digest},
         "options": cell.options.as_json(),
         "code_version": __version__,
-        "backbone_commit": cell.backbone_commit,
-        "teacher_commit": cell.teacher_commit,
+        "backbone_commit": cell.commit("backbone"),
+        "teacher_commit": cell.commit("teacher"),
     }
 
 

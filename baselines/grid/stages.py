@@ -1,6 +1,7 @@
 """One cell from beginning to end: train, index, search, score. Finished stages are kept, whatever happens next."""
 
 import contextlib
+import json
 import shutil
 import traceback
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal, Report, lock
 from baselines.grid import torchrun
-from baselines.grid.documents import conclude, conclusion, describe, write_card
+from baselines.grid.documents import conclusion, describe, write_card
 from baselines.grid.encodings import keep_encodings
 from baselines.options import Trained
 from baselines.training.queries import passage_texts
@@ -150,7 +151,7 @@ def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     publish(cell)
     shutil.rmtree(cell.own_index, ignore_errors=True)
     journal.write("finished")
-    conclude(cell, finished_cell)
+    atomic.write_text(cell.folder / "done.json", json.dumps(finished_cell.as_json(), indent=1) + "\n")
 
 
 def _passages(cell: Cell) -> Passages:

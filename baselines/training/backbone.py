@@ -45,8 +45,9 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     name = options.backbone
     if isinstance(name, SmallBackbone):
         return _with_words(_small(cell, name), texts, _own_folder(cell)), {}
-    pin = dict(checkpoint.pinned(name, cell.backbone_commit))
-    checkpoint.kind(name, cell.backbone_commit)  # raises if there is none
+    commit = cell.commit("backbone")
+    pin = dict(checkpoint.pinned(name, commit))
+    checkpoint.kind(name, commit)  # raises if there is none
     return (_bare(cell, name, pin), {}) if options.random_weights else (name, pin)
 
 

@@ -44,7 +44,8 @@ class Session:
         self.cell = cell
         self.judged = training(cell)
         self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
-        self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), teacher(options, cell.teacher_commit))
+        labels = teacher(options, cell.commit("teacher"))
+        self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), labels)
         self.dataset, self.sha256 = dataset(cell, self.judged, lookup, self.steps * options.batch_size)
         self._callbacks = []
         if options.mine_every is not None:

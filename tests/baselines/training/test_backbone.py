@@ -99,7 +99,7 @@ for main in hub.rglob("main"):
     main.write_text("b" * 40)
 describe(cell)
 systems.system(system).train(cell)
-print(cell.backbone_commit, cell.teacher_commit)
+print(cell.commit("backbone"), cell.commit("teacher"))
 """
 
 
