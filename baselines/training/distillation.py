@@ -11,7 +11,6 @@ import numpy as np
 
 from baselines.options import Trained
 from baselines.training.queries import Teacher
-from eval_kit.errors import UserError
 
 TEACHER_TEMPERATURE = 0.25
 """Divides a late-interaction teacher's scores, as in TCT-ColBERT's public code (``train/model_fn.py``)."""
@@ -31,8 +30,6 @@ def teacher(options: Trained, commit: str | None = None) -> Teacher | None:
     """
     if options.teacher is None:
         return None
-    if not options.negatives:
-        raise UserError("distillation needs negatives: set the option 'negatives' to 1 or more")
     labels = _margins if options.distillation == "margin_mse" else _scores
     return labels(options.teacher, commit)
 

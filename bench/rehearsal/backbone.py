@@ -7,7 +7,7 @@ from eval_kit.files import atomic
 SEED = 13
 
 
-def make(folder: Path, layers: int = 1, width: int = 32, heads: int = 2, dropout: float = 0.1) -> Path:
+def make(folder: Path, layers: int = 1, width: int = 32, heads: int = 2) -> Path:
     """Save model and tokenizer in ``folder``, unless they are there; returns the folder."""
     if folder.exists():
         return folder
@@ -22,8 +22,6 @@ def make(folder: Path, layers: int = 1, width: int = 32, heads: int = 2, dropout
         num_hidden_layers=layers,
         num_attention_heads=heads,
         intermediate_size=4 * width,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
     )
     with atomic.folder(folder) as staging:
         BertForMaskedLM(config).save_pretrained(staging)
