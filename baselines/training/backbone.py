@@ -78,10 +78,9 @@ def _bare(cell: Cell, name: str, pin: Mapping[str, Any]) -> str:
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     folder = _own_folder(cell)
-    with loading(cell):
-        model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(name, **pin))  # type: ignore[no-untyped-call]
-        model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(name, **pin).save_pretrained(folder)
+    model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(name, **pin))  # type: ignore[no-untyped-call]
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(name, **pin).save_pretrained(folder)
     return str(folder)
 
 

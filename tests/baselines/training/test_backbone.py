@@ -11,7 +11,9 @@ import torch
 from tiny_checkpoints import tiny
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from baselines import systems
 from baselines.training.backbone import backbone
+from eval_kit.errors import UserError
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
 from tests.conftest import ROOT
@@ -81,6 +83,16 @@ def test_random_weights_keep_shape_and_vocabulary_of_a_named_backbone(
     words = "bert.embeddings.word_embeddings.weight"
     assert not torch.equal(before[words], after[words])
     assert AutoTokenizer.from_pretrained(folder).get_vocab() == AutoTokenizer.from_pretrained(made).get_vocab()
+
+
+def test_a_damaged_backbone_of_random_weights_is_named_once(trainable_release: Release, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(tiny("bert"), damaged)
+    (damaged / "tokenizer.json").write_text("{")
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, backbone=str(damaged), random_weights=True)
+    with pytest.raises(UserError) as raised:
+        systems.system("biencoder").train(cell)
+    assert str(raised.value).count("cannot be loaded") == 1
 
 
 TRAIN = """
