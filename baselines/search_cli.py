@@ -61,10 +61,9 @@ def search(
         raise UserError("--beir has its own passages and queries: leave out the release's options and the files")
     if system == "bm25-multifield" and beir is None:
         raise UserError("bm25-multifield searches titles and texts: name a folder with --beir")
-    if test_set and queries is not None:
-        raise UserError("--test-set needs a release's queries, but --queries names a file")
-    if variation and queries is not None:
-        raise UserError("--variation needs a release's queries, but --queries names a file")
+    for flag, names in (("--test-set", test_set), ("--variation", variation)):
+        if names and queries is not None:
+            raise UserError(f"{flag} needs a release's queries, but --queries names a file")
 
     from baselines.beir import LEXICAL
     from baselines.runners import ray

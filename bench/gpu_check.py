@@ -31,7 +31,6 @@ from eval_kit.runs import names
 from eval_kit.search import dense, late, shards, sparse
 from eval_kit.search.gpus import instead_of_bfloat16
 
-RESULTS = Path(__file__).parent / "results"
 LEFT_OUT = ("evaluate_every", "patience", "loader_processes")
 """Options dropped for the 30-step check."""
 DIMENSIONS, TOKEN_DIMENSIONS, TOKENS = 768, 128, 68
@@ -77,7 +76,7 @@ def main() -> None:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # figures are of one card
     on_gpu = torch.cuda.is_available()
     card = torch.cuda.get_device_name().replace(" ", "-") if on_gpu else "none"
-    out = arguments.out or RESULTS / f"gpu-{card}.json"
+    out = arguments.out or cost.RESULTS / f"gpu-{card}.json"
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         document = measured(Path(folder), GPU if on_gpu else CPU)
     out.write_text(json.dumps({"card": card, **document}, indent=1) + "\n", encoding="utf-8")
@@ -89,7 +88,7 @@ def main() -> None:
 
 def verdict(document: Mapping[str, Any], memory: float) -> str:
     """One line: the card with its ``memory`` in GB, whose batches it holds whole, and what the paper's grid costs."""
-    bounds = json.loads((RESULTS / "bounds.json").read_text(encoding="utf-8"))
+    bounds = json.loads((cost.RESULTS / "bounds.json").read_text(encoding="utf-8"))
     large = [system for system in NEURAL if bounds[f"paper/{system}"]["peak_gb"] + BESIDE > memory]
     fits = f"all batches of the paper fit but those of {', '.join(large)}" if large else "all batches of the paper fit"
     failures = [name for name, part in document.items() if isinstance(part, dict) and "error" in part]

@@ -156,12 +156,11 @@ def _shifts() -> str:
     table = "\n".join(rows)
     classes = "      members: [Shift, Clusters, WordClusters, Buckets, Regimes, Training]"
     shifts = f"::: eval_kit.shifts\n{WITHOUT_HEADING}\n{classes}"
-    algorithms = [f"### How {name} is rebuilt\n\n{_docstring_of(name)}" for name in (*SHIFTS, "chameleons")]
-    return "\n\n".join(["# Shifts", table, shifts, "## Algorithms", *algorithms]) + "\n"
-
-
-def _docstring_of(shift: str) -> str:
-    return f"::: builder.shifts.{shift}\n{WITHOUT_HEADING}\n      members: false"
+    parts = ["# Shifts", table, shifts, "## Algorithms"]
+    for name in (*SHIFTS, "chameleons"):
+        docstring = f"::: builder.shifts.{name}\n{WITHOUT_HEADING}\n      members: false"
+        parts.append(f"### How {name} is rebuilt\n\n{docstring}")
+    return "\n\n".join(parts) + "\n"
 
 
 def _protocols() -> str:

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 from filelock import FileLock
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
 from baselines.options import Bm25 as Bm25Options
+from baselines.options import Monobert
 from baselines.systems import shared_index
 from eval_kit.files import atomic
 from eval_kit.models.bm25 import Bm25
@@ -26,31 +28,27 @@ PARAMETERS = "bm25.json"
 CUTOFF = 10
 
 
-def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
-    """With the option ``tune``, choose k1 and b, which needs the index; otherwise do nothing.
+def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
+    """With the option ``tune``, put the :func:`tuned` k1 and b in the cell's model; otherwise do nothing.
+
+    A cell of monoBERT may have that option too.
 
     Raises:
         UserError: no Java, no passages, or (to tune) no validation queries.
     """
-    return keep_tuned(cell, progress) if cell.options_as(Bm25Options).tune else {}
+    assert isinstance(cell.options, Bm25Options | Monobert)
+    if not cell.options.tune:
+        return {}
+    parameters = tuned(cell, progress)
+    cell.model.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(cell.model / PARAMETERS, json.dumps(parameters) + "\n")
+    return parameters
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Search with the tuned parameters, else with those of the options."""
     settings = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
     return Bm25(**settings | kept(model, options))
-
-
-def keep_tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
-    """The k1 and b that :func:`tune` chooses, once for all cells of a grid; also kept in the cell's model.
-
-    Raises:
-        UserError: no Java, no passages, or no validation queries.
-    """
-    parameters = tuned(cell, progress)
-    cell.model.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(cell.model / PARAMETERS, json.dumps(parameters) + "\n")
-    return parameters
 
 
 def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
@@ -66,17 +64,15 @@ def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
         if not path.is_file():
             k1, b = tune(cell.release, folder, progress)
             atomic.write_text(path, json.dumps({"k1": k1, "b": b}) + "\n")
-    parameters: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
-    return parameters
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
 
 
 def kept(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:
-    """The k1 and b that :func:`keep_tuned` has left in a model, if the option ``tune`` is set."""
+    """The k1 and b that :func:`train` has left in a model, if the option ``tune`` is set."""
     path = Path(model) / PARAMETERS
     if not options.get("tune", False) or not path.is_file():
         return {}
-    parameters: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
-    return parameters
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
 
 
 def tune(release: Release, folder: Path, progress: Report | None = None) -> tuple[float, float]:

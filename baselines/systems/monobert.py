@@ -22,8 +22,7 @@ TITLE = "monoBERT, a cross-encoder that re-ranks what BM25 found"
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
     """Train, and with the option ``tune`` choose k1 and b of the BM25 that finds the candidates."""
-    facts = train_by(build, retriever, cell, progress)
-    return facts | (bm25.keep_tuned(cell) if cell.options_as(Monobert).tune else {})
+    return train_by(build, retriever, cell, progress) | bm25.train(cell)
 
 
 def build(session: Session, mini_batch: int | None) -> Parts:

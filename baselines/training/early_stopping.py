@@ -10,8 +10,8 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.options import Trained
-from baselines.training.queries import validation
 from eval_kit.search.encoders import Batch
+from eval_kit.search.examples import judged
 from eval_kit.search.texts import PassageTexts
 from eval_kit.search.tokens import PassageTokens
 
@@ -25,6 +25,9 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
     Args:
         cell: with the option ``evaluate_every``.
         contents: of the passages, as the model reads them.
+
+    Raises:
+        UserError: the release has no validation queries, or no judgements of them.
     """
     options = cell.options_as(Trained)
     if options.evaluate_every is None:
@@ -43,7 +46,7 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
 
             return batch.of(model.device, measured)
 
-    examples = validation(cell.release)
+    examples = judged(cell.release, cell.release.table(NAME, NAME), NAME)  # outside every shift
     candidates = {query: [*examples.positives[query], *examples.negatives[query]] for query in examples.texts}
     ids = sorted(set(chain.from_iterable(candidates.values())))
     return Fitting(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from baselines.cells.cell import Cell
@@ -81,8 +82,7 @@ def _negatives(cell: Cell, examples: Judged, model: Any, folder: Path, open_mode
 def _read(folder: Path, step: int) -> Mined | None:
     if step <= 0:
         return None
-    negatives: Mined = json.loads(_path(folder, step).read_text(encoding="utf-8"))
-    return negatives
+    return msgspec.json.decode(_path(folder, step).read_bytes(), type=dict[str, list[str]])
 
 
 def _path(folder: Path, step: int) -> Path:

@@ -4,7 +4,6 @@ Texts are looked up when a batch is made, so ten million triplets are held as id
 """
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import polars as pl
 from baselines.cells.cell import Cell
 from baselines.options import Trained
 from eval_kit.errors import UserError
-from eval_kit.release import Release
 from eval_kit.search.examples import (
     Judged,
     columns,
@@ -55,21 +53,6 @@ def training(cell: Cell) -> Judged:
     if not queries.texts:
         raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.name.file} on")
     return queries
-
-
-def steps(cell: Cell, pairs: int) -> int:
-    """Updates of the weights, if the cell trains on ``pairs`` pairs of a query and a relevant passage."""
-    options = cell.options_as(Trained)
-    return options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / options.batch_size))
-
-
-def validation(release: Release) -> Judged:
-    """The validation queries, outside every shift.
-
-    Raises:
-        UserError: the release has none, or no judgements of them.
-    """
-    return judged(release, release.table("validation", "validation"), "validation")
 
 
 def passage_texts(cell: Cell) -> PassageTexts:

@@ -1,5 +1,6 @@
 """What training has in common for all systems: the cell's examples, teacher, mining, and number of steps."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from baselines.training import early_stopping
 from baselines.training.compiling import compile_layers
 from baselines.training.distillation import teacher
 from baselines.training.mining import miner
-from baselines.training.queries import Lookup, dataset, passage_texts, steps, training
+from baselines.training.queries import Lookup, dataset, passage_texts, training
 from baselines.training.trainer import Parts, fit
 from eval_kit.models import token_ids
 from eval_kit.search.retriever import Retriever
@@ -43,7 +44,8 @@ class Session:
         options = cell.options_as(Trained)
         self.cell = cell
         self.judged = training(cell)
-        self.steps = steps(cell, sum(map(len, self.judged.positives.values())))
+        pairs = sum(map(len, self.judged.positives.values()))
+        self.steps = options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / options.batch_size))
         labels = teacher(options, cell.commit("teacher"))
         self._lookup = lookup = Lookup(self.judged.texts, passage_texts(cell), labels)
         self.dataset, self.sha256 = dataset(cell, self.judged, lookup, self.steps * options.batch_size)

@@ -9,15 +9,13 @@ EXAMPLES = 12_800_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Passages and queries; stages with a stable cost per query run only the sampled queries."""
+    """Passages, queries, and the examples and steps of trainings."""
 
     passages: int
     train: int
     test: int
     validation: int
     examples: int
-    sampled: int = 100
-    reranked: int = 10
     steps: int = 200
 
 

@@ -9,12 +9,13 @@ import torch
 
 from baselines.cells.cell import Cell
 from baselines.training.early_stopping import METRIC, evaluator
-from baselines.training.queries import Lookup, allowed, dataset, passage_texts, training, validation
+from baselines.training.queries import Lookup, allowed, dataset, passage_texts, training
 from builder import mini as planted
 from builder import release as releases
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names as cells
+from eval_kit.search.examples import judged
 from eval_kit.shifts import SHIFTS
 from tests.baselines.tiny_cells import tiny_cell
 
@@ -184,12 +185,13 @@ def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_que
             return torch.tensor([[passage in relevant[query] for passage in passages] for query in queries]).float()
 
     cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2, encode_batch=None)
-    contents, judged, model = passage_texts(cell), validation(trainable_release), Recorder()
-    relevant = {judged.texts[query]: set(contents.of(ids)) for query, ids in judged.positives.items()}
+    queries = trainable_release.table("validation", "validation")
+    contents, examples, model = passage_texts(cell), judged(trainable_release, queries, "validation"), Recorder()
+    relevant = {examples.texts[query]: set(contents.of(ids)) for query, ids in examples.positives.items()}
     stopping = evaluator(cell, contents)
     metrics = stopping(model)
-    assert sorted(model.queries) == sorted(trainable_release.table("validation", "validation")["text"])
-    ids = {one for lists in (judged.positives, judged.negatives) for listed in lists.values() for one in listed}
+    assert sorted(model.queries) == sorted(queries["text"])
+    ids = {one for lists in (examples.positives, examples.negatives) for listed in lists.values() for one in listed}
     assert sorted(model.passages) == sorted(contents.of(sorted(ids)))
     assert metrics[METRIC] == 1
     assert model.batches == [256, 128]
