@@ -124,13 +124,13 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
     return document
 
 
-def cell(release: Release, root: Path, system: str, scope: Scope, **options: Any) -> Cell:
+def cell(release: Release, root: Path, system: str, scope: Scope) -> Cell:
     """A cell of the paper's config on a backbone drawn at random."""
     options_of_card = config.chosen("paper", [system], instead_of_bfloat16=instead_of_bfloat16())[system]
     paper = {name: value for name, value in options_of_card.as_json().items() if name not in LEFT_OUT}
     model = backbone.make(root / "backbone", scope.layers, scope.width, scope.heads)
     overrides = {name: value for name, value in scope.options.items() if name in paper}
-    settings = paper | overrides | {"steps": scope.steps, "backbone": str(model)} | options
+    settings = paper | overrides | {"steps": scope.steps, "backbone": str(model)}
     options_of_system = config.checked({"systems": {system: settings}}, "gpu-check")[system]
     return Cell(names.Cell(system, made_up.SHIFT, "c0"), release, options_of_system, root / "grid")
 

@@ -54,11 +54,8 @@ def cost(command: Sequence[str]) -> Cost:
 def median_cost(command: Sequence[str], repeats: int) -> Figures:
     """Run a command once to warm the file cache, then ``repeats`` times; median times and the greatest peak memory."""
     runs = pl.DataFrame([cost(command) for _ in range(repeats + 1)][1:])
-    return (
-        runs.select(pl.col("wall_s", "cpu_s").median(), pl.col("peak_mb").max())
-        .select(pl.all().round(2))
-        .row(0, named=True)
-    )
+    figures = runs.select(pl.col("wall_s", "cpu_s").median().round(2), pl.col("peak_mb").max().round(2))
+    return figures.row(0, named=True)
 
 
 def in_turn(calls: Mapping[str, Callable[[], Figures]], repeats: int) -> dict[str, Figures]:

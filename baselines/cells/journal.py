@@ -66,10 +66,7 @@ class State(Struct, forbid_unknown_fields=True):
 class Journal:
     """The ``state.json`` of a cell's folder, written by the process that holds the cell's lock.
 
-    Attributes:
-        attempts: how often the cell was begun, this time included.
-        seconds: spent in each stage, over all attempts.
-        facts: what the finished stages returned.
+    Its attributes are those of :class:`State`; ``attempts`` includes this one.
     """
 
     def __init__(self, folder: Path) -> None:

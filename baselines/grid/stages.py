@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from filelock import FileLock
-
 from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal, Report, lock
@@ -87,8 +85,7 @@ def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
 def index(cell: Cell, journal: Journal, make: Callable[[], None]) -> None:
     """Make the cell's index with ``make``; where several cells share one, the others wait."""
     folder = systems.index_folder(cell)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with journal.stage("indexing"), FileLock(f"{folder}.lock"):
+    with journal.stage("indexing"), atomic.lock(folder):
         make()
         journal.facts["indexing"] = {"bytes": index_bytes(folder)}
 

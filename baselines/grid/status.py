@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,7 @@ class Standing:
 
     def as_json(self) -> dict[str, Any]:
         """One flat entry, which includes the parts of the name and the run's file name."""
-        entry: dict[str, Any] = {"system": self.name.system, "shift": self.name.shift, "held_out": self.name.held_out}
-        entry |= {"seed": self.name.seed, "run": self.name.file, "digest": self.digest, "state": self.state}
+        entry = {**asdict(self.name), "run": self.name.file, "digest": self.digest, "state": self.state}
         for name in ("attempts", "seconds", "progress", "reason"):
             entry[name] = msgspec.to_builtins(getattr(self.journal, name))
         for which in ("first", "last"):
@@ -79,7 +78,8 @@ def of_grid(root: Path) -> list[Standing]:
     standings = [of_cell(path.parent) for path in root.glob("*/cell.json")]
     if not standings:
         raise UserError(f"{root}: holds no grid; 'python -m baselines grid run --config mini --out DIR' makes one")
-    return sorted(standings, key=_order)
+    order = list(TRAINED_FOR)
+    return sorted(standings, key=lambda standing: (order.index(standing.name.shift), standing.name))
 
 
 def layout(standings: Iterable[Standing]) -> Table:
@@ -115,7 +115,3 @@ def _losses(standing: Standing) -> str:
 def _progress(journal: State) -> str:
     progress = journal.progress
     return f"{progress.step:,} of {progress.steps:,}" if progress.steps else ""
-
-
-def _order(standing: Standing) -> tuple[int, names.Cell]:
-    return list(TRAINED_FOR).index(standing.name.shift), standing.name

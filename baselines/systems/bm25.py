@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import polars as pl
-from filelock import FileLock
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
@@ -60,7 +59,7 @@ def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
     folder = shared_index(cell) / BM25
     path = folder / f"tuned-{cell.release.digest[:16]}.json"
     Bm25().index(passages(cell.release), folder)
-    with FileLock(f"{path}.lock"):
+    with atomic.lock(path):
         if not path.is_file():
             k1, b = tune(cell.release, folder, progress)
             atomic.write_text(path, json.dumps({"k1": k1, "b": b}) + "\n")

@@ -22,10 +22,11 @@ from eval_kit.files import atomic
 from eval_kit.search.examples import Judged
 from eval_kit.search.retriever import Retriever
 
-type Open = Callable[[Path], Retriever]
+type Opener = Callable[..., Retriever]
+"""Takes a saved model and the options of its system."""
 
 
-def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, open_model: Open) -> Any:
+def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, opener: Opener) -> Any:
     """A callback that mines every so many steps, and after a resume restores the negatives last mined.
 
     Args:
@@ -33,7 +34,7 @@ def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, open_model: 
         every: steps, the option ``mine_every``.
         examples: its training queries.
         lookup: receives the mined passages.
-        open_model: makes a retriever of a saved model.
+        opener: makes a retriever of a saved model.
     """
     import torch
     from transformers import TrainerCallback
@@ -52,7 +53,7 @@ def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, open_model: 
             folder = Path(args.output_dir)
             path = _path(folder, state.global_step)
             if rank() == 0 and not path.exists():
-                negatives = _negatives(cell, examples, getattr(model, "module", model), folder / "mining", open_model)
+                negatives = _negatives(cell, examples, getattr(model, "module", model), folder / "mining", opener)
                 atomic.write_text(path, json.dumps(negatives))
             if torch.distributed.is_initialized():
                 torch.distributed.barrier()
@@ -61,19 +62,19 @@ def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, open_model: 
     return Miner()
 
 
-def _negatives(cell: Cell, examples: Judged, model: Any, folder: Path, open_model: Open) -> dict[str, list[str]]:
+def _negatives(cell: Cell, examples: Judged, model: Any, folder: Path, opener: Opener) -> dict[str, list[str]]:
     import torch
 
     shutil.rmtree(folder, ignore_errors=True)
     queries = pl.DataFrame({"query_id": list(examples.texts), "text": list(examples.texts.values())})
-    depth = cell.options_as(Trained).mine_depth
+    options = cell.options_as(Trained)
     # mining leaves the random numbers as they are, as a resumed training does not mine again
     with encoding(cell.name.file, "while mining"), torch.random.fork_rng():
         model.save_pretrained(str(folder / "model"), create_model_card=False)
-        retriever = open_model(folder / "model")
+        retriever = opener(folder / "model", options.as_json())
         retriever.index(passage_texts(cell), folder / "index")
         negatives = {}
-        for query, hits in retriever.search(queries, folder / "index", depth):
+        for query, hits in retriever.search(queries, folder / "index", options.mine_depth):
             negatives[query] = [passage for passage, _ in hits if passage not in examples.positives[query]]
     shutil.rmtree(folder)
     return negatives

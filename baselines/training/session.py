@@ -11,18 +11,14 @@ from baselines.options import Trained
 from baselines.training import early_stopping
 from baselines.training.compiling import compile_layers
 from baselines.training.distillation import teacher
-from baselines.training.mining import miner
+from baselines.training.mining import Opener, miner
 from baselines.training.queries import Lookup, dataset, passage_texts, training
 from baselines.training.trainer import Parts, fit
 from eval_kit.models import token_ids
-from eval_kit.search.retriever import Retriever
 from eval_kit.search.tokens import PassageTokens
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
-
-type Opener = Callable[..., Retriever]
-"""Takes a saved model and the options of its system."""
 
 
 class Session:
@@ -51,9 +47,7 @@ class Session:
         self.dataset, self.sha256 = dataset(cell, self.judged, lookup, self.steps * options.batch_size)
         self._callbacks = []
         if options.mine_every is not None:
-            self._callbacks.append(
-                miner(cell, options.mine_every, self.judged, lookup, lambda model: opener(model, options.as_json()))
-            )
+            self._callbacks.append(miner(cell, options.mine_every, self.judged, lookup, opener))
 
     def parts(self, model: Any, loss: Any, trainer: Any, callbacks: Sequence["TrainerCallback"] = ()) -> Parts:
         """The parts of a training: a system's own, and the examples, evaluator and callbacks of this session.
