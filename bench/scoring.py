@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 
 from bench.measuring import machine, median_cost
+from bench.rehearsal.sizes import PASSAGES
 from builder import mini as planted
 from builder import release as releases
 from eval_kit.release import open_release
 
 DEPTH, SEED = 1_000, 0
-PASSAGES = 8_841_823
 SIZE, QUERIES = "6.98M", 69_800
 """The run's name, and the size of the mini release whose dev queries it answers."""
 RESULTS = Path(__file__).parent / "results" / "scoring.json"

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from baselines import config, systems
 from baselines.cells.cell import Cell
 from baselines.options import Trained
-from baselines.training.trainer import Build, Parts
+from baselines.training.session import Session
+from baselines.training.trainer import Parts
 from bench.measuring import Figures, in_turn, keep
 from bench.rehearsal import release as made_up
 from bench.rehearsal.sizes import Sizes
@@ -77,24 +78,17 @@ def peer(cell: Cell, folder: Path) -> Figures:
             clock(state.global_step)
 
     shutil.rmtree(folder, ignore_errors=True)
-    build = parts_of(cell)
+    system: Any = systems.system(cell.name.system)
+    session = Session(cell, system.retriever)
     set_seed(cell.name.seed)
     with patch("eval_kit.models.token_ids.read", lambda model, passages, prompt=None: passages):
-        parts = build(None)  # the peer reads texts
+        parts = system.build(session, None)  # the peer reads texts
     trainer = plain_trainer(cell, parts, folder / "training")
     trainer.add_callback(Timed())
     with contextlib.redirect_stdout(io.StringIO()):
         trainer.train()
         parts.model.save_pretrained(str(folder / "model"), create_model_card=False)
     return clock.figures(cell.options_as(Trained).batch_size)
-
-
-def parts_of(cell: Cell) -> Build:
-    """The function that builds model, data and loss for the cell's training, caught before the training begins."""
-    with patch("baselines.training.session.fit", return_value={}) as fit:
-        systems.system(cell.name.system).train(cell)
-    build: Build = fit.call_args.args[2]
-    return build
 
 
 def plain_trainer(cell: Cell, parts: Parts, folder: Path) -> Any:
@@ -121,9 +115,8 @@ def plain_trainer(cell: Cell, parts: Parts, folder: Path) -> Any:
         report_to="none",
         disable_tqdm=True,
     )
-    callbacks = list(parts.callbacks)
     trainer = parts.trainer(
-        model=parts.model, args=arguments, train_dataset=texts, loss=parts.loss, callbacks=callbacks
+        model=parts.model, args=arguments, train_dataset=texts, loss=parts.loss, callbacks=list(parts.callbacks)
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
