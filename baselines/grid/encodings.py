@@ -31,7 +31,7 @@ def _keep_vectors(cell: Cell, retriever: Dense) -> None:
         "query_id", keep="first", maintain_order=True
     )
     vectors, ids = cell.query_vectors
-    atomic.write_text(ids, "".join(f"{query}\n" for query in queries["query_id"]))
+    atomic.write_lines(ids, queries["query_id"])
     with atomic.whole(vectors) as part, part.open("wb") as file:
         np.save(file, retriever.encode_queries(queries["text"].to_list()))
 

@@ -40,7 +40,7 @@ def environment(threads: int, gpus: float | None = None) -> dict[str, str]:
     }
     if gpus == 0:
         others["CUDA_VISIBLE_DEVICES"] = ""
-    return {name: str(threads) for name in THREAD_VARIABLES} | others
+    return dict.fromkeys(THREAD_VARIABLES, str(threads)) | others
 
 
 def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -> Iterator[Outcome]:

@@ -121,8 +121,9 @@ def _tokenizer(words: Iterable[str]) -> Any:
 
     words = list(words)
     letters = sorted(set(chain.from_iterable(words)))
-    vocabulary = dict.fromkeys([*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *words])
-    numbers = {token: number for number, token in enumerate(vocabulary)}
+    numbers: dict[str, int] = {}
+    for token in chain(SPECIAL, letters, map("##{}".format, letters), words):
+        numbers.setdefault(token, len(numbers))
     tokenizer = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
     tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
